@@ -1,0 +1,1 @@
+"""Under construction in this commit: filled by the commits that follow."""
