@@ -19,7 +19,10 @@ from ops.geometry import ConvGeometry, PoolGeometry
 
 
 class Backend:
-    """Operations over one array module `xp` (NumPy's interface); `b_p` images are lowered together, None: all."""
+    """Operations over one array module `xp` with NumPy's interface.
+
+    `b_p` images are lowered together by a convolution; None takes the whole batch.
+    """
 
     name: str
     xp: Any

@@ -24,7 +24,8 @@ def _check_pair(owner: str, field: str, value: object, least: int) -> None:
         )
 
 
-def _check_image(owner: str, in_shape: Shape) -> None:
+def check_image(owner: str, in_shape: Shape) -> None:
+    """`in_shape` is (N, C, H, W), all positive."""
     if len(in_shape) != 4 or any(size < 1 for size in in_shape):
         raise OpsError(
             f"{owner}: input shape is {tuple(in_shape)}, expected four positive sizes (N, C, H, W)"
@@ -63,7 +64,7 @@ class ConvGeometry:
 
     def output_shape(self, in_shape: Shape, num_output: int) -> Shape:
         """(N, C, H, W) -> (N, num_output, OH, OW) with OH = floor((H + 2 pad - extent) / stride) + 1."""
-        _check_image("convolution", in_shape)
+        check_image("convolution", in_shape)
         for what, count in (("input channels", in_shape[1]), ("num_output", num_output)):
             if count < 1 or count % self.groups:
                 raise OpsError(
@@ -110,7 +111,7 @@ class PoolGeometry:
 
     def output_shape(self, in_shape: Shape) -> Shape:
         """(N, C, H, W) -> (N, C, OH, OW), rounded up; the last window starts before the far padding."""
-        _check_image("pooling", in_shape)
+        check_image("pooling", in_shape)
         high, wide = (self._outputs(axis, in_shape[2 + axis]) for axis in (0, 1))
         return (in_shape[0], in_shape[1], high, wide)
 
