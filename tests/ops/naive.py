@@ -1,4 +1,4 @@
-"""The reference of the ops tests: definitions as plain float64 loops, sharing only geometry fields with ops."""
+"""The reference of the ops tests: definitions as plain float64 loops that use no code of ops."""
 
 from __future__ import annotations
 
