@@ -78,9 +78,7 @@ def accuracy(xp: Any, scores: Array, labels: Array, top_k: int, ignore_label: in
 def _check_scores(op: str, scores: Array) -> None:
     check_float(op, scores=scores)
     if scores.ndim < 2 or scores.size == 0:
-        raise OpsError(
-            f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) with no empty axis"
-        )
+        raise OpsError(f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) with no empty axis")
 
 
 def _labels(xp: Any, op: str, scores: Array, labels: Array, ignore_label: int | None) -> tuple[Array, Array]:

@@ -9,9 +9,7 @@ import numpy as np
 from ops import Array, ConvGeometry, PoolGeometry
 
 
-def conv_terms(
-    in_shape: tuple[int, ...], out_shape: tuple[int, ...], g: ConvGeometry
-) -> Iterator[tuple[int, ...]]:
+def conv_terms(in_shape: tuple[int, ...], out_shape: tuple[int, ...], g: ConvGeometry) -> Iterator[tuple[int, ...]]:
     """Every (k, p, q, c, c within group, i, j, h, w) whose product enters a convolution."""
     outputs, channels = out_shape[1], in_shape[1]
     k_per, c_per = outputs // g.groups, channels // g.groups

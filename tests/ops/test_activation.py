@@ -23,9 +23,7 @@ def test_relu_equals_its_definition(slope, dtype, layout, random, backend: Backe
         got = backend.relu_forward(lx, slope, out=out)
         assert got.dtype == dtype and (out is None or got is out)
         np.testing.assert_allclose(got, y, rtol=1e-6)
-        back = backend.relu_backward(
-            ldy, lx, slope, out=None if out is None else layout(nans(x.shape, dtype))
-        )
+        back = backend.relu_backward(ldy, lx, slope, out=None if out is None else layout(nans(x.shape, dtype)))
         np.testing.assert_allclose(back, dx, rtol=1e-6)
 
 

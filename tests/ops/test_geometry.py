@@ -17,9 +17,7 @@ small = st.integers(1, 6)
     size=st.integers(1, 12), position=st.integers(0, 8), outputs=st.integers(1, 9), stride=small,
     pad=st.integers(0, 6),
 )  # fmt: skip
-def test_reach_pairs_each_output_with_its_pixel_and_leaves_out_the_padding(
-    size, position, outputs, stride, pad
-):
+def test_reach_pairs_each_output_with_its_pixel_and_leaves_out_the_padding(size, position, outputs, stride, pad):
     to, take = reach(position, size, outputs, stride, pad)
     expected = [(o, o * stride + position - pad) for o in range(outputs)]
     pairs = list(zip(range(outputs)[to], range(size)[take], strict=True))

@@ -28,14 +28,10 @@ def probabilities(scores: list[float]) -> list[float]:
 
 def divisor(labels: Array, ignore: int | None, normalization: str) -> float:
     counted = sum(int(v) != ignore for v in labels.flat)
-    return {"VALID": max(counted, 1), "FULL": labels.size, "BATCH_SIZE": len(labels), "NONE": 1}[
-        normalization
-    ]
+    return {"VALID": max(counted, 1), "FULL": labels.size, "BATCH_SIZE": len(labels), "NONE": 1}[normalization]
 
 
-def draw(
-    random: np.random.Generator, shape: tuple[int, ...], dtype: object = np.float64
-) -> tuple[Array, Array]:
+def draw(random: np.random.Generator, shape: tuple[int, ...], dtype: object = np.float64) -> tuple[Array, Array]:
     labels = random.integers(0, shape[1], (shape[0], *shape[2:]))
     return (3 * random.standard_normal(shape)).astype(dtype), labels
 
@@ -86,18 +82,14 @@ def test_a_batch_of_ignored_labels_costs_nothing_and_gives_no_gradient(backend: 
     labels = np.array([7, 7])
     loss, prob = backend.softmax_loss_forward(np.ones((2, 3)), labels, ignore_label=7)
     assert loss == 0
-    np.testing.assert_array_equal(
-        backend.softmax_loss_backward(prob, labels, ignore_label=7), np.zeros((2, 3))
-    )
+    np.testing.assert_array_equal(backend.softmax_loss_backward(prob, labels, ignore_label=7), np.zeros((2, 3)))
 
 
 def test_a_nan_at_an_ignored_label_stays_out_of_loss_and_gradient(backend: Backend):
     scores, labels = np.array([[np.nan, 1.0], [0.0, 0.0]]), np.array([9, 0])
     loss, prob = backend.softmax_loss_forward(scores, labels, ignore_label=9)
     assert loss == pytest.approx(math.log(2))
-    np.testing.assert_allclose(
-        backend.softmax_loss_backward(prob, labels, ignore_label=9), [[0.0, 0.0], [-0.5, 0.5]]
-    )
+    np.testing.assert_allclose(backend.softmax_loss_backward(prob, labels, ignore_label=9), [[0.0, 0.0], [-0.5, 0.5]])
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -119,16 +111,12 @@ def test_softmax_loss_gradient_passes_the_directional_check(shape, normalization
 @pytest.mark.parametrize("top_k", [1, 2])
 @pytest.mark.parametrize("ignore", [None, 1])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_accuracy_counts_a_tie_against_the_label_as_caffe_does(
-    shape, ignore, top_k, random, backend: Backend
-):
+def test_accuracy_counts_a_tie_against_the_label_as_caffe_does(shape, ignore, top_k, random, backend: Backend):
     scores = random.integers(0, 4, shape).astype(np.float32)  # many ties
     _, labels = draw(random, shape)
     labels[0] = 0
     hits = [
-        sum(s >= row[label] for s in row) - 1 < top_k
-        for _, row, label in examples(scores, labels)
-        if label != ignore
+        sum(s >= row[label] for s in row) - 1 < top_k for _, row, label in examples(scores, labels) if label != ignore
     ]
     got = backend.accuracy(strided(scores), labels, top_k=top_k, ignore_label=ignore)
     assert got == pytest.approx(sum(hits) / len(hits))
