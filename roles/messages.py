@@ -1,0 +1,117 @@
+"""What the training roles say to one another. One class per sentence; no logic.
+
+`group` and `rank` name a worker; `position` counts the tickets of a group, so (group, position) names one pass of
+one group whatever its kind. `number` is the global number of a training iteration or test batch.
+"""
+
+from __future__ import annotations
+
+from runtime.messages import Array, Json, Message, message
+
+TRAIN, TEST, STOP = "TRAIN", "TEST", "STOP"
+
+
+@message
+class NextTicket(Message):
+    """Worker asks the coordinator: what is my group's pass number `position`?"""
+
+    group: int
+    position: int
+
+
+@message
+class Ticket(Message):
+    """Answer: run batch `number` (its first `rows` rows) in this phase; or STOP."""
+
+    phase: str
+    number: int
+    rows: int
+
+
+@message
+class PullLayer(Message):
+    """Worker asks the conv model for a layer's parameters for one pass, once `after` updates of its own group are in.
+
+    All members of the group get the version that the first of them got.
+    """
+
+    group: int
+    position: int
+    layer: str
+    after: int
+
+
+@message
+class LayerModel(Message):
+    """Answer: a published version of a layer's parameters, weights first. Nobody writes to it again."""
+
+    layer: str
+    version: int
+    blobs: tuple[Array, ...]
+
+
+@message
+class Activations(Message):
+    """Worker asks the FC server: the blobs that cross from conv to FC phase, rows of rank `rank` of the batch."""
+
+    group: int
+    rank: int
+    position: int
+    phase: str
+    number: int
+    rows: int
+    blobs: tuple[Array, ...]
+
+
+@message
+class ActivationGrads(Message):
+    """Answer: the gradients of those blobs that have one (none in the TEST phase), and the scores of the whole batch."""
+
+    blobs: tuple[Array, ...]
+    scores: Json
+
+
+@message
+class LayerGradient(Message):
+    """The gradient of one layer's parameters, summed over the members below the sender."""
+
+    group: int
+    position: int
+    number: int
+    layer: str
+    blobs: tuple[Array, ...]
+
+
+@message
+class Updated(Message):
+    """Conv model tells the coordinator: iteration `number` is in the model, with this mean staleness in updates."""
+
+    number: int
+    version: int
+    staleness: float
+
+
+@message
+class PassDone(Message):
+    """Worker tells the coordinator: my part of this pass is computed and sent."""
+
+    group: int
+    rank: int
+    phase: str
+    number: int
+    rows: int
+    scores: Json
+
+
+@message
+class GetState(Message):
+    """Coordinator asks a server for everything a checkpoint must hold. Nothing is under way when it asks."""
+
+
+@message
+class State(Message):
+    """Answer: named arrays (parameters `layer.i`, momentum `layer.i.history`) and the server's number of updates."""
+
+    names: tuple[str, ...]
+    arrays: tuple[Array, ...]
+    version: int

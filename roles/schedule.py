@@ -1,0 +1,154 @@
+"""What the groups do next: training iterations, test batches, snapshots, the end. Plain decisions, no messages.
+
+Iterations are handed out one by one, to whichever group asks. When a test or a snapshot is due, no further
+iteration is handed out until every one that was is in the model; so both see one definite model, whatever the
+number of groups.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from roles.messages import STOP, TEST, TRAIN, Ticket
+
+
+class Stage(Enum):
+    """What the run is doing."""
+
+    TRAINING = "training"
+    DRAINING = "draining"
+    TESTING = "testing"
+    SAVING = "saving"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class Timetable:
+    """When what is due. Iterations count from 0; intervals of 0 mean never. `test_rows` is what one test covers."""
+
+    last: int
+    batch: int
+    first: int = 0
+    test_interval: int = 0
+    test_batch: int = 1
+    test_rows: int = 0
+    test_first: bool = False
+    snapshot_interval: int = 0
+
+
+class Schedule:
+    """Hands out tickets and follows their completion."""
+
+    def __init__(self, timetable: Timetable) -> None:
+        self.table = timetable
+        self.stage = Stage.DRAINING
+        self.issued = timetable.first  # iterations handed out
+        self.completed = timetable.first  # iterations whose update is in the model and whose workers are done
+        self._last = timetable.last
+        self._owed: dict[int, int] = {}  # iteration -> reports still missing
+        self._tests_issued = 0
+        self._tests_missing = 0
+        self._winding_down = False
+        self._save_asked = False
+        self._test_due = timetable.test_first and timetable.test_rows > 0
+        self._snapshot_due = False
+        self._settle()
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.stage.value}: {self.completed} of {self._last} done, {self.issued} handed out>"
+
+    def next_ticket(self, reports: int) -> Ticket | None:
+        """The next thing for a group that will send `reports` reports about it; None: nothing yet, ask again later."""
+        if self.stage is Stage.DONE:
+            return Ticket(phase=STOP, number=0, rows=0)
+        if self.stage is Stage.TRAINING:
+            number = self.issued
+            self.issued += 1
+            self._owed[number] = reports
+            if self.issued == self._next_boundary(number):
+                self.stage = Stage.DRAINING
+            return Ticket(phase=TRAIN, number=number, rows=self.table.batch)
+        if self.stage is Stage.TESTING and self._tests_issued < self._test_count:
+            number = self._tests_issued
+            self._tests_issued += 1
+            rows = min(self.table.test_batch, self.table.test_rows - number * self.table.test_batch)
+            return Ticket(phase=TEST, number=number, rows=rows)
+        return None
+
+    def reported(self, number: int) -> bool:
+        """One report about training iteration `number` came; True if it was the last one owed."""
+        self._owed[number] -= 1
+        if self._owed[number]:
+            return False
+        del self._owed[number]
+        self.completed += 1
+        self._settle()
+        return True
+
+    def tested(self) -> bool:
+        """One test batch is scored; True if it was the last of this test."""
+        self._tests_missing -= 1
+        if self._tests_missing:
+            return False
+        self._test_due = False
+        self._settle_after_test()
+        return True
+
+    def saved(self) -> None:
+        """The snapshot that was due is written."""
+        self._snapshot_due = self._save_asked = False
+        self.stage = Stage.DONE if self._at_end else Stage.TRAINING
+
+    def wind_down(self) -> None:
+        """Hand out nothing more; save what there is, then end."""
+        self._winding_down = True
+        self._last = self.issued
+        self._test_due = False
+        if self.stage is Stage.TRAINING:
+            self.stage = Stage.DRAINING
+        self._settle()
+
+    def save(self) -> None:
+        """Save as soon as what was handed out is in the model, then go on."""
+        self._save_asked = True
+        if self.stage is Stage.TRAINING:
+            self.stage = Stage.DRAINING
+        self._settle()
+
+    @property
+    def _at_end(self) -> bool:
+        return self.completed >= self._last
+
+    @property
+    def _test_count(self) -> int:
+        return math.ceil(self.table.test_rows / self.table.test_batch)
+
+    def _next_boundary(self, number: int) -> int:
+        """The first iteration count after `number` at which something other than training is due."""
+        intervals = (self.table.test_interval if self.table.test_rows else 0, self.table.snapshot_interval)
+        return min([self._last, *((number // every + 1) * every for every in intervals if every)])
+
+    def _settle(self) -> None:
+        """If everything handed out is done, decide what follows."""
+        if self.stage is not Stage.DRAINING or self._owed:
+            return
+        done, table = self.completed, self.table
+        trained = done > table.first
+        if trained and table.test_rows and not self._winding_down:
+            every = table.test_interval
+            self._test_due = self._test_due or self._at_end or bool(every and done % every == 0)
+        every = table.snapshot_interval
+        self._snapshot_due = trained and (self._at_end or bool(every and done % every == 0))
+        if self._test_due:
+            self.stage = Stage.TESTING
+            self._tests_issued, self._tests_missing = 0, self._test_count
+        else:
+            self._settle_after_test()
+
+    def _settle_after_test(self) -> None:
+        if self._snapshot_due or self._save_asked:
+            self.stage = Stage.SAVING
+        else:
+            self.stage = Stage.DONE if self._at_end else Stage.TRAINING

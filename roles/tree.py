@@ -1,0 +1,56 @@
+"""The shape of a reduction tree: who adds up whose gradients (FireCaffe section 6). Names only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TreeReducerSpec:
+    """A reducer: it sums what `children` send, in this order, and sends the sum to `parent`."""
+
+    name: str
+    children: tuple[str, ...]
+    parent: str
+
+
+def reduction_tree(leaves: list[str], fan_in: int, root: str, prefix: str) -> list[TreeReducerSpec]:
+    """Reducers called `<prefix>-<n>` between `leaves` and `root`: about log_fan_in(leaves) levels.
+
+    Every level takes its children in order, `fan_in` at a time; a child left alone moves up a level. One leaf needs
+    no reducer: it sends to `root` itself.
+    """
+    if fan_in < 2:
+        raise ValueError(f"fan_in is {fan_in}, expected at least 2")
+    made: list[tuple[str, tuple[str, ...]]] = []
+    level = list(leaves)
+    while len(level) > 1:
+        above: list[str] = []
+        for start in range(0, len(level), fan_in):
+            children = tuple(level[start : start + fan_in])
+            if len(children) == 1:
+                above.append(children[0])
+            else:
+                above.append(f"{prefix}-{len(made)}")
+                made.append((above[-1], children))
+        level = above
+    parents = {child: name for name, children in made for child in children}
+    return [TreeReducerSpec(name, children, parents.get(name, root)) for name, children in made]
+
+
+def parent_of(leaf: str, reducers: list[TreeReducerSpec], root: str) -> str:
+    """To whom a leaf sends its gradients."""
+    return next((reducer.name for reducer in reducers if leaf in reducer.children), root)
+
+
+def split(total: int, parts: int) -> list[int]:
+    """`total` things over `parts`, as evenly as whole numbers allow, larger parts first."""
+    share, rest = divmod(total, parts)
+    return [share + (index < rest) for index in range(parts)]
+
+
+def rows_of(rank: int, members: int, rows: int) -> tuple[int, int]:
+    """The rows [low, high) of a batch of `rows` that member `rank` of `members` computes."""
+    sizes = split(rows, members)
+    low = sum(sizes[:rank])
+    return low, low + sizes[rank]
