@@ -191,12 +191,12 @@ def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
     kind: Any = model
     marks: tuple[Any, ...] = ()
     owner: type[BaseModel] | None = None
-    for step in loc:
+    for position, step in enumerate(loc, start=1):
         kind, marks = _bare(kind, marks)
         if get_origin(kind) in (Union, UnionType):
             member = next((member for member in get_args(kind) if _is_member(member, step)), None)
-            if member is None:
-                break
+            if member is None or position == len(loc):
+                break  # the error is about the union's value itself
             kind, marks = member, ()
             continue
         keys = (*keys, step)

@@ -17,6 +17,7 @@ from runtime.toml_lines import KeyPath, key_lines, split_key
 
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
 _TYPE_NAMES = {bool: "boolean", int: "integer", float: "float", str: "string", dict: "table", list: "array"}
 
 
@@ -124,10 +125,16 @@ def _text(path: Path) -> str:
 def _syntax_problem(path: Path, text: str, message: str) -> str:
     place = _SYNTAX_PLACE.search(message)
     what = message[: place.start()] if place else message
-    what = f"{what[:1].lower()}{what[1:]}".replace("cannot overwrite a value", "a key is set twice")
+    line = place[1] if place and place[1] else text.rstrip().count("\n") + 1
+    if what == "Cannot overwrite a value":
+        return f"{path}:{line}: not TOML: a key is set twice"
+    if twice := _DECLARED_TWICE.fullmatch(what):
+        names = re.findall(r"'([^']*)'", twice[1])
+        return f"{path}:{line}: not TOML: table {show_key(tuple(names))} is declared twice"
+    what = f"{what[:1].lower()}{what[1:]}"
     if place and place[1]:
-        return f"{path}:{place[1]}: column {place[2]}: not TOML: {what}"
-    return f"{path}:{text.rstrip().count(chr(10)) + 1}: not TOML: {what} (the file ends here)"
+        return f"{path}:{line}: column {place[2]}: not TOML: {what}"
+    return f"{path}:{line}: not TOML: {what} (the file ends here)"
 
 
 def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
@@ -155,7 +162,7 @@ def _apply(raw: RawConfig, override: str, origin: Origin) -> None:
 
 
 def _descend(raw: RawConfig, keys: tuple[str, ...], origin: Origin) -> tuple[KeyPath, Any]:
-    """The table or array that holds the last key, made where absent; (..., None) after a problem was noted."""
+    """The table or array that holds the last key, made where absent; (..., None) after a problem."""
     trail: KeyPath = ()
     node: Any = raw.data
     for part, following in pairwise(keys):
