@@ -25,7 +25,7 @@ class Train(Section):
     net: str
     seed: int = 0
     momentum: float = 0.9
-    rates: dict[str, float] = {}
+    rates: dict[str, float] = Field(default_factory=dict)
     stop: Plain | int = 0
     strategy: Annotated[Plain | Grouped, Field(discriminator="preset")] = Plain(preset="single")
 
@@ -48,7 +48,7 @@ class DemoOptions(Section):
 
 
 class LooseOptions(BaseModel):
-    train: dict[str, int] = {}
+    train: dict[str, int] = Field(default_factory=dict)
 
 
 NAME = "expected a name of up to 64 letters, digits, '.', '_', '-' that begins with a letter or digit"
@@ -57,12 +57,16 @@ LOCAL_ONLY = "launcher 'local' starts processes on this machine only (loopback a
 
 RUNTIME_MISTAKES = {
     "[run]\nnam = 'x'": "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",
-    "[links]\nzzz = 1": "cluster.toml:2: links.zzz: unknown key (allowed: credit_bytes, max_message_bytes, transport)",
+    "[links]\nzzz = 1": (
+        "cluster.toml:2: links.zzz: unknown key (allowed: credit_bytes, max_message_bytes, transport)"
+    ),
     "[[machine]]\nname = 'a'\ncores = 'two'": (
         "cluster.toml:3: machine[0].cores: found 'two' (string), expected an integer >= 1"
     ),
     "[[machine]]\ncores = 0": "cluster.toml:2: machine[0].cores: found 0 (integer), expected an integer >= 1",
-    "[[machine]]\ncores = true": "cluster.toml:2: machine[0].cores: found true (boolean), expected an integer >= 1",
+    "[[machine]]\ncores = true": (
+        "cluster.toml:2: machine[0].cores: found true (boolean), expected an integer >= 1"
+    ),
     "[[machine]]\n\n[[machine]]\nname = 'b'\nport = 70000": (
         "cluster.toml:5: machine[1].port: found 70000 (integer), expected an integer from 1 to 65535"
     ),
@@ -121,7 +125,9 @@ RUNTIME_MISTAKES = {
     "[liveness]\nheartbeat_seconds = nan": (
         "cluster.toml:2: liveness.heartbeat_seconds: found nan (float), expected a finite number > 0"
     ),
-    "[liveness]\nmissed = 2.0": "cluster.toml:2: liveness.missed: found 2.0 (float), expected an integer >= 1",
+    "[liveness]\nmissed = 2.0": (
+        "cluster.toml:2: liveness.missed: found 2.0 (float), expected an integer >= 1"
+    ),
     "[metrics]\nport = -1": (
         "cluster.toml:2: metrics.port: found -1 (integer), expected an integer from 0 to 65535"
     ),
@@ -162,7 +168,8 @@ PROGRAM_MISTAKES = {
         "cluster.toml:4: train.strategy.groups: found 0 (integer), expected an integer >= 1 or 'auto'"
     ),
     "[train]\nnet = 'x'\nstop = {preset = 'singel'}": (
-        "cluster.toml:4: train.stop.preset: found 'singel' (string), expected 'single' (did you mean 'single'?)"
+        "cluster.toml:4: train.stop.preset: found 'singel' (string), expected 'single' "
+        "(did you mean 'single'?)"
     ),
     "[train]\nnet = 'x'\nstop = 'never'": (
         "cluster.toml:4: train.stop: found 'never' (string), expected a table or an integer"
@@ -225,7 +232,8 @@ def test_a_mistake_in_an_override_is_shown_as_the_override(override: str) -> Non
 
 
 def test_all_mistakes_of_runtime_program_and_overrides_come_at_once_in_line_order() -> None:
-    text = "[train]\nnet = 5\n[links]\ntransport = 'udp'\n[train.strategy]\npreset = 'x'\n[[machine]]\naddress = '1.2.3.4'"
+    text = "[train]\nnet = 5\n[links]\ntransport = 'udp'\n[train.strategy]\npreset = 'x'\n"
+    text += "[[machine]]\naddress = '1.2.3.4'"
     found = problems(text, "nonsense", "metrics.port=x", program="demo_program")
     assert [line.split(": ")[0] for line in found] == [
         "cluster.toml:3",
@@ -239,7 +247,8 @@ def test_all_mistakes_of_runtime_program_and_overrides_come_at_once_in_line_orde
 
 def test_a_program_without_options_accepts_no_sections_of_its_own() -> None:
     assert problems("[train]\nseed = 1", program="bare_program") == [
-        "cluster.toml:2: train: unknown key (allowed: launcher, links, liveness, machine, metrics, placement, "
+        "cluster.toml:2: train: unknown key (allowed: launcher, links, liveness, machine, "
+        "metrics, placement, "
         "process, program, run)"
     ]
 
@@ -269,14 +278,18 @@ def test_a_file_that_is_not_utf8_names_the_line() -> None:
 
 BROKEN_PROGRAMS = {
     "x = 1": "program 'user_program' has no function plan()",
-    "def plan(c): pass\nOptions = 3": "program 'user_program': Options is int, expected a pydantic model class",
+    "def plan(c): pass\nOptions = 3": (
+        "program 'user_program': Options is int, expected a pydantic model class"
+    ),
     "\nimport convoy_absent": (
         "program 'user_program' cannot be imported: ModuleNotFoundError: No module named 'convoy_absent' "
         "(user_program.py:2)"
     ),
     "def plan(:": "program 'user_program' cannot be imported: invalid syntax (user_program.py:1)",
     "raise SystemExit(3)": "program 'user_program' cannot be imported: SystemExit: 3 (user_program.py:1)",
-    "1 / 0": "program 'user_program' cannot be imported: ZeroDivisionError: division by zero (user_program.py:1)",
+    "1 / 0": (
+        "program 'user_program' cannot be imported: ZeroDivisionError: division by zero (user_program.py:1)"
+    ),
 }
 
 
@@ -300,5 +313,6 @@ def test_a_program_that_does_not_exist_and_other_mistakes_come_together() -> Non
 
 def test_a_program_name_that_is_no_module_name_is_refused() -> None:
     assert problems("", program="../roles.py") == [
-        "cluster.toml:1: program: found '../roles.py' (string), expected the name of a Python module, such as 'roles'"
+        "cluster.toml:1: program: found '../roles.py' (string), expected the name of a "
+        "Python module, such as 'roles'"
     ]
