@@ -245,6 +245,12 @@ def test_keys_that_python_cannot_spell_are_suggested_and_written_as_in_the_file(
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)
 WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+
+
+def _name(machine: Any) -> str:
+    return str(machine["name"])
+
+
 MACHINES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {"name": NAMES},
     optional={
@@ -261,7 +267,7 @@ CONFIGS = st.fixed_dictionaries(
             MACHINES,
             min_size=1,
             max_size=3,
-            unique_by=lambda machine: str(machine["name"]),
+            unique_by=_name,
         ),
         "links": st.fixed_dictionaries({"credit_bytes": st.one_of(st.integers(1, 2**40), st.just("3KiB"))}),
         "liveness": st.fixed_dictionaries({"start_seconds": st.floats(min_value=1e-9, allow_infinity=False)}),
