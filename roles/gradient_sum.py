@@ -45,6 +45,4 @@ class GradientSum:
         """The first contribution is not ours to write to; the first sum allocates, later ones add in place."""
         if added == 0:
             return blobs
-        return tuple(
-            self._ops.add(a, b, out=a if added > 1 else None) for a, b in zip(total, blobs, strict=True)
-        )
+        return tuple(self._ops.add(a, b, out=a if added > 1 else None) for a, b in zip(total, blobs, strict=True))

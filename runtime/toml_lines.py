@@ -1,0 +1,142 @@
+"""On which line each key of a TOML document stands, for error messages.
+
+tomllib decides what is valid and what the values are; here the text is only walked once more for positions,
+so the scanner may be lenient: it is given nothing that tomllib refuses. No values, no error wording live
+here.
+"""
+
+import re
+import tomllib
+from bisect import bisect_left
+
+KeyPath = tuple[str | int, ...]
+
+_PART = re.compile(r"""[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*'""")
+_KEY = re.compile(rf"(?:{_PART.pattern})(?:[ \t]*\.[ \t]*(?:{_PART.pattern}))*")
+_BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
+# A multi-line string ends at the first unescaped triple quote; up to two quotes of content may stick to it.
+_SCALAR = re.compile(
+    r'"""(?:\\.|[^\\])*?""""{0,2}'
+    r"|'''.*?''''{0,2}"
+    r'|"(?:\\.|[^"\\])*"'
+    r"|'[^']*'"
+    r"|[^,\]}#\n]+",
+    re.DOTALL,
+)
+
+
+def key_lines(text: str) -> dict[KeyPath, int]:
+    """Line (from 1) of every table header, key, array item and [[table]] of a document that tomllib accepts.
+
+    A table that only shows up inside longer names (`a` of `[a.b]`) has the line where it is first named.
+    ValueError if the text is no TOML.
+    """
+    scanner = _Scanner(text.replace("\r\n", "\n"))
+    scanner.document()
+    return scanner.lines
+
+
+def split_key(text: str) -> tuple[str, ...]:
+    """The parts of a dotted key: `a."b.c".d` gives ("a", "b.c", "d"). ValueError if it is no TOML key."""
+    if not _KEY.fullmatch(text.strip(" \t")):
+        raise ValueError(f"{text!r} is not a dotted key")
+    return tuple(_unquoted(part) for part in _PART.findall(text))
+
+
+def _unquoted(part: str) -> str:
+    return str(tomllib.loads(f"k = {part}")["k"]) if part[0] in "\"'" else part
+
+
+class _Scanner:
+    """One pass over a document; `pos` is the next character to look at."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.pos = 0
+        self.lines: dict[KeyPath, int] = {}
+        self._tables: dict[KeyPath, int] = {}  # how many [[tables]] of each name so far
+        self._newlines = [match.start() for match in re.finditer("\n", text)]
+
+    def document(self) -> None:
+        table: KeyPath = ()
+        while self._skip_blank() < len(self.text):
+            if self.text[self.pos] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+
+    def _header(self) -> KeyPath:
+        line, is_array = self._line(), self.text.startswith("[[", self.pos)
+        self.pos += 1 + is_array
+        self._skip_blank()
+        *parents, last = split_key(self._take(_KEY))
+        self._skip_blank()
+        self.pos += 1 + is_array
+        path: KeyPath = ()
+        for part in parents:
+            path = self._newest((*path, part), line)
+        path = (*path, last)
+        if is_array:
+            self._tables[path] = self._tables.get(path, 0) + 1
+            path = self._newest(path, line)
+        self.lines[path] = line
+        return path
+
+    def _newest(self, path: KeyPath, line: int) -> KeyPath:
+        """The table a header's name leads through: of [[tables]] the latest."""
+        self.lines.setdefault(path, line)
+        return (*path, self._tables[path] - 1) if path in self._tables else path
+
+    def _pair(self, table: KeyPath) -> None:
+        line, path = self._line(), table
+        for part in split_key(self._take(_KEY)):
+            path = (*path, part)
+            self.lines.setdefault(path, line)
+        self._skip_blank()
+        self.pos += 1  # the "="
+        self._skip_blank()
+        self._value(path)
+
+    def _value(self, path: KeyPath) -> None:
+        first = self.text[self.pos : self.pos + 1]
+        if first == "[":
+            self._array(path)
+        elif first == "{":
+            self._inline_table(path)
+        else:
+            self._take(_SCALAR)
+
+    def _array(self, path: KeyPath) -> None:
+        index = 0
+        while not self._closes("]"):
+            self.lines[*path, index] = self._line()
+            self._value((*path, index))
+            index += 1
+
+    def _inline_table(self, path: KeyPath) -> None:
+        while not self._closes("}"):
+            self._pair(path)
+
+    def _closes(self, bracket: str) -> bool:
+        """Step over an opening bracket or a comma, and over the closing bracket if it comes next."""
+        self._skip_blank()
+        if self.text[self.pos : self.pos + 1] in ("[", "{", ","):
+            self.pos += 1
+        self._skip_blank()
+        is_end = self.text.startswith(bracket, self.pos)
+        self.pos += is_end
+        return is_end
+
+    def _skip_blank(self) -> int:
+        self._take(_BLANK)
+        return self.pos
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.text, self.pos)
+        if match is None:
+            raise ValueError(f"line {self._line()}: not TOML")
+        self.pos = match.end()
+        return match.group()
+
+    def _line(self) -> int:
+        return bisect_left(self._newlines, self.pos) + 1

@@ -1,0 +1,66 @@
+"""Plain data to TOML text that tomllib reads back equal. Only what a resolved configuration holds; no
+comments, no layout options, no reading.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time
+from typing import Any
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def dumps(data: Mapping[str, Any]) -> str:
+    """TOML of nested mappings, sequences, str, bool, int, float, dates and times. TypeError for anything
+    else.
+    """
+    return "\n".join(_table(data, "")).lstrip("\n") + "\n"
+
+
+def _table(data: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Lines of one table: plain values first, for whatever follows a header belongs to that header."""
+    nested = {key: value for key, value in data.items() if isinstance(value, Mapping) or _is_tables(value)}
+    for key, value in data.items():
+        if key not in nested:
+            yield f"{_key(key)} = {_value(value)}"
+    for key, value in nested.items():
+        full = f"{name}.{_key(key)}" if name else _key(key)
+        if isinstance(value, Mapping):
+            yield f"\n[{full}]"
+            yield from _table(value, full)
+        else:
+            for item in value:
+                yield f"\n[[{full}]]"
+                yield from _table(item, full)
+
+
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def _value(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _string(value)
+        case int() | float():
+            return repr(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case Mapping():
+            return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case _:
+            raise TypeError(f"TOML has no {type(value).__name__}: {value!r}")
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else _string(key)
+
+
+def _string(text: str) -> str:
+    """JSON's escapes are TOML's, save that JSON leaves DEL as it is."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
