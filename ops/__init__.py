@@ -1,1 +1,27 @@
-"""Under construction in this commit: filled by the commits that follow."""
+"""The array operations of CNN training, forward and backward, behind one small interface.
+
+`get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of layers, nets,
+files or messages, and this package imports none of the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops.backend import Backend
+from ops.errors import Array, OpsError, check_choice
+from ops.geometry import ConvGeometry, PoolGeometry
+from ops.numpy_backend import NumpyBackend
+
+__all__ = ["Array", "Backend", "ConvGeometry", "OpsError", "PoolGeometry", "get_backend"]
+
+_BACKENDS: dict[str, tuple[type[Backend], tuple[str, ...]]] = {"numpy": (NumpyBackend, ("b_p",))}
+
+
+def get_backend(name: str = "numpy", **options: Any) -> Backend:
+    """The backend of that name. An unknown name or option is an OpsError that says which exist."""
+    check_choice("backend", name, _BACKENDS)
+    make, known = _BACKENDS[name]
+    for option in options:
+        check_choice(f"option of backend {name!r}", option, known)
+    return make(**options)

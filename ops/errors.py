@@ -1,0 +1,73 @@
+"""The one error of ops and the input checks that raise it.
+
+Every check says which operation and argument is meant, what was found and what was expected. No check copies
+an array or reads its values. Arithmetic never lives here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+Shape: TypeAlias = tuple[int, ...]
+
+FLOATS = ("float32", "float64")
+
+
+class OpsError(ValueError):
+    """An operation was given something it cannot work with; the message names found and expected."""
+
+
+def check_float(op: str, **arrays: Array | None) -> None:
+    """All given arrays are float32, or all are float64."""
+    first: tuple[str, str] | None = None
+    for name, array in arrays.items():
+        if array is None:
+            continue
+        dtype = str(getattr(array, "dtype", type(array).__name__))
+        if dtype not in FLOATS:
+            raise OpsError(f"{op}: {name} is {dtype}, expected an array of {' or '.join(FLOATS)}")
+        if first is not None and dtype != first[1]:
+            raise OpsError(
+                f"{op}: {name} is {dtype} but {first[0]} is {first[1]}, expected one dtype for all"
+            )
+        first = first or (name, dtype)
+
+
+def check_ndim(op: str, name: str, array: Array, axes: str) -> None:
+    """`array` has one dimension per letter of `axes`, for example "NCHW"."""
+    if array.ndim != len(axes):
+        wanted = ", ".join(axes)
+        raise OpsError(f"{op}: {name} has shape {tuple(array.shape)}, expected {len(axes)} axes ({wanted})")
+
+
+def check_shape(op: str, name: str, array: Array | None, expected: Shape) -> None:
+    """`array` is None or has exactly the shape `expected`."""
+    if array is not None and tuple(array.shape) != tuple(expected):
+        raise OpsError(f"{op}: {name} has shape {tuple(array.shape)}, expected {tuple(expected)}")
+
+
+def check_out(op: str, name: str, out: Array | None, expected: Shape, dtype: Any) -> None:
+    """A destination is None or has the result's shape and dtype, and may be written to."""
+    if out is None:
+        return
+    check_shape(op, name, out, expected)
+    if out.dtype != np.dtype(dtype):
+        raise OpsError(f"{op}: {name} is {out.dtype}, expected {np.dtype(dtype)}")
+    if not getattr(out.flags, "writeable", True):
+        raise OpsError(f"{op}: {name} is read-only, expected an array that may be written to")
+
+
+def check_choice(what: str, found: str, choices: Iterable[str]) -> None:
+    """`found` is one of `choices`; the message offers the nearest one."""
+    names = sorted(choices)
+    if found in names:
+        return
+    near = get_close_matches(str(found), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise OpsError(f"{what} is {found!r}, expected one of {', '.join(map(repr, names))}{hint}")
