@@ -97,7 +97,8 @@ def _positive_unitball(
 ) -> FloatArray:
     """Uniform in [0, 1), then every output's weights divided by their sum."""
     rows = rng.random(shape).reshape(shape[0], -1)
-    return (rows / rows.sum(axis=1, keepdims=True)).reshape(shape)
+    shares: FloatArray = rows / rows.sum(axis=1, keepdims=True)
+    return shares.reshape(shape)
 
 
 def _bilinear(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
