@@ -19,7 +19,10 @@ from ops.geometry import ConvGeometry, PoolGeometry
 
 
 class Backend:
-    """Operations over one array module `xp` (NumPy's interface); `b_p` images are lowered together, None: all."""
+    """Operations over one array module `xp` with NumPy's interface.
+
+    `b_p` images are lowered together by a convolution; None takes the whole batch.
+    """
 
     name: str
     xp: Any
@@ -114,9 +117,7 @@ class Backend:
         """max(x, 0) + negative_slope * min(x, 0); out may be x."""
         return activation.relu_forward(self.xp, x, negative_slope, out)
 
-    def relu_backward(
-        self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None
-    ) -> Array:
+    def relu_backward(self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
         """dy where y_or_x > 0, else negative_slope * dy; out may be dy. y serves for slopes >= 0."""
         return activation.relu_backward(self.xp, dy, y_or_x, negative_slope, out)
 
@@ -144,9 +145,7 @@ class Backend:
         """The gradient of the loss by the scores, times loss_weight; zero where ignored. out may be prob."""
         return loss.loss_backward(self.xp, prob, labels, loss_weight, ignore_label, normalization, out)
 
-    def accuracy(
-        self, scores: Array, labels: Array, *, top_k: int = 1, ignore_label: int | None = None
-    ) -> float:
+    def accuracy(self, scores: Array, labels: Array, *, top_k: int = 1, ignore_label: int | None = None) -> float:
         """Share of labels among the top_k scores; ties count against the label. nan where none counts."""
         return loss.accuracy(self.xp, scores, labels, top_k, ignore_label)
 

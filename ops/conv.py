@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_out, check_shape
-from ops.geometry import ConvGeometry
+from ops.geometry import ConvGeometry, check_image
 from ops.lowering import lift, lower
 
 
@@ -90,6 +90,7 @@ def backward_data(
     """dy (N, K, OH, OW), w (K, C/groups, kh, kw) -> dx of shape `in_shape` (N, C, H, W)."""
     op = "conv_backward_data"
     check_float(op, dy=dy, w=w)
+    check_image(op, in_shape)
     _check_weights(op, w.shape, in_shape[1], geometry)
     _check_gradient(op, dy, in_shape, w.shape[0], geometry)
     check_out(op, "out", out, in_shape, dy.dtype)

@@ -49,7 +49,8 @@ def backward_weights(
     op = "dense_backward_weights"
     check_float(op, x=x, dy=dy)
     check_ndim(op, "x", x, "ND")
-    check_shape(op, "dy", dy, (x.shape[0], *dy.shape[1:2]))
+    check_ndim(op, "dy", dy, "NO")
+    check_shape(op, "dy", dy, (x.shape[0], dy.shape[1]))
     check_out(op, "out_w", out_w, (dy.shape[1], x.shape[1]), x.dtype)
     check_out(op, "out_b", out_b, dy.shape[1:], x.dtype)
     dw: Array = xp.matmul(dy.T, x, out=out_w)

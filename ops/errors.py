@@ -33,9 +33,7 @@ def check_float(op: str, **arrays: Array | None) -> None:
         if dtype not in FLOATS:
             raise OpsError(f"{op}: {name} is {dtype}, expected an array of {' or '.join(FLOATS)}")
         if first is not None and dtype != first[1]:
-            raise OpsError(
-                f"{op}: {name} is {dtype} but {first[0]} is {first[1]}, expected one dtype for all"
-            )
+            raise OpsError(f"{op}: {name} is {dtype} but {first[0]} is {first[1]}, expected one dtype for all")
         first = first or (name, dtype)
 
 

@@ -19,16 +19,13 @@ Span: TypeAlias = tuple[slice, slice]  # outputs reached, inputs read
 def _check_pair(owner: str, field: str, value: object, least: int) -> None:
     ok = isinstance(value, tuple) and len(value) == 2
     if not (ok and all(type(v) is int and v >= least for v in value)):  # type: ignore[attr-defined]
-        raise OpsError(
-            f"{owner}: {field} is {value!r}, expected two integers (height, width) of at least {least}"
-        )
+        raise OpsError(f"{owner}: {field} is {value!r}, expected two integers (height, width) of at least {least}")
 
 
-def _check_image(owner: str, in_shape: Shape) -> None:
+def check_image(owner: str, in_shape: Shape) -> None:
+    """`in_shape` is (N, C, H, W), all positive."""
     if len(in_shape) != 4 or any(size < 1 for size in in_shape):
-        raise OpsError(
-            f"{owner}: input shape is {tuple(in_shape)}, expected four positive sizes (N, C, H, W)"
-        )
+        raise OpsError(f"{owner}: input shape is {tuple(in_shape)}, expected four positive sizes (N, C, H, W)")
 
 
 def reach(position: int, size: int, outputs: int, stride: int, pad: int) -> Span:
@@ -63,12 +60,10 @@ class ConvGeometry:
 
     def output_shape(self, in_shape: Shape, num_output: int) -> Shape:
         """(N, C, H, W) -> (N, num_output, OH, OW) with OH = floor((H + 2 pad - extent) / stride) + 1."""
-        _check_image("convolution", in_shape)
+        check_image("convolution", in_shape)
         for what, count in (("input channels", in_shape[1]), ("num_output", num_output)):
             if count < 1 or count % self.groups:
-                raise OpsError(
-                    f"convolution: {what} is {count}, expected a multiple of groups = {self.groups}"
-                )
+                raise OpsError(f"convolution: {what} is {count}, expected a multiple of groups = {self.groups}")
         high, wide = (self._outputs(axis, in_shape[2 + axis]) for axis in (0, 1))
         return (in_shape[0], num_output, high, wide)
 
@@ -86,10 +81,7 @@ class ConvGeometry:
     def reaches(self, axis: int, size: int) -> list[Span]:
         """One `reach` per kernel index along `axis` (0 height, 1 width) of an input with `size` pixels."""
         outputs, step = self._outputs(axis, size), self.dilation[axis]
-        return [
-            reach(k * step, size, outputs, self.stride[axis], self.pad[axis])
-            for k in range(self.kernel[axis])
-        ]
+        return [reach(k * step, size, outputs, self.stride[axis], self.pad[axis]) for k in range(self.kernel[axis])]
 
 
 @dataclass(frozen=True)
@@ -110,7 +102,7 @@ class PoolGeometry:
 
     def output_shape(self, in_shape: Shape) -> Shape:
         """(N, C, H, W) -> (N, C, OH, OW), rounded up; the last window starts before the far padding."""
-        _check_image("pooling", in_shape)
+        check_image("pooling", in_shape)
         high, wide = (self._outputs(axis, in_shape[2 + axis]) for axis in (0, 1))
         return (in_shape[0], in_shape[1], high, wide)
 

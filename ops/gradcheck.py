@@ -33,21 +33,15 @@ def check_gradient(
         weights = random.standard_normal(forward(*inputs).shape)
         gradients = backward(weights, *inputs)
         if len(gradients) != len(inputs):
-            raise OpsError(
-                f"check_gradient: backward gave {len(gradients)} gradients, expected {len(inputs)}"
-            )
+            raise OpsError(f"check_gradient: backward gave {len(gradients)} gradients, expected {len(inputs)}")
         for which, (x, gradient) in enumerate(zip(inputs, gradients, strict=True)):
             if gradient.shape != x.shape:
-                raise OpsError(
-                    f"check_gradient: gradient {which} has shape {gradient.shape}, expected {x.shape}"
-                )
+                raise OpsError(f"check_gradient: gradient {which} has shape {gradient.shape}, expected {x.shape}")
             direction = random.standard_normal(x.shape)
             measured = _slope(forward, inputs, which, direction, weights, step)
             error = _relative(measured, float(np.sum(gradient * direction)))
             if not error <= tolerance:
-                raise OpsError(
-                    f"check_gradient: input {which}: relative error {error:.2e} exceeds {tolerance:.0e}"
-                )
+                raise OpsError(f"check_gradient: input {which}: relative error {error:.2e} exceeds {tolerance:.0e}")
             worst = max(worst, error)
     return worst
 

@@ -29,7 +29,7 @@ def softmax_forward(xp: Any, scores: Array, out: Array | None) -> Array:
 def loss_forward(
     xp: Any, scores: Array, labels: Array, ignore_label: int | None, normalization: str, out: Array | None
 ) -> tuple[float, Array]:
-    """Mean negative log-probability of the labels (over what `normalization` counts) and the probabilities."""
+    """The labels' negative log-probability, averaged as `normalization` says, and the probabilities."""
     _check_scores("softmax_loss_forward", scores)
     index, valid = _labels(xp, "softmax_loss_forward", scores, labels, ignore_label)
     divisor = _divisor(valid, normalization)
@@ -78,14 +78,12 @@ def accuracy(xp: Any, scores: Array, labels: Array, top_k: int, ignore_label: in
 def _check_scores(op: str, scores: Array) -> None:
     check_float(op, scores=scores)
     if scores.ndim < 2 or scores.size == 0:
-        raise OpsError(
-            f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) with no empty axis"
-        )
+        raise OpsError(f"{op}: scores have shape {tuple(scores.shape)}, expected (N, C, ...) with no empty axis")
 
 
 def _labels(xp: Any, op: str, scores: Array, labels: Array, ignore_label: int | None) -> tuple[Array, Array]:
     """Class numbers as integers (0 where ignored) and the mask of those that count, shape (N, ...)."""
-    shape = (scores.shape[0], *scores.shape[2:])
+    labels, shape = xp.asarray(labels), (scores.shape[0], *scores.shape[2:])
     if tuple(labels.shape) not in (shape, (shape[0], 1, *shape[1:])):
         raise OpsError(f"{op}: labels have shape {tuple(labels.shape)}, expected {shape}")
     labels = labels.reshape(shape)

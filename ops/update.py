@@ -1,4 +1,4 @@
-"""Parameter updates and the addition of gradients. Inputs are never written to unless given as destinations."""
+"""Parameter updates and the addition of gradients. Inputs are written to only where given as destinations."""
 
 from __future__ import annotations
 

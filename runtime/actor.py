@@ -1,0 +1,126 @@
+"""The actor: five words (tell, ask, inbox, reply_to, on_<message>) and its whole life on one screen.
+
+    on_start()            prepare: build nets, open data. No other actor is reachable yet.
+    on_<message>(m, e)    one per message class the actor understands; called one at a time, in order of arrival.
+    run()                 the actor's own work, beside its inbox; the run ends when the lead actor's run() returns.
+    on_stop()             release what on_start took.
+
+An actor owns its state: nobody else touches it, so there are no locks. An exception in on_<message> goes to the
+asker if there is one, otherwise it ends the run and names the actor. Time comes only from the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from runtime import metrics
+from runtime.messages import Envelope, Message, Save, WindDown, message_annotation, snake_case
+
+if TYPE_CHECKING:
+    from runtime.node import Node
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+
+
+class Actor:
+    """Base of all actors. Subclasses take plain options in `__init__` and talk only after `on_start`."""
+
+    handlers: ClassVar[dict[type[Message], str]] = {}
+    name: str
+    role: str
+    log: logging.Logger
+    _node: Node
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        found = dict(cls.handlers)
+        for name, function in vars(cls).items():
+            if not name.startswith("on_") or name in ("on_start", "on_stop"):
+                continue
+            kind = message_annotation(function)
+            if kind is None or name != f"on_{snake_case(kind.__name__)}":
+                raise TypeError(f"{cls.__name__}.{name}: annotate its first parameter with the message of that name")
+            found[kind] = name
+        cls.handlers = found
+
+    async def on_start(self) -> None:
+        """Prepare. Called once, before any message."""
+
+    async def on_stop(self) -> None:
+        """Release. Called once, after the last message; also when the run failed."""
+
+    async def run(self) -> None:
+        """The actor's own work; an actor that only answers has none."""
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
+        """Asked to end well (only the lead is asked). The default ends the run at once."""
+        self.finish()
+
+    async def on_save(self, message: Save, envelope: Envelope) -> None:
+        """Asked to write a checkpoint (only the lead is asked). The default has nothing to save."""
+
+    async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
+        """Send and do not wait for an answer. Waits only while the link has no byte credits left."""
+        await self._node.send(self.name, to, message, step=step)
+
+    async def ask(
+        self, to: str, message: Message, answer: type[R], *, step: int = -1, timeout: float | None = None
+    ) -> R:
+        """Send and wait for the answer, which must be an `answer`.
+
+        Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after `timeout` seconds.
+        """
+        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout)
+
+    async def reply(self, envelope: Envelope, message: Message) -> None:
+        """Answer an ask, now or later: keep the envelope as long as needed. Nothing is sent after a tell."""
+        if envelope.reply_to:
+            await self._node.send(self.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id)
+
+    async def compute(self, label: str, work: Callable[..., T], *args: Any) -> T:
+        """Run array work in the process's compute thread and return its result."""
+        return await self._node.compute.run(self.name, label, work, *args)
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Report an event to the run's journal and live table. Never waits; plain values only."""
+        self._node.on_event(self.name, event, fields)
+
+    def finish(self) -> None:
+        """End the run, if this is the lead actor."""
+        self._node.finished(self.name)
+
+    def now(self) -> float:
+        """Seconds on the event loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    def counter(self, name: str, help_text: str, **labels: str) -> metrics.Counter:
+        """This actor's counter `convoy_<name>_total`."""
+        return self._node.metrics.counter(name, help_text, role=self.role, actor=self.name, **labels)
+
+    def gauge(self, name: str, help_text: str, **labels: str) -> metrics.Gauge:
+        """This actor's gauge `convoy_<name>`."""
+        return self._node.metrics.gauge(name, help_text, role=self.role, actor=self.name, **labels)
+
+    def histogram(
+        self, name: str, help_text: str, buckets: Iterable[float] = metrics.SECONDS, **labels: str
+    ) -> metrics.Histogram:
+        """This actor's histogram `convoy_<name>`."""
+        return self._node.metrics.histogram(name, help_text, buckets, role=self.role, actor=self.name, **labels)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure a phase of the actor's work: `convoy_phase_duration_seconds{phase=...}`."""
+        started = self.now()
+        yield
+        self._node.phase_seconds(self.name, self.role, name).observe(self.now() - started)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"
+
+
+Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}

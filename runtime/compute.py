@@ -1,0 +1,104 @@
+"""Array work, off the event loop: one compute thread per process, or inline on a virtual clock.
+
+The event loop stays free while kernels run (numpy and BLAS release the GIL), and a process never runs two
+kernels at once: actors that share a process share its device.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+REMEMBERED = 64  # durations kept per process to know what a usual item costs
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A piece of array work in progress: whose, what, and since when (loop time, seconds)."""
+
+    actor: str
+    label: str
+    since: float
+
+
+class Compute(ABC):
+    """Runs array work for the actors of one process and remembers what it runs."""
+
+    def __init__(self) -> None:
+        self.current: Item | None = None
+        self.done = 0
+        self._durations: deque[float] = deque(maxlen=REMEMBERED)
+
+    @abstractmethod
+    async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
+        """Run `work(*args)` and return its result; an exception comes through."""
+
+    def usual_seconds(self) -> float:
+        """Median duration of the last items, 0 before the first."""
+        return median(self._durations) if self._durations else 0.0
+
+    def close(self) -> None:  # noqa: B027  # most kinds hold nothing to release
+        """Take no more work."""
+
+    def _start(self, actor: str, label: str) -> float:
+        now = asyncio.get_running_loop().time()
+        self.current = Item(actor, label, now)
+        return now
+
+    def _end(self, started: float) -> None:
+        self._durations.append(asyncio.get_running_loop().time() - started)
+        self.current = None
+        self.done += 1
+
+
+class ThreadCompute(Compute):
+    """A compute thread beside the event loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
+        self._turn = asyncio.Lock()
+
+    async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
+        """See Compute.run. Waits its turn in the order of arrival."""
+        async with self._turn:
+            started = self._start(actor, label)
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+            finally:
+                self._end(started)
+
+    def close(self) -> None:
+        """Take no more work; an item under way is not waited for."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class InlineCompute(Compute):
+    """For the virtual clock: the work is done at once, its duration passes on the clock.
+
+    `service_time(actor, label)` gives the seconds an item takes; None for no time at all.
+    """
+
+    def __init__(self, service_time: Callable[[str, str], float] | None = None) -> None:
+        super().__init__()
+        self._service_time = service_time
+        self._turn = asyncio.Lock()
+
+    async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
+        """See Compute.run."""
+        async with self._turn:
+            started = self._start(actor, label)
+            try:
+                result = work(*args)
+                if self._service_time is not None:
+                    await asyncio.sleep(self._service_time(actor, label))
+                return result
+            finally:
+                self._end(started)

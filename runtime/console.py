@@ -1,0 +1,85 @@
+"""What a person sees of a run: a live table on a terminal, plain lines in a file or pipe.
+
+It shows any program's events by their fields and any actor's state; it knows nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from runtime.lifecycle import Heartbeat
+
+HEADLINE = "progress"  # the event whose latest fields head the table
+QUIET = frozenset({"link lost"})  # told in the journal only: an exit or a silence will explain it
+
+
+class RunConsole:
+    """Shows a run. `live` forces the table on or off; by default it is on where stdout is a terminal."""
+
+    def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._headline: dict[str, Any] = {}
+        self._actors: dict[str, dict[str, Any]] = {}
+        wanted = self.console.is_terminal if live is None else live
+        self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self.table) if wanted else None
+        if self._live is not None:
+            self._live.start()
+
+    def say(self, line: str) -> None:
+        """A line for the person."""
+        self.console.print(Text(line))
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """Headline events update the table (or are a line where there is none); others are lines."""
+        if event == HEADLINE:
+            self._headline = fields
+        if event not in QUIET and (event != HEADLINE or self._live is None):
+            self.say(f"{event:<10} {describe(fields)}".rstrip())
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """Note what the actors of a process do."""
+        for name, status in heartbeat.actors.items():
+            self._actors[name] = {**status, "process": process}
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def table(self) -> Group:
+        """The live view: the headline, then who does what and who waits for whom."""
+        table = Table(box=None, pad_edge=False)
+        for title in ("actor", "process", "doing", "waits for", "handled", "inbox"):
+            table.add_column(title, justify="right" if title in ("handled", "inbox") else "left")
+        for name in sorted(self._actors):
+            status = self._actors[name]
+            cells = (
+                status["process"],
+                status["doing"],
+                status["waiting_for"],
+                status["handled"],
+                status["inbox"],
+            )
+            table.add_row(name, *map(str, cells))
+        return Group(Text(describe(self._headline)), table)
+
+
+def describe(fields: dict[str, Any]) -> str:
+    """`iteration 100  loss 0.1234  images/s 5123`: names and short values."""
+    return "  ".join(f"{name} {_brief(value)}" for name, value in fields.items())
+
+
+def _brief(value: Any) -> str:
+    return (
+        f"{value:.4g}"
+        if isinstance(value, float) and abs(value) < 1e5
+        else f"{value:.0f}"
+        if isinstance(value, float)
+        else str(value)
+    )

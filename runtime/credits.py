@@ -1,0 +1,99 @@
+"""Byte credits: how many bytes one sender may have under way to one receiver on one lane.
+
+The receiver grants bytes back when its actor is done with them, so a slow reader slows its writer and nothing
+grows. No sockets here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from runtime.errors import ActorStopped
+
+# A receiver collects this share of the window before it sends a grant: one small grant per many small messages.
+# A sender with no more than that outstanding is never held back, so grants not yet sent cannot stop it.
+GRANT_SHARE = 8
+# What a message counts at least: bounds the number of messages under way, not only their bytes.
+MINIMUM_COST = 256
+
+
+class CreditGate:
+    """Sender's side. At most `limit + limit / GRANT_SHARE` bytes are under way, or one larger message alone."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.outstanding = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._closed: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<credits {self.outstanding}/{self.limit} bytes out, {len(self._waiting)} waiting>"
+
+    @property
+    def waiting(self) -> int:
+        """Senders held back now."""
+        return len(self._waiting)
+
+    async def acquire(self, size: int) -> None:
+        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once closed."""
+        if self._closed is not None:
+            raise ActorStopped(self._closed)
+        if not self._waiting and self._admits(size):
+            self.outstanding += size
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self.grant(size)  # the turn came in the same moment as the cancellation
+            else:
+                self._waiting = deque(item for item in self._waiting if item[1] is not turn)
+                self._wake()
+            raise
+
+    def grant(self, size: int) -> None:
+        """The receiver is done with `size` bytes."""
+        self.outstanding = max(0, self.outstanding - size)
+        self._wake()
+
+    def close(self, why: str) -> None:
+        """Fail everyone who waits, and everyone who comes later."""
+        self._closed = why
+        for _, turn in self._waiting:
+            if not turn.done():
+                turn.set_exception(ActorStopped(why))
+        self._waiting.clear()
+
+    def _admits(self, size: int) -> bool:
+        return self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE
+
+    def _wake(self) -> None:
+        while self._waiting and self._admits(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self.outstanding += size
+                turn.set_result(None)
+
+
+class GrantBook:
+    """Receiver's side: collects what was released until a grant is worth a message."""
+
+    def __init__(self, limit: int) -> None:
+        self._worth = limit // GRANT_SHARE
+        self._released = 0
+
+    def release(self, size: int) -> int:
+        """Note `size` released bytes; returns the bytes to grant now, 0 for none yet."""
+        self._released += size
+        if self._released < self._worth:
+            return 0
+        due, self._released = self._released, 0
+        return due
+
+
+def cost_of(size: int) -> int:
+    """Credits that a message of `size` bytes takes."""
+    return max(size, MINIMUM_COST)

@@ -1,0 +1,75 @@
+"""Every error the runtime raises, drawn by what the reader can do about it. Nothing else lives here.
+
+ConvoyError                     (exit_code)
+ |- ConfigError            2    mend the named lines of cluster.toml
+ |- LaunchError            3    free the port, install the program, reach the host
+ |- RoleDied               4    read the named role's log
+ |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
+ |- MessageError                a message was malformed: .reason labels the counter
+ |- ActorStopped                the peer is stopping or gone; nobody will answer
+ |- AskTimeout                  the peer did not answer in time
+ |- Refused                     the peer's handler answered an ask with an error
+ `- Deadlock                    on the virtual clock: everyone waits and nothing is due
+"""
+
+from __future__ import annotations
+
+
+class ConvoyError(Exception):
+    """Base of all errors that are told to people without a traceback."""
+
+    exit_code = 1
+
+
+class ConfigError(ConvoyError):
+    """The configuration is wrong. `problems` holds one readable line per mistake."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class LaunchError(ConvoyError):
+    """A process could not be placed or started: port in use, program missing, host out of reach."""
+
+    exit_code = 3
+
+
+class RoleDied(ConvoyError):
+    """A role process died, hung or failed, and it is not restarted (any more)."""
+
+    exit_code = 4
+
+
+class ProgramFailed(ConvoyError):
+    """The program reports that its own work failed, in words for its user."""
+
+
+class MessageError(ConvoyError):
+    """A message is malformed or not legal here; it was rejected and changed nothing.
+
+    `reason` is a short label (bad_header, too_large, bad_shape, bad_type, unknown_kind, wrong_version, ...)
+    under which the rejection is counted.
+    """
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(f"{reason}: {text}")
+        self.reason = reason
+
+
+class ActorStopped(ConvoyError):
+    """The actor asked, or the asking actor itself, has stopped: no answer will come."""
+
+
+class AskTimeout(ConvoyError):
+    """No answer within the asker's timeout."""
+
+
+class Refused(ConvoyError):
+    """The asked actor's handler raised: its error, in words."""
+
+
+class Deadlock(ConvoyError):
+    """On the virtual clock only: every actor waits and no event is due."""

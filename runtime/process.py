@@ -1,0 +1,140 @@
+"""A role process: `python -m runtime.process --run DIRECTORY --process NAME`, started by a launcher.
+
+Reads the run plan, imports the program, opens its sockets and metrics page, and lets its agent take part in the
+life described in `lifecycle`. Standard input is the launcher's lifeline: when it closes, the process ends itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import faulthandler
+import importlib
+import logging
+import os
+import platform
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from runtime.agent import Agent
+from runtime.compute import ThreadCompute
+from runtime.errors import ConvoyError, LaunchError
+from runtime.lifecycle import SUPERVISOR, Failure, agent_of
+from runtime.metrics import Metrics, Pages
+from runtime.node import Node
+from runtime.plan import RunPlan
+from runtime.topology import ProcessSpec
+from runtime.transport import Endpoints
+from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.transport.zeromq import ZmqTransport
+from runtime.versions import versions
+
+INCARNATION = 1  # the first life of a process; a restart counts up
+ORPHANED = 5  # exit status of a process whose launcher vanished
+
+
+def main() -> int:
+    """Entry point of a role process."""
+    parser = argparse.ArgumentParser(prog="python -m runtime.process")
+    parser.add_argument("--run", type=Path, required=True)
+    parser.add_argument("--process", required=True)
+    arguments = parser.parse_args()
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
+    plan = RunPlan.read(arguments.run)
+    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
+    spec = next(spec for spec in plan.placement.processes if spec.name == arguments.process)
+    sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        return runner.run(_live(plan, spec))
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where it exists, asyncio's own loop elsewhere."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+async def _live(plan: RunPlan, spec: ProcessSpec) -> int:
+    metrics = Metrics()
+    node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
+    node.lead = plan.placement.topology.lead
+    inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
+    road = ZmqTransport(
+        spec.name,
+        node.deliver,
+        node.reject,
+        plan.limits,
+        incarnation=INCARNATION,
+        bind=lambda lane: plan.bind_address(spec.name, lane),
+    )
+    me = agent_of(spec.name)
+    node.connect(spec.name, INCARNATION, await inside.open(), [*spec.actors, me], inside)
+    node.connect(SUPERVISOR, INCARNATION, plan.supervisor, [SUPERVISOR], road)
+    pages = None
+    try:
+        endpoints = await road.open()
+        pages = Pages(metrics, plan.metrics_address, 0)
+        _add_actors(node, importlib.import_module(plan.placement.topology.program), plan, spec)
+        agent = _agent(node, road, endpoints, plan, spec, pages.port)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
+        node.add(me, "agent", agent)
+        await node.prepare([me])
+        node.begin([me])
+        await agent.halted.wait()
+        return 0
+    except Exception as error:
+        logging.getLogger("convoy").exception("%s could not start", spec.name)
+        cause = "launch" if isinstance(error, LaunchError) else "crash"
+        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+        await node.send(me, SUPERVISOR, Failure(process=spec.name, actor=spec.name, cause=cause, error=text))
+        return error.exit_code if isinstance(error, ConvoyError) else 1
+    finally:
+        await node.stop()
+        node.compute.close()
+        await inside.close()
+        await road.close()
+        if pages is not None:
+            pages.close()
+
+
+def _add_actors(node: Node, program: ModuleType, plan: RunPlan, spec: ProcessSpec) -> None:
+    for actor in plan.placement.topology.actors:
+        if actor.name in spec.actors:
+            node.add(actor.name, actor.role, program.ROLES[actor.role](**actor.options))
+
+
+def _agent(
+    node: Node, road: ZmqTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, metrics_port: int
+) -> Agent:
+    return Agent(
+        node,
+        road,
+        endpoints,
+        actors=spec.actors,
+        metrics_port=metrics_port,
+        heartbeat_seconds=plan.heartbeat_seconds,
+        versions={**versions(), "loop": type(asyncio.get_running_loop()).__module__, "host": platform.node()},
+    )
+
+
+def _lifeline(socket_directory: str) -> None:
+    """Wait in a thread, which lives even when the event loop is blocked, for the launcher's end of stdin to close."""
+    while os.read(0, 4096):
+        pass
+    shutil.rmtree(socket_directory, ignore_errors=True)  # nobody else is left to do it
+    os._exit(ORPHANED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

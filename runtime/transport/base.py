@@ -1,0 +1,74 @@
+"""What every transport promises, whatever road it takes. One contract-test suite runs over all of them.
+
+A transport belongs to one process and moves envelopes between it and its peer processes:
+in order per sender, receiver and lane; at most once; bounded by byte credits; malformed input is rejected and
+counted, never fatal; nothing is dropped uncounted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runtime.errors import MessageError
+from runtime.messages import Envelope
+
+Release = Callable[[], None]
+Deliver = Callable[[Envelope, int, Release], None]  # (envelope, bytes, call once when its memory is no longer read)
+Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where a process listens: one address per lane."""
+
+    control: str
+    bulk: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be under way. `credit_bytes` per peer on the bulk lane; `message_bytes` for one frame."""
+
+    credit_bytes: int = 64 << 20
+    message_bytes: int = 1 << 30
+    control_credit_bytes: int = 1 << 20
+
+    def credit_of(self, lane: str) -> int:
+        """The window of one lane, in bytes."""
+        return self.credit_bytes if lane == "bulk" else self.control_credit_bytes
+
+
+class Transport(ABC):
+    """Moves envelopes between one process and its peers."""
+
+    def __init__(self, process: str, deliver: Deliver, reject: Reject, limits: Limits) -> None:
+        self.process = process
+        self.deliver = deliver
+        self.reject = reject
+        self.limits = limits
+
+    @abstractmethod
+    async def open(self) -> Endpoints:
+        """Start listening. LaunchError if the address is taken."""
+
+    @abstractmethod
+    def connect(self, peer: str, endpoints: Endpoints) -> None:
+        """Make `peer` reachable. Connecting again replaces the former link (a new incarnation)."""
+
+    @abstractmethod
+    async def send(self, peer: str, envelope: Envelope) -> None:
+        """Hand an envelope to the road to `peer`; waits for byte credits, not for delivery.
+
+        Arrays are referenced, not copied: the sender must not write to them again. ActorStopped if there is no
+        link to the peer, MessageError if the message cannot travel.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Send what is queued (for at most a second), then stop; waiting senders get ActorStopped."""
+
+    @abstractmethod
+    def queued_bytes(self) -> dict[str, int]:
+        """Bytes under way per peer: sent and not yet granted back."""

@@ -1,0 +1,109 @@
+"""The road inside one operating-system process: arrays are handed over by reference, through the same codec.
+
+Used between actors that share a process, and, with a latency and a rate, between the simulated processes of a
+cluster that runs on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from runtime import wire
+from runtime.credits import CreditGate, cost_of
+from runtime.errors import ActorStopped, MessageError
+from runtime.messages import Envelope, Lane
+from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+
+
+@dataclass
+class InprocNetwork:
+    """Where the transports of one event loop find one another.
+
+    `latency` in seconds and `bytes_per_second` (0 = unlimited) apply to every link between two different
+    processes; they take no real time on a virtual clock.
+    """
+
+    latency: float = 0.0
+    bytes_per_second: float = 0.0
+    members: dict[str, InprocTransport] = field(default_factory=dict)
+
+    def travel_time(self, size: int) -> float:
+        """Seconds that `size` bytes occupy a link."""
+        return size / self.bytes_per_second if self.bytes_per_second else 0.0
+
+
+class _Link:
+    """One direction, one lane, between two processes."""
+
+    def __init__(self, limit: int) -> None:
+        self.gate = CreditGate(limit)
+        self.free_at = 0.0  # loop time at which the last byte sent so far has left
+
+
+class InprocTransport(Transport):
+    """Transport between processes that live on one event loop."""
+
+    def __init__(self, process: str, deliver: Deliver, reject: Reject, limits: Limits, network: InprocNetwork) -> None:
+        super().__init__(process, deliver, reject, limits)
+        self.network = network
+        self._links: dict[tuple[str, Lane], _Link] = {}
+        self._closed = False
+
+    async def open(self) -> Endpoints:
+        """Join the network under the process's name."""
+        self.network.members[self.process] = self
+        return Endpoints(f"inproc://{self.process}", f"inproc://{self.process}")
+
+    def connect(self, peer: str, endpoints: Endpoints) -> None:
+        """Make `peer` reachable; the endpoints are not needed on this road."""
+        lanes: tuple[Lane, Lane] = ("control", "bulk")
+        for lane in lanes:
+            self._links[peer, lane] = _Link(self.limits.credit_of(lane))
+
+    async def send(self, peer: str, envelope: Envelope) -> None:
+        """See Transport.send. The receiver gets read-only views of the sender's arrays."""
+        link = self._links.get((peer, envelope.message.lane))
+        if link is None or self._closed:
+            raise ActorStopped(f"{self.process} has no link to {peer}")
+        frames = wire.encode(envelope)
+        size = wire.size_of(frames)
+        if size > self.limits.message_bytes:
+            raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
+        await link.gate.acquire(cost_of(size))
+        loop = asyncio.get_running_loop()
+        if peer == self.process or not (self.network.latency or self.network.bytes_per_second):
+            loop.call_soon(self._arrive, peer, link, frames, size)
+            return
+        link.free_at = max(loop.time(), link.free_at) + self.network.travel_time(size)
+        loop.call_at(link.free_at + self.network.latency, self._arrive, peer, link, frames, size)
+
+    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int) -> None:
+        def release() -> None:
+            link.gate.grant(cost_of(size))
+
+        target = self.network.members.get(peer)
+        if target is None or target._closed:
+            release()
+            return
+        try:
+            envelope = wire.decode(frames)
+        except MessageError as error:
+            release()
+            target.reject(self.process, error)
+            return
+        target.deliver(envelope, size, release)
+
+    async def close(self) -> None:
+        """Leave the network; what is on its way here is given back to its senders."""
+        self._closed = True
+        self.network.members.pop(self.process, None)
+        for link in self._links.values():
+            link.gate.close(f"{self.process} is stopping")
+
+    def queued_bytes(self) -> dict[str, int]:
+        """See Transport.queued_bytes."""
+        queued: dict[str, int] = {}
+        for (peer, _), link in self._links.items():
+            queued[peer] = queued.get(peer, 0) + link.gate.outstanding
+        return queued

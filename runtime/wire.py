@@ -1,0 +1,148 @@
+"""Envelope <-> frames, without sockets: one msgpack header, then one frame per array, which *is* its memory.
+
+Header (a flat msgpack array, at most MAX_HEADER_BYTES):
+    [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values, array descriptors]
+    an array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is preceded by its count.
+Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from runtime.errors import MessageError
+from runtime.messages import REGISTRY, Array, Envelope, Message
+
+PROTOCOL = 1
+MAX_HEADER_BYTES = 64 * 1024  # a Directory of 400 processes fits; a header of training is about 150 bytes
+MAX_DIMENSIONS = 8
+MAX_ARRAYS = 1024
+DTYPES = {
+    name: np.dtype(name)
+    for name in (
+        "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+        "float16", "float32", "float64",
+    )
+}  # fmt: skip
+_PLACE = ("protocol", "kind", "id", "sender", "incarnation", "receiver", "reply_to", "answers", "step")
+_TYPES = (int, str, int, str, int, str, str, int, int)
+
+Frame = bytes | memoryview
+
+
+def encode(envelope: Envelope) -> list[Frame]:
+    """Frames of an envelope. Contiguous arrays are referenced, not copied; do not write to them afterwards."""
+    body = envelope.message
+    descriptors: list[Any] = []
+    frames: list[Frame] = [b""]
+    for name, several in body.array_fields:
+        value = getattr(body, name)
+        if several:
+            descriptors.append(len(value))
+        for array in value if several else (value,):
+            if array.dtype.name not in DTYPES:
+                raise MessageError("bad_type", f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
+            descriptors.append([array.dtype.name, list(array.shape)])
+            frames.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    try:
+        frames[0] = msgpack.packb(
+            [
+                PROTOCOL, body.kind, envelope.id, envelope.sender, envelope.incarnation, envelope.receiver,
+                envelope.reply_to, envelope.answers, envelope.step, body.plain_values(), descriptors,
+            ]
+        )  # fmt: skip
+    except (TypeError, ValueError, OverflowError) as error:
+        raise MessageError("bad_type", f"{body.kind} cannot be encoded: {error}") from None
+    if len(frames[0]) > MAX_HEADER_BYTES:
+        raise MessageError("too_large", f"header of {body.kind} has {len(frames[0])} bytes, at most {MAX_HEADER_BYTES}")
+    return frames
+
+
+def decode(frames: Sequence[Any]) -> Envelope:
+    """Envelope of received frames (bytes-like). Its arrays are read-only views of the frames."""
+    head = _header(frames)
+    kind = REGISTRY.get(head[1])
+    if kind is None:
+        raise MessageError("unknown_kind", f"no message is called {head[1]!r:.80}")
+    values = _plain(kind, head[9])
+    values.update(_arrays(kind, head[10], frames[1:]))
+    return Envelope(kind(**values), *head[2:9])
+
+
+def size_of(frames: Sequence[Any]) -> int:
+    """Bytes of all frames: what byte credits count."""
+    return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
+
+
+def _header(frames: Sequence[Any]) -> list[Any]:
+    if not frames:
+        raise MessageError("bad_header", "no frames")
+    raw = bytes(frames[0]) if len(frames[0]) <= MAX_HEADER_BYTES else b""
+    if not raw:
+        raise MessageError("bad_header", f"header has {len(frames[0])} bytes, expected 1 to {MAX_HEADER_BYTES}")
+    try:
+        head = msgpack.unpackb(raw, strict_map_key=True, max_bin_len=0, max_ext_len=0)
+    except Exception as error:  # noqa: BLE001  # msgpack raises its own kinds, ValueError, and UnicodeDecodeError
+        raise MessageError("bad_header", f"not a msgpack header: {type(error).__name__}") from None
+    if not isinstance(head, list) or len(head) != 11:
+        raise MessageError("bad_header", "not an array of 11 items")
+    if head[0] != PROTOCOL:
+        raise MessageError("wrong_version", f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")
+    for name, expected, value in zip(_PLACE, _TYPES, head, strict=False):
+        if type(value) is not expected:
+            raise MessageError("bad_header", f"{name} is {type(value).__name__}, expected {expected.__name__}")
+    return head
+
+
+def _plain(kind: type[Message], values: Any) -> dict[str, Any]:
+    if not isinstance(values, list) or len(values) != len(kind.plain_fields):
+        raise MessageError("bad_header", f"{kind.kind} has {len(kind.plain_fields)} plain fields, found {values!r:.60}")
+    found: dict[str, Any] = {}
+    for field, raw in zip(kind.plain_fields, values, strict=True):
+        value = tuple(raw) if isinstance(raw, list) else raw
+        if not field.fits(value):
+            raise MessageError("bad_type", f"{kind.kind}.{field.name} is {raw!r:.60}, expected {field.annotation}")
+        found[field.name] = value
+    return found
+
+
+def _arrays(kind: type[Message], descriptors: Any, frames: Sequence[Any]) -> dict[str, Any]:
+    if not isinstance(descriptors, list) or len(frames) > MAX_ARRAYS:
+        raise MessageError("bad_header", f"{kind.kind}: {len(frames)} array frames, at most {MAX_ARRAYS}")
+    todo, supply = iter(descriptors), iter(frames)
+    found: dict[str, Any] = {}
+    try:
+        for name, several in kind.array_fields:
+            count = next(todo) if several else 1
+            if type(count) is not int or not 0 <= count <= len(frames):
+                raise MessageError("bad_header", f"{kind.kind}.{name}: {count!r:.20} arrays in {len(frames)} frames")
+            made = tuple(_array(kind, name, next(todo), next(supply)) for _ in range(count))
+            found[name] = made if several else made[0]
+    except (StopIteration, RuntimeError):  # a generator turns StopIteration into RuntimeError
+        raise MessageError("bad_header", f"{kind.kind}: fewer arrays than its fields need") from None
+    if next(todo, None) is not None or next(supply, None) is not None:
+        raise MessageError("bad_header", f"{kind.kind}: more frames or descriptors than its fields hold")
+    return found
+
+
+def _array(kind: type[Message], name: str, descriptor: Any, frame: Any) -> Array:
+    where = f"{kind.kind}.{name}"
+    if not (isinstance(descriptor, list) and len(descriptor) == 2 and isinstance(descriptor[1], list)):
+        raise MessageError("bad_shape", f"{where}: no array descriptor: {descriptor!r:.60}")
+    dtype_name, shape = descriptor
+    dtype = DTYPES.get(dtype_name) if isinstance(dtype_name, str) else None
+    if dtype is None:
+        raise MessageError("bad_type", f"{where}: dtype {dtype_name!r:.20} is not carried")
+    if len(shape) > MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in shape):
+        raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}")
+    size = memoryview(frame).nbytes
+    if math.prod(shape) * dtype.itemsize != size:
+        raise MessageError("bad_shape", f"{where}: {dtype_name}{shape!r:.60} does not fill a frame of {size} bytes")
+    array = np.frombuffer(frame, dtype).reshape(shape) if size else np.empty(shape, dtype)
+    array.flags.writeable = False
+    return array

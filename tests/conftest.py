@@ -1,0 +1,43 @@
+"""Alarms for every test: no asyncio task, socket file or child process may be left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of real data sets and Caffe files; tests that need it skip by name where it is absent."""
+    if not (SHARED / "data").is_dir():
+        pytest.skip("needs ../shared/data, which is not here")
+    return SHARED / "data"
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def no_stray_task() -> AsyncIterator[None]:
+    yield
+    stray = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert not stray, f"tasks left behind: {stray}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    def sockets() -> set[str]:
+        return {path.name for path in Path(tempfile.gettempdir()).glob("convoy-sockets-*")}
+
+    def children() -> set[str]:
+        return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+    before = sockets(), children()
+    yield
+    assert sockets() <= before[0], "socket files left behind"
+    assert children() <= before[1], "processes left behind"

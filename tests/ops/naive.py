@@ -1,0 +1,78 @@
+"""The reference of the ops tests: definitions as plain float64 loops that use no code of ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ops import Array, ConvGeometry, PoolGeometry
+
+
+def conv_terms(in_shape: tuple[int, ...], out_shape: tuple[int, ...], g: ConvGeometry) -> Iterator[tuple[int, ...]]:
+    """Every (k, p, q, c, c within group, i, j, h, w) whose product enters a convolution."""
+    outputs, channels = out_shape[1], in_shape[1]
+    k_per, c_per = outputs // g.groups, channels // g.groups
+    for k, p, q, c, i, j in np.ndindex(outputs, *out_shape[2:], c_per, *g.kernel):
+        h = p * g.stride[0] - g.pad[0] + i * g.dilation[0]
+        w = q * g.stride[1] - g.pad[1] + j * g.dilation[1]
+        if 0 <= h < in_shape[2] and 0 <= w < in_shape[3]:
+            yield k, p, q, k // k_per * c_per + c, c, i, j, h, w
+
+
+def conv_forward(x: Array, w: Array, b: Array, out_shape: tuple[int, ...], g: ConvGeometry) -> Array:
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    y = np.zeros(out_shape) + b.astype(np.float64)[None, :, None, None]
+    for k, p, q, c, cg, i, j, h, v in conv_terms(x.shape, out_shape, g):
+        y[:, k, p, q] += x[:, c, h, v] * w[k, cg, i, j]
+    return y
+
+
+def conv_backward(x: Array, w: Array, dy: Array, g: ConvGeometry) -> tuple[Array, Array, Array]:
+    x, w, dy = (a.astype(np.float64) for a in (x, w, dy))
+    dx, dw = np.zeros(x.shape), np.zeros(w.shape)
+    for k, p, q, c, cg, i, j, h, v in conv_terms(x.shape, dy.shape, g):
+        dx[:, c, h, v] += dy[:, k, p, q] * w[k, cg, i, j]
+        dw[k, cg, i, j] += dy[:, k, p, q] @ x[:, c, h, v]
+    return dx, dw, dy.sum(axis=(0, 2, 3))
+
+
+def pool_size(size: int, kernel: int, stride: int, pad: int) -> int:
+    """Caffe's pooled size, with its float ceiling and its clip."""
+    outputs = int(np.ceil((size + 2 * pad - kernel) / stride)) + 1
+    while (outputs - 1) * stride >= size + pad:
+        outputs -= 1
+    return outputs
+
+
+def pool(x: Array, g: PoolGeometry) -> tuple[Array, Array]:
+    """Caffe's loop: values and, for MAX, the flat place of the first maximum."""
+    n, c, height, width = x.shape
+    high, wide = (pool_size(x.shape[2 + a], g.kernel[a], g.stride[a], g.pad[a]) for a in (0, 1))
+    y, place = np.zeros((n, c, high, wide)), np.full((n, c, high, wide), -1)
+    for a, b, p, q in np.ndindex(y.shape):
+        h0, w0 = p * g.stride[0] - g.pad[0], q * g.stride[1] - g.pad[1]
+        h1, w1 = min(h0 + g.kernel[0], height + g.pad[0]), min(w0 + g.kernel[1], width + g.pad[1])
+        area = (h1 - h0) * (w1 - w0)
+        best, total = -np.inf, 0.0
+        for h in range(max(h0, 0), min(h1, height)):
+            for w in range(max(w0, 0), min(w1, width)):
+                total += float(x[a, b, h, w])
+                if x[a, b, h, w] > best:
+                    best, place[a, b, p, q] = float(x[a, b, h, w]), h * width + w
+        y[a, b, p, q] = best if g.mode == "MAX" else total / area
+    return y, place
+
+
+def pool_backward(dy: Array, g: PoolGeometry, in_shape: tuple[int, ...], place: Array) -> Array:
+    dx = np.zeros(in_shape)
+    _, _, height, width = in_shape
+    for a, b, p, q in np.ndindex(dy.shape):
+        if g.mode == "MAX":
+            dx[a, b].reshape(-1)[place[a, b, p, q]] += dy[a, b, p, q]
+            continue
+        h0, w0 = p * g.stride[0] - g.pad[0], q * g.stride[1] - g.pad[1]
+        h1, w1 = min(h0 + g.kernel[0], height + g.pad[0]), min(w0 + g.kernel[1], width + g.pad[1])
+        share = dy[a, b, p, q] / ((h1 - h0) * (w1 - w0))
+        dx[a, b, max(h0, 0) : min(h1, height), max(w0, 0) : min(w1, width)] += share
+    return dx

@@ -1,0 +1,139 @@
+"""Convolution against the loops of the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ops import Array, Backend, ConvGeometry, OpsError, get_backend
+from ops.gradcheck import check_gradient
+from tests.ops import naive
+from tests.ops.conftest import LAYOUTS, nans
+
+CASES = [  # images, channels, outputs, height, width, geometry
+    (1, 1, 20, 9, 9, ConvGeometry((5, 5))),
+    (7, 3, 4, 6, 5, ConvGeometry((3, 2), stride=(2, 1), pad=(1, 0))),
+    (13, 20, 5, 3, 4, ConvGeometry((1, 1))),
+    (2, 3, 6, 7, 5, ConvGeometry((1, 1), stride=(2, 2))),
+    (2, 2, 3, 5, 4, ConvGeometry((1, 1), pad=(1, 2))),
+    (3, 6, 9, 7, 7, ConvGeometry((3, 3), pad=(2, 1), dilation=(2, 1), groups=3)),
+    (2, 50, 4, 4, 4, ConvGeometry((2, 3), stride=(3, 2), pad=(3, 3), groups=2)),
+    (1, 4, 4, 8, 8, ConvGeometry((3, 3), stride=(2, 2), dilation=(3, 2), pad=(4, 4), groups=4)),
+    (2, 1, 1, 2, 1, ConvGeometry((5, 5), pad=(4, 4))),
+]
+
+
+def draw(random: np.random.Generator, case: tuple, dtype: object = np.float64) -> tuple[Array, ...]:
+    n, c, k, h, w, g = case
+    shapes = [(n, c, h, w), (k, c // g.groups, *g.kernel), (k,), g.output_shape((n, c, h, w), k)]
+    return tuple(random.standard_normal(s).astype(dtype) for s in shapes)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("b_p", [None, 1, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_convolution_equals_its_definition_for_every_layout_and_lowering_batch(case, b_p, layout, random):
+    backend, g = get_backend("numpy", b_p=b_p), case[-1]
+    x, w, b, dy = draw(random, case)
+    dx, dw, db = naive.conv_backward(x, w, dy, g)
+    lx, ldy = layout(x), layout(dy)
+    out_y, out_dx = layout(nans(dy.shape)), layout(nans(x.shape))
+    assert backend.conv_forward(lx, w, b, g, out=out_y) is out_y
+    assert backend.conv_backward_data(ldy, w, g, x.shape, out=out_dx) is out_dx
+    got_w, got_b = backend.conv_backward_weights(
+        lx, ldy, g, w.shape, bias=True, out_w=nans(w.shape), out_b=nans(b.shape)
+    )
+    np.testing.assert_allclose(out_y, naive.conv_forward(x, w, b, dy.shape, g), atol=1e-11)
+    np.testing.assert_allclose(out_dx, dx, atol=1e-11)
+    np.testing.assert_allclose(got_w, dw, atol=1e-11)
+    np.testing.assert_allclose(got_b, db, atol=1e-11)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_float32_convolution_stays_float32_and_within_rounding(case, random, backend: Backend):
+    x, w, b, dy = draw(random, case, np.float32)
+    g = case[-1]
+    dx, dw, db = naive.conv_backward(x, w, dy, g)
+    got_w, got_b = backend.conv_backward_weights(x, dy, g, w.shape, bias=True)
+    pairs = [
+        (backend.conv_forward(x, w, b, g), naive.conv_forward(x, w, b, dy.shape, g)),
+        (backend.conv_backward_data(dy, w, g, x.shape), dx),
+        (got_w, dw),
+        (got_b, db),
+    ]
+    for got, expected in pairs:
+        assert got is not None and got.dtype == np.float32
+        np.testing.assert_allclose(got, expected, atol=3e-5 * max(1.0, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_convolution_gradients_pass_the_directional_check(case, random, backend: Backend):
+    x, w, b, _ = draw(random, case)
+    g = case[-1]
+
+    def backward(dy: Array, x: Array, w: Array, b: Array) -> tuple[Array, ...]:
+        dw, db = backend.conv_backward_weights(x, dy, g, w.shape, bias=True)
+        return backend.conv_backward_data(dy, w, g, x.shape), dw, db
+
+    check_gradient(lambda x, w, b: backend.conv_forward(x, w, b, g), backward, x, w, b)
+
+
+def test_convolution_without_bias_adds_none_and_gives_no_bias_gradient(random, backend: Backend):
+    x, w, _, dy = draw(random, CASES[1])
+    g = CASES[1][-1]
+    y = backend.conv_forward(x, w, None, g)
+    np.testing.assert_allclose(y, naive.conv_forward(x, w, np.zeros(4), dy.shape, g), atol=1e-11)
+    assert backend.conv_backward_weights(x, dy, g, w.shape, bias=False)[1] is None
+
+
+def test_convolution_leaves_its_inputs_untouched(random):
+    inputs = draw(random, CASES[5])
+    g, before = CASES[5][-1], [a.copy() for a in inputs]
+    for a in inputs:
+        a.flags.writeable = False
+    x, w, b, dy = inputs
+    backend = get_backend(b_p=2)
+    backend.conv_forward(x, w, b, g)
+    backend.conv_backward_data(dy, w, g, x.shape)
+    backend.conv_backward_weights(x, dy, g, w.shape, bias=True)
+    for a, same in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(a, same)
+
+
+G = ConvGeometry((3, 3), groups=2)
+X, W, B, DY = np.zeros((2, 4, 5, 5)), np.zeros((6, 2, 3, 3)), np.zeros(6), np.zeros((2, 6, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda b: b.conv_forward(X[0], W, B, G), ["x has shape (4, 5, 5)", "4 axes"]),
+        (lambda b: b.conv_forward(X, W[:5], None, G), ["(5, 2, 3, 3)", "multiple of 2"]),
+        (lambda b: b.conv_forward(X, W[..., :2], B, G), ["(6, 2, 3, 2)", "4 channels / 2 groups"]),
+        (lambda b: b.conv_forward(X, W[:, 0], B, G), ["weights have shape (6, 3, 3)"]),
+        (lambda b: b.conv_forward(X, W, B[:5], G), ["b has shape (5,)", "expected (6,)"]),
+        (lambda b: b.conv_forward(X, W.astype("f"), B, G), ["w is float32", "x is float64"]),
+        (lambda b: b.conv_forward(X.astype(int), W, B, G), ["x is int64", "float32 or float64"]),
+        (lambda b: b.conv_forward([1.0], W, B, G), ["x is list"]),
+        (lambda b: b.conv_forward(X, W, B, G, out=DY[:1]), ["out has shape (1, 6, 3, 3)", "(2, 6, 3, 3)"]),
+        (lambda b: b.conv_forward(X, W, B, G, out=DY.astype("f")), ["out is float32", "expected float64"]),
+        (lambda b: b.conv_forward(X[:, :, :2], W, B, G), ["height is 2", "extent 3"]),
+        (lambda b: b.conv_forward(X[:0], W, B, G), ["(0, 4, 5, 5)", "positive"]),
+        (lambda b: b.conv_backward_data(DY[:, :, 1:], W, G, X.shape), ["dy has shape (2, 6, 2, 3)"]),
+        (lambda b: b.conv_backward_data(DY, W, G, (2,)), ["(2,)", "(N, C, H, W)"]),
+        (lambda b: b.conv_backward_weights(X, DY, G, (6, 4, 3, 3), bias=True), ["(6, 4, 3, 3)"]),
+        (lambda b: b.conv_backward_weights(X, DY, G, W.shape, bias=True, out_b=W), ["out_b"]),
+    ],
+)  # fmt: skip
+def test_convolution_refuses_malformed_input_and_says_what_it_found(call, words, backend: Backend):
+    with pytest.raises(OpsError) as caught:
+        call(backend)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_read_only_destination_is_refused(backend: Backend):
+    out = DY.copy()
+    out.flags.writeable = False
+    with pytest.raises(OpsError, match="read-only"):
+        backend.conv_forward(X, W, B, G, out=out)

@@ -1,0 +1,75 @@
+"""SGD and gradient addition: Caffe's formula, and who may be overwritten."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from ops import Array, Backend, OpsError
+from tests.ops.conftest import nans, strided
+
+STEP = {"rate": 0.1, "momentum": 0.9, "decay": 0.05}
+
+
+def draw(random: np.random.Generator, dtype: object = np.float64) -> list[Array]:
+    return [random.standard_normal((5, 3, 2, 2)).astype(dtype) for _ in range(3)]
+
+
+def by_hand(w: Array, g: Array, h: Array) -> tuple[Array, Array]:
+    new_h = [0.9 * c + 0.1 * (b + 0.05 * a) for a, b, c in zip(w.flat, g.flat, h.flat, strict=True)]
+    new_w = [a - c for a, c in zip(w.flat, new_h, strict=True)]
+    return np.reshape(new_w, w.shape), np.reshape(new_h, w.shape)
+
+
+DESTINATIONS = list(itertools.product(["none", "fresh", "w", "g", "h"], ["none", "fresh", "h"]))
+DESTINATIONS.remove(("h", "h"))
+
+
+@pytest.mark.parametrize(("out_w", "out_h"), DESTINATIONS)
+def test_sgd_is_caffes_whatever_the_destinations(out_w, out_h, random, backend: Backend):
+    w, g, h = draw(random)
+    expected = by_hand(w, g, h)
+    before = {"w": w.copy(), "g": g.copy(), "h": h.copy()}
+    arrays = {"w": w, "g": g, "h": h, "none": None}
+    outs = [nans(w.shape) if name == "fresh" else arrays[name] for name in (out_w, out_h)]
+    got = backend.sgd_update(w, g, h, **STEP, out_w=outs[0], out_h=outs[1])
+    for mine, out, right in zip(got, outs, expected, strict=True):
+        assert out is None or mine is out
+        np.testing.assert_allclose(mine, right, rtol=1e-13)
+    for name, a in before.items():
+        if name not in (out_w, out_h):
+            np.testing.assert_array_equal(arrays[name], a)
+
+
+def test_sgd_keeps_float32_even_with_numpy_scalars_and_reads_strided_arrays(random, backend: Backend):
+    w, g, h = draw(random, np.float32)
+    options = {name: np.float64(value) for name, value in STEP.items()}
+    got = backend.sgd_update(strided(w), strided(g), strided(h), **options)
+    for mine, right in zip(got, by_hand(w, g, h), strict=True):
+        assert mine.dtype == np.float32
+        np.testing.assert_allclose(mine, right, atol=1e-6)
+
+
+def test_add_sums_gradients_and_may_work_in_place(random, backend: Backend):
+    a, b, _ = draw(random)
+    total = np.reshape([x + y for x, y in zip(a.flat, b.flat, strict=True)], a.shape)
+    np.testing.assert_array_equal(backend.add(strided(a), b), total)
+    assert backend.add(a, b, out=a) is a
+    np.testing.assert_array_equal(a, total)
+
+
+def test_updates_refuse_other_shapes_and_dtypes(random, backend: Backend):
+    w, g, h = draw(random)
+    for call in (
+        lambda: backend.sgd_update(w, g[:1], h, **STEP),
+        lambda: backend.sgd_update(w, g, h[:1], **STEP),
+        lambda: backend.sgd_update(w, g.astype("f"), h, **STEP),
+        lambda: backend.sgd_update(w, g, h, **STEP, out_w=w[:1]),
+        lambda: backend.sgd_update(w, g, h, **STEP, out_h=h.astype("f")),
+        lambda: backend.add(w, g[:1]),
+        lambda: backend.add(w, g, out=w.astype("f")),
+    ):
+        with pytest.raises(OpsError, match="expected"):
+            call()
