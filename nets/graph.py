@@ -116,7 +116,7 @@ class Net:
     # one pass
 
     def begin(self, step: int, rows: tuple[int, int] | None = None) -> None:
-        """Start a pass for training step `step` over `rows` = [low, high) of the whole batch (default: all)."""
+        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all)."""
         low, high = rows or (0, self.batch)
         if not 0 <= low < high <= self.batch:
             raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
@@ -137,9 +137,7 @@ class Net:
         """
         if name not in self._inputs:
             near = did_you_mean(name, self._inputs)
-            raise NetError(
-                f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}"
-            )
+            raise NetError(f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}")
         given = self.ops.asarray(array, self.dtype)
         expected = self._value(self._inputs[name]).shape
         if tuple(given.shape) != expected:
@@ -196,9 +194,7 @@ class Net:
         index = next(i for i in self._boundary if self._value(i).name == name)
         if tuple(given.shape) != self._value(index).shape:
             expected_shape = self._value(index).shape
-            raise NetError(
-                f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}"
-            )
+            raise NetError(f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}")
         self._accumulate(index, given)
 
     def scalars(self) -> dict[str, float]:
@@ -213,9 +209,7 @@ class Net:
                     total, losses = total + node.layer.loss_weight * value, losses + 1
         return found | ({"loss": total} if losses else {})
 
-    def run(
-        self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0
-    ) -> dict[str, float]:
+    def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
         """Run the whole part forward on the whole batch and return `scalars()`."""
         self.begin(step)
         for name, array in inputs.items():

@@ -92,9 +92,7 @@ def _msra(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Gener
     return rng.normal(0.0, math.sqrt(2.0 / fan(shape, f)), shape)
 
 
-def _positive_unitball(
-    shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator
-) -> FloatArray:
+def _positive_unitball(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
     """Uniform in [0, 1), then every output's weights divided by their sum."""
     rows = rng.random(shape).reshape(shape[0], -1)
     shares: FloatArray = rows / rows.sum(axis=1, keepdims=True)

@@ -114,9 +114,7 @@ class _Walker:
         while not (end and self.tokens.TryConsume(end)):
             if self.tokens.AtEnd():
                 if end:
-                    self._note(
-                        opened, f"found the end of the file, expected '{end}' for the block opened here"
-                    )
+                    self._note(opened, f"found the end of the file, expected '{end}' for the block opened here")
                 return
             self._field(node, descriptor)
 

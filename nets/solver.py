@@ -64,9 +64,7 @@ class SolverSpec:
             if candidate.is_file():
                 return load_net(candidate)
         key = "net" if self.proto.net else "train_net"
-        raise self.where.error(
-            key, f"found '{self.net}', but there is no such file here or beside the solver"
-        )
+        raise self.where.error(key, f"found '{self.net}', but there is no such file here or beside the solver")
 
 
 def load_solver(source: str | Path) -> SolverSpec:
@@ -111,9 +109,7 @@ def _kind_mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
     elif kind != "SGD":
         found.append((key, f"solver '{kind}' is not supported yet, expected 'SGD'"))
     if proto.iter_size != 1:
-        found.append(
-            ("iter_size", f"found {proto.iter_size}, only 1 is supported: give the whole batch to the net")
-        )
+        found.append(("iter_size", f"found {proto.iter_size}, only 1 is supported: give the whole batch to the net"))
     if proto.clip_gradients >= 0:
         found.append(("clip_gradients", "gradient clipping is not supported yet"))
     if proto.weight_decay and proto.regularization_type != "L2":
@@ -127,9 +123,7 @@ def _policy_mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
         found.append(("base_lr", f"{_given(proto, 'base_lr')}, expected a number >= 0"))
     if proto.lr_policy not in _POLICIES:
         near = did_you_mean(proto.lr_policy, _POLICIES)
-        found.append(
-            ("lr_policy", f"{_given(proto, 'lr_policy')}, expected one of {', '.join(_POLICIES)}{near}")
-        )
+        found.append(("lr_policy", f"{_given(proto, 'lr_policy')}, expected one of {', '.join(_POLICIES)}{near}"))
         return found
     needed = (key for key in _NEEDS.get(proto.lr_policy, ()) if not proto.HasField(key))
     found += [(key, f"missing, lr_policy '{proto.lr_policy}' needs it") for key in needed]

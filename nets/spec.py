@@ -65,9 +65,7 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
     top = Where(path.name, root)
     upgraded, nodes = upgrade(proto, top)
     layers = tuple(
-        LayerSpec(
-            layer, Where(path.name, node, f"layer '{layer.name}'" if layer.name else "layer without name")
-        )
+        LayerSpec(layer, Where(path.name, node, f"layer '{layer.name}'" if layer.name else "layer without name"))
         for layer, node in zip(upgraded.layer, nodes, strict=True)
     )
     problems = [problem for layer in layers for problem in _mistakes(layer)]

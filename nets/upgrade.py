@@ -29,6 +29,8 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
         net.layer.extend(_from_v1(old, node, top) for old, node in zip(proto.layers, nodes, strict=True))
     for layer in net.layer:
         _move_transform_keys(layer)
+        if layer.type.endswith("Loss") and not layer.top:
+            layer.top.append(layer.name)  # Caffe makes a top for a loss that names none
     if proto.input:
         nodes.insert(0, top.node.find("input"))
         rest = list(net.layer)
@@ -93,9 +95,7 @@ def _input_layer(proto: caffe.NetParameter, top: Where) -> caffe.LayerParameter:
         shapes = [list(proto.input_dim[at : at + 4]) for at in range(0, len(proto.input_dim), 4)]
     if len(shapes) != len(proto.input) or (proto.input_dim and len(proto.input_dim) % 4):
         found = f"found {len(proto.input)} inputs and {len(shapes)} shapes"
-        raise PrototxtError(
-            top.problem("input", f"{found}, expected one input_shape (or four input_dim) per input")
-        )
+        raise PrototxtError(top.problem("input", f"{found}, expected one input_shape (or four input_dim) per input"))
     for shape in shapes:
         layer.input_param.shape.add(dim=shape)
     return layer

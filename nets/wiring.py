@@ -106,9 +106,7 @@ def _add(
     for i in bottoms:
         wiring.values[i].consumers.append(node.index)
     _mark(wiring, node)
-    needs = layer.differentiable and (
-        any(param.lr_mult for param in layer.params) or any(wants_gradient(wiring, node))
-    )
+    needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(wants_gradient(wiring, node)))
     for name, shape in zip(proto.top, shapes, strict=True):
         current[name] = len(wiring.values)
         node.tops.append(len(wiring.values))
@@ -138,7 +136,5 @@ def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:
         seen = first.setdefault(spec.proto.name, spec)
         if seen is not spec:
             line = seen.where.node.line
-            problems.append(
-                spec.where.problem("name", f"found '{spec.proto.name}' twice, first on line {line}")
-            )
+            problems.append(spec.where.problem("name", f"found '{spec.proto.name}' twice, first on line {line}"))
     return problems

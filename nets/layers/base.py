@@ -169,9 +169,7 @@ def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
     if kind in KINDS:
         return KINDS[kind](spec, ops, dtype)
     if kind in LAYER_TYPES:
-        text = (
-            f"layer type '{kind}' of Caffe is not supported yet, expected one of {', '.join(sorted(KINDS))}"
-        )
+        text = f"layer type '{kind}' of Caffe is not supported yet, expected one of {', '.join(sorted(KINDS))}"
     else:
         text = f"found '{kind}', expected a layer type{did_you_mean(kind, LAYER_TYPES)}"
     raise spec.where.error("type", text)

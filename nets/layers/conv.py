@@ -34,9 +34,7 @@ class Convolution(Layer):
             top = self.geometry.output_shape(shape, int(p.num_output))
         except OpsError as error:
             raise self.error(f"{block}.kernel_size", str(error)) from None
-        self.declare(
-            "weight", (p.num_output, shape[1] // p.group, *kernel), p.weight_filler, f"{block}.weight_filler"
-        )
+        self.declare("weight", (p.num_output, shape[1] // p.group, *kernel), p.weight_filler, f"{block}.weight_filler")
         if p.bias_term:
             self.declare("bias", (p.num_output,), p.bias_filler, f"{block}.bias_filler")
         self.top_shape = top

@@ -27,9 +27,7 @@ class Data(Source):
         if batch < 1:
             raise self.error("data_param.batch_size", f"found {batch}, expected an integer >= 1")
         if setup.input_shape is None:
-            raise self.error(
-                "", "the data's shape is not known, expected a data source with images (C, H, W)"
-            )
+            raise self.error("", "the data's shape is not known, expected a data source with images (C, H, W)")
         channels, height, width = setup.input_shape
         crop = int(self.proto.transform_param.crop_size)
         if crop > min(height, width):

@@ -65,9 +65,7 @@ class Flatten(Layer):
         first = axis_of(self, "flatten_param.axis", p.axis, shape)
         last = axis_of(self, "flatten_param.end_axis", p.end_axis, shape)
         if last < first:
-            raise self.error(
-                "flatten_param.end_axis", f"found {p.end_axis}, expected an axis from {first} on"
-            )
+            raise self.error("flatten_param.end_axis", f"found {p.end_axis}, expected an axis from {first} on")
         self.top_shape = (*shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
         return [self.top_shape]
 

@@ -3,6 +3,8 @@
 What lives here: their options and how a share of a batch is weighted. What never: the arithmetic (`ops`).
 """
 
+import math
+
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
@@ -47,7 +49,7 @@ class SoftmaxWithLoss(Layer):
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.loss_param
         _check_axis(self, "softmax_param.axis", self.proto.softmax_param.axis, shapes[0])
-        _check_labels(self, shapes)
+        self.label_shape = _label_shape(self, shapes)
         self.normalization = caffe.LossParameter.NormalizationMode.Name(p.normalization)
         if p.HasField("normalize") and not p.HasField("normalization"):
             self.normalization = "VALID" if p.normalize else "BATCH_SIZE"
@@ -55,7 +57,7 @@ class SoftmaxWithLoss(Layer):
         return [(), shapes[0]][: len(self.proto.top)]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        scores, labels = bottoms
+        scores, labels = bottoms[0], bottoms[1].reshape(self.label_shape)
         loss, self.prob = self.ops.softmax_loss_forward(
             scores, labels, ignore_label=self.ignore, normalization=self.normalization,
             out=self.buffer("prob", scores.shape),
@@ -69,7 +71,7 @@ class SoftmaxWithLoss(Layer):
             return [None, None], ()
         share = 1.0 if self.normalization == "NONE" else run.share
         dx = self.ops.softmax_loss_backward(
-            self.prob, values.bottoms[1], loss_weight=self.loss_weight * share, ignore_label=self.ignore,
+            self.prob, values.bottoms[1].reshape(self.label_shape), loss_weight=self.loss_weight * share, ignore_label=self.ignore,
             normalization=self.normalization, out=self.buffer("bottom", self.prob.shape),
         )  # fmt: skip
         return [dx, None], ()
@@ -85,17 +87,16 @@ class Accuracy(Layer):
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.accuracy_param
         _check_axis(self, "accuracy_param.axis", p.axis, shapes[0])
-        _check_labels(self, shapes)
+        self.label_shape = _label_shape(self, shapes)
         if not 1 <= p.top_k <= shapes[0][1]:
-            raise self.error(
-                "accuracy_param.top_k", f"found {p.top_k}, expected 1 to {shapes[0][1]} (the classes)"
-            )
+            raise self.error("accuracy_param.top_k", f"found {p.top_k}, expected 1 to {shapes[0][1]} (the classes)")
         self.top_k = int(p.top_k)
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
         return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        share = self.ops.accuracy(bottoms[0], bottoms[1], top_k=self.top_k, ignore_label=self.ignore)
+        labels = bottoms[1].reshape(self.label_shape)
+        share = self.ops.accuracy(bottoms[0], labels, top_k=self.top_k, ignore_label=self.ignore)
         return [self.ops.asarray(share, self.dtype)]
 
     def backward(
@@ -111,10 +112,10 @@ def _check_axis(layer: Layer, key: str, axis: int, shape: Shape) -> None:
         raise layer.error(key, f"found {axis}, only axis 1 is supported")
 
 
-def _check_labels(layer: Layer, shapes: list[Shape]) -> None:
+def _label_shape(layer: Layer, shapes: list[Shape]) -> Shape:
+    """Return the shape labels are read in, (N, ...) without axis 1; as in Caffe only their number has to agree."""
     scores, labels = shapes
     expected = (scores[0], *scores[2:])
-    if labels not in (expected, (expected[0], 1, *expected[1:])):
-        raise layer.error(
-            "bottom", f"found labels of shape {labels} for scores {scores}, expected {expected}"
-        )
+    if math.prod(labels) != math.prod(expected):
+        raise layer.error("bottom", f"found labels of shape {labels} for scores {scores}, expected {expected}")
+    return expected

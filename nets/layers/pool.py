@@ -22,18 +22,12 @@ class Pooling(Layer):
         mode = caffe.PoolingParameter.PoolMethod.Name(p.pool)
         if mode == "STOCHASTIC":
             raise self.error(f"{block}.pool", "found STOCHASTIC, only MAX and AVE are supported")
-        if p.global_pooling and (
-            p.HasField("kernel_size") or p.HasField("kernel_h") or p.HasField("kernel_w")
-        ):
-            raise self.error(
-                f"{block}.global_pooling", "given besides a kernel size, expected only one of the two"
-            )
+        if p.global_pooling and (p.HasField("kernel_size") or p.HasField("kernel_h") or p.HasField("kernel_w")):
+            raise self.error(f"{block}.global_pooling", "given besides a kernel size, expected only one of the two")
         kernel = (shape[2], shape[3]) if p.global_pooling else pair(self, block, "kernel_size", None)
         stride, pad = pair(self, block, "stride", 1), pair(self, block, "pad", 0)
         if p.global_pooling and (stride, pad) != ((1, 1), (0, 0)):
-            raise self.error(
-                f"{block}.global_pooling", f"found stride {stride}, pad {pad}, expected stride 1, pad 0"
-            )
+            raise self.error(f"{block}.global_pooling", f"found stride {stride}, pad {pad}, expected stride 1, pad 0")
         try:
             self.geometry = PoolGeometry(kernel, stride, pad, mode)
             self.top_shape = self.geometry.output_shape(shape)

@@ -30,13 +30,9 @@ def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, 
     if given:
         plain = [getattr(message, name) for name in sides]
     if len(plain) > 2:
-        raise layer.error(
-            f"{block}.{key}", f"found {len(plain)} numbers, expected one or two (height, width)"
-        )
+        raise layer.error(f"{block}.{key}", f"found {len(plain)} numbers, expected one or two (height, width)")
     if not plain and default is None:
-        raise layer.error(
-            f"{block}.{key}" if plain else block, f"'{key}' is missing, expected an integer >= 1"
-        )
+        raise layer.error(f"{block}.{key}" if plain else block, f"'{key}' is missing, expected an integer >= 1")
     chosen = plain or [default]
     least = 0 if key == "pad" else 1
     if min(chosen) < least:
