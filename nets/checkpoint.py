@@ -1,0 +1,74 @@
+"""Named arrays in one safetensors file, written so that a crash leaves the old file or the new one.
+
+What lives here: the file. What never: what the arrays mean.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as to_bytes
+
+from nets.errors import CheckpointError
+
+VERSION = "1"
+VERSION_KEY = "convoy_checkpoint"
+
+
+def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+    """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename, fsync of
+    the directory.
+
+    OSError passes through (full disk, no such directory); the temporary file is then gone.
+    """
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
+    data = to_bytes(contiguous, {**metadata, VERSION_KEY: VERSION})
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or
+    foreign.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = dict(file.metadata() or {})
+            version = metadata.pop(VERSION_KEY, None)
+            if version != VERSION:
+                found = "none" if version is None else f"'{version}'"
+                raise CheckpointError(f"{path.name}: found {VERSION_KEY} {found}, expected '{VERSION}'")
+            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable, where the system can open a directory."""
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except PermissionError:  # Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

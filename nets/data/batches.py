@@ -1,0 +1,65 @@
+"""Which samples form global batch number `ticket`, whoever asks for which of its rows.
+
+What lives here: the order of samples over epochs. What never: state that reading changes; any row can be
+read at any
+time, by anyone, in any order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data.source import Source
+from nets.data.transform import Transform
+from nets.errors import DataError
+from nets.params import generator
+
+
+class Batches:
+    """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch."""
+
+    def __init__(
+        self, source: Source, transform: Transform, batch: int, *, shuffle: bool, seed: int, train: bool
+    ) -> None:
+        transform.check(source.shape)
+        if batch < 1:
+            raise DataError(f"batch: found {batch}, expected an integer >= 1")
+        self.source, self.transform, self.batch = source, transform, batch
+        self.shuffle, self.seed, self.train = shuffle, seed, train
+        self._orders: dict[int, NDArray[np.int64]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Batches of {self.batch} from {self.source!r} shuffle={self.shuffle} seed={self.seed}>"
+
+    def indices(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
+        """Return the source indices of rows [low, high) of global batch `ticket` (from 0)."""
+        epochs, places = np.divmod(self._positions(ticket, low, high), len(self.source))
+        if not self.shuffle:
+            return np.asarray(places, np.int64)
+        result = np.empty_like(places)
+        for epoch in np.unique(epochs):
+            mine = epochs == epoch
+            result[mine] = self._order(int(epoch))[places[mine]]
+        return result
+
+    def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return rows [low, high) of global batch `ticket`: images (n, C, H, W) and labels (n,), both
+        float32.
+        """
+        images, labels = self.source.read(self.indices(ticket, low, high))
+        positions = self._positions(ticket, low, high)
+        return self.transform(images, positions, seed=self.seed, train=self.train), labels.astype(np.float32)
+
+    def _positions(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
+        if ticket < 0 or not 0 <= low <= high <= self.batch:
+            raise DataError(f"rows: found batch {ticket}, rows [{low}, {high}), expected a part of [0, {self.batch})")
+        return ticket * self.batch + np.arange(low, high, dtype=np.int64)
+
+    def _order(self, epoch: int) -> NDArray[np.int64]:
+        """The permutation of an epoch; the last two stay in memory, for batches that span an epoch's end."""
+        if epoch not in self._orders:
+            while len(self._orders) >= 2:
+                del self._orders[min(self._orders)]
+            self._orders[epoch] = generator(self.seed, "epoch", epoch).permutation(len(self.source))
+        return self._orders[epoch]

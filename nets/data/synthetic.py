@@ -1,0 +1,41 @@
+"""Made-up images that can be learnt: one fixed random pattern per class, plus noise.
+
+What lives here: the recipe. What never: a random state shared with anything else.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.errors import DataError
+from nets.params import generator
+
+NOISE = 0.5  # standard deviation, against 1 of the patterns: learnable, not trivial
+
+
+def make(
+    *, base_dir: Path, shape: tuple[int, ...] = (1, 28, 28), classes: int = 10, size: int = 1000,
+    seed: int = 0, sample: int = 0,
+) -> tuple[NDArray[Any], NDArray[np.int64], int]:  # fmt: skip
+    """Return images (size, *shape) float32, labels i % classes, and `classes`.
+
+    `seed` decides the patterns, `sample` the noise: a test set has the same seed and another sample.
+    """
+    if len(shape) != 3 or min(shape) < 1:
+        raise DataError(f"synthetic: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)")
+    for name, value, least in (
+        ("classes", classes, 1),
+        ("size", size, 1),
+        ("seed", seed, 0),
+        ("sample", sample, 0),
+    ):
+        if value < least:
+            raise DataError(f"synthetic: {name}: found {value}, expected an integer >= {least}")
+    patterns = generator(seed, "pattern").standard_normal((classes, *shape), dtype=np.float32)
+    labels = np.arange(size, dtype=np.int64) % classes
+    images = generator(seed, "noise", sample).standard_normal((size, *shape), dtype=np.float32)
+    images *= NOISE
+    images += patterns[labels]
+    return images, labels, classes

@@ -1,0 +1,92 @@
+"""Caffe's transform_param: crop, mirror, subtract the mean, multiply by the scale, in this order.
+
+What lives here: the arithmetic and where crops and mirrorings fall. What never: a random state: they depend
+only on
+(seed, position of the sample in the run), so any split of a batch sees the same images.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.errors import PrototxtError
+from nets.prototxt import Node, Where
+from nets.schema import caffe_pb2 as caffe
+
+_NOWHERE = Where("transform_param", Node(1))
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What is done to each image; `mean` has one value, or one per channel, or none."""
+
+    scale: float = 1.0
+    mean: tuple[float, ...] = ()
+    crop: int = 0
+    mirror: bool = False
+
+    @classmethod
+    def from_proto(cls, p: caffe.TransformationParameter, where: Where = _NOWHERE) -> Transform:
+        """Read a transform_param; PrototxtError for what is not supported."""
+        for key in ("mean_file", "force_color", "force_gray"):
+            if p.HasField(key):
+                raise where.error(f"transform_param.{key}", "is not supported yet")
+        return cls(float(p.scale), tuple(p.mean_value), int(p.crop_size), bool(p.mirror))
+
+    def check(self, shape: tuple[int, int, int]) -> None:
+        """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
+        if self.crop > min(shape[1:]):
+            raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
+        if len(self.mean) > 1 and len(self.mean) != shape[0]:
+            raise PrototxtError(f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel")
+
+    def __call__(
+        self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
+    ) -> NDArray[np.float32]:
+        """Return new float32 images; crops and mirrorings are random in training, else centred and not
+        mirrored.
+
+        `positions_N`: the global position of each sample, counted over the whole run.
+        """
+        cut = self._cropped(images_NCHW, positions_N, seed, train)
+        result = cut.astype(np.float32)
+        if self.mirror and train:
+            flipped = draw(seed, positions_N, 2) % 2 == 1
+            result[flipped] = result[flipped, :, :, ::-1]
+        if self.mean:
+            result -= np.asarray(self.mean, np.float32)[:, None, None]
+        if self.scale != 1.0:
+            result *= np.float32(self.scale)
+        return result
+
+    def _cropped(self, images: NDArray[Any], positions: NDArray[np.int64], seed: int, train: bool) -> NDArray[Any]:
+        if not self.crop:
+            return images
+        free = np.array(images.shape[2:]) - self.crop
+        if not train:
+            top, left = free // 2
+            return images[:, :, top : top + self.crop, left : left + self.crop]
+        windows = np.lib.stride_tricks.sliding_window_view(images, (self.crop, self.crop), axis=(2, 3))
+        tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
+        chosen: NDArray[Any] = windows[np.arange(len(images)), :, tops.astype(int), lefts.astype(int)]
+        return chosen
+
+
+def draw(seed: int, positions: NDArray[np.int64], lane: int) -> NDArray[np.uint64]:
+    """Return one 64-bit random number per position, the same for the same (seed, position, lane):
+    SplitMix64.
+    """
+    start = np.uint64((seed * 0x9E3779B97F4A7C15 + lane * 0xD1B54A32D192ED03) % 2**64)
+    state = _mix(positions.astype(np.uint64) + start)
+    return _mix(state + np.uint64(0x9E3779B97F4A7C15))
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every input bit reaches every output bit."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

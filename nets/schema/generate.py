@@ -1,0 +1,37 @@
+"""Regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m nets.schema.generate`.
+
+What lives here: the call of protoc (needs grpcio-tools) and one edit of its output. What never: anything
+imported at
+run time.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+SCHEMA = Path(__file__).with_name("caffe.proto")
+
+_RUNTIME_CHECK = re.compile(
+    r"^from google\.protobuf import runtime_version.*\n|^_runtime_version\.Validate\w+\((?:\n.*?)*?\n\)\n",
+    re.MULTILINE,
+)
+
+
+def generate(directory: Path) -> list[Path]:
+    """Write both generated files into `directory` and return their paths; SystemExit if protoc refuses the
+    schema.
+    """
+    from grpc_tools import protoc  # type: ignore[import-untyped]
+
+    arguments = ["protoc", f"-I{SCHEMA.parent}", f"--python_out={directory}", f"--pyi_out={directory}"]
+    if protoc.main([*arguments, str(SCHEMA)]) != 0:
+        sys.exit(f"protoc could not compile {SCHEMA}")
+    code, stub = directory / "caffe_pb2.py", directory / "caffe_pb2.pyi"
+    # The check ties the file to the protobuf release of whoever generated it; the format itself is stable.
+    code.write_text(_RUNTIME_CHECK.sub("", code.read_text("utf-8")), "utf-8")
+    stub.write_text(stub.read_text("utf-8").replace("_Mapping]", "_Mapping[str, object]]"), "utf-8")
+    return [code, stub]
+
+
+if __name__ == "__main__":
+    generate(SCHEMA.parent)

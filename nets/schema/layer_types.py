@@ -1,0 +1,14 @@
+"""The names of all layer types of Caffe 1.0.
+
+What lives here: the list. What never: which of them this package can compute (`nets.layers` knows that).
+"""
+
+LAYER_TYPES = (
+    *("AbsVal", "Accuracy", "ArgMax", "BNLL", "BatchNorm", "BatchReindex", "Bias", "Clip", "Concat"),
+    *("ContrastiveLoss", "Convolution", "Crop", "Data", "Deconvolution", "Dropout", "DummyData", "ELU"),
+    *("Eltwise", "Embed", "EuclideanLoss", "Exp", "Filter", "Flatten", "HDF5Data", "HDF5Output", "HingeLoss"),
+    *("Im2col", "ImageData", "InfogainLoss", "InnerProduct", "Input", "LRN", "LSTM", "Log", "MVN"),
+    *("MemoryData", "MultinomialLogisticLoss", "PReLU", "Parameter", "Pooling", "Power", "Python", "RNN"),
+    *("ReLU", "Reduction", "Reshape", "SPP", "Scale", "Sigmoid", "SigmoidCrossEntropyLoss", "Silence"),
+    *("Slice", "Softmax", "SoftmaxWithLoss", "Split", "Swish", "TanH", "Threshold", "Tile", "WindowData"),
+)
