@@ -1,1 +1,51 @@
-"""Under construction in this commit: filled by the commits that follow."""
+"""The built-in program: training convolutional networks as role processes.
+
+    messages                                  what the roles say
+    conv_compute conv_model fc_server         one training iteration, in this order
+    tree_reducer single                       the tree inside a group; one worker that does it all
+    coordinator  schedule scoreboard resume   tickets, tests, checkpoints
+    parameter_store gradient_sum tree job     plain objects behind the roles
+    strategies planner options                presets, cluster.toml -> topology
+
+A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
+is its part of cluster.toml. Role processes need ROLES only, so the other two are imported when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roles.conv_compute import ConvCompute
+from roles.conv_model import ConvModel
+from roles.coordinator import Coordinator
+from roles.fc_server import FcServer
+from roles.single import Single
+from roles.tree_reducer import TreeReducer
+from runtime import Actor
+
+if TYPE_CHECKING:
+    from roles.options import Options
+    from roles.planner import plan
+
+ROLES: dict[str, type[Actor]] = {
+    "conv_compute": ConvCompute,
+    "conv_model": ConvModel,
+    "coordinator": Coordinator,
+    "fc_server": FcServer,
+    "single": Single,
+    "tree_reducer": TreeReducer,
+}
+
+__all__ = ["ROLES", "Options", "plan"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "plan":
+        from roles.planner import plan
+
+        return plan
+    if name == "Options":
+        from roles.options import Options
+
+        return Options
+    raise AttributeError(f"module 'roles' has no attribute {name!r}")

@@ -37,6 +37,7 @@ class PullLayer(Message):
 
     group: int
     position: int
+    phase: str
     layer: str
     after: int
 

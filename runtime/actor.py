@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from runtime import metrics
@@ -93,6 +94,11 @@ class Actor:
     def finish(self) -> None:
         """End the run, if this is the lead actor."""
         self._node.finished(self.name)
+
+    @property
+    def run_directory(self) -> Path:
+        """Where this run's files are kept."""
+        return self._node.directory
 
     def now(self) -> float:
         """Seconds on the event loop's clock."""

@@ -12,6 +12,7 @@ import itertools
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.actor import Actor
@@ -47,6 +48,7 @@ class Node:
         self.compute = compute
         self.metrics = metrics
         self.lead = ""
+        self.directory = Path()  # of the run
         self.actors: dict[str, Hosted] = {}
         self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: None
         self.on_failure: Callable[[str, BaseException], None] = lambda actor, error: None

@@ -53,7 +53,7 @@ def main() -> int:
     spec = next(spec for spec in plan.placement.processes if spec.name == arguments.process)
     sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        return runner.run(_live(plan, spec))
+        return runner.run(_live(plan, spec, arguments.run))
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -65,9 +65,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def _live(plan: RunPlan, spec: ProcessSpec) -> int:
+async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
     metrics = Metrics()
     node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
+    node.directory = directory
     node.lead = plan.placement.topology.lead
     inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
     road = ZmqTransport(

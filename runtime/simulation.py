@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from runtime.actor import Actor
@@ -40,6 +41,7 @@ async def simulate(
     network: InprocNetwork | None = None,
     limits: Limits | None = None,
     service_time: ServiceTime | None = None,
+    directory: Path = Path(),
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Journal:
     """Run a placement on this event loop until its lead actor ends; the first failure comes through.
@@ -47,6 +49,8 @@ async def simulate(
     `prepared(actors)` is called when every actor is built and about to begin: tests look inside from there.
     """
     cluster = _Cluster(placement, network or InprocNetwork(), limits or Limits(), service_time)
+    for node, _ in cluster.nodes.values():
+        node.directory = directory
     try:
         return await cluster.run(roles, prepared)
     finally:

@@ -1,0 +1,145 @@
+"""The conv worker: one member of a compute group. Its `run` is a training iteration, read from top to bottom.
+
+    ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
+           -> per layer, last first: backward, the gradient leaves at once -> report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nets.graph import Net, Stage
+from roles.job import Job
+from roles.messages import (
+    STOP,
+    TRAIN,
+    ActivationGrads,
+    Activations,
+    LayerGradient,
+    LayerModel,
+    NextTicket,
+    PassDone,
+    PullLayer,
+    Ticket,
+)
+from roles.parameter_store import Blobs
+from roles.tree import rows_of
+from runtime import Actor
+
+
+class ConvCompute(Actor):
+    """Options: the job, its group, rank and number of members, and the names of its peers.
+
+    `parent` is who gets its gradients: a reducer, or the conv model itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        group: int,
+        rank: int,
+        members: int,
+        coordinator: str,
+        conv_model: str,
+        fc_server: str,
+        parent: str,
+    ) -> None:
+        self._job = Job.from_options(job)
+        self._group, self._rank, self._members = group, rank, members
+        self._coordinator, self._conv_model, self._fc_server = coordinator, conv_model, fc_server
+        self._parent = parent
+        self._trained = 0  # training passes of this worker's group so far: what its next pull must see applied
+
+    async def on_start(self) -> None:
+        """Open the data and build the conv phase of the net."""
+        await self.compute("build", self._build)
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _build(self) -> None:
+        job = self._job
+        sources = {phase: job.source(phase) for phase in job.phases}
+        self._batches = {phase: job.batches(phase, source) for phase, source in sources.items()}
+        self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop."""
+        position = 0
+        while True:
+            with self.phase("wait_ticket"):
+                ask = NextTicket(group=self._group, position=position)
+                ticket = await self.ask(self._coordinator, ask, Ticket)
+            if ticket.phase == STOP:
+                return
+            await self._pass(ticket, position)
+            position += 1
+
+    async def _pass(self, ticket: Ticket, position: int) -> None:
+        net = self._nets[ticket.phase]
+        low, high = rows_of(self._rank, self._members, ticket.rows)
+        await self._forward(net, ticket, position, low, high)
+        answer = await self._fc(net, ticket, position)
+        if ticket.phase == TRAIN:
+            await self._backward(net, ticket, position, answer.blobs)
+            self._trained += 1
+            self._images.inc(high - low)
+            self._iterations.inc()
+        done = PassDone(
+            group=self._group,
+            rank=self._rank,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=ticket.rows,
+            scores=answer.scores,
+        )
+        await self.tell(self._coordinator, done, step=ticket.number)
+
+    async def _forward(self, net: Net, ticket: Ticket, position: int, low: int, high: int) -> None:
+        with self.phase("read"):
+            batch = await self.compute("read", self._batches[ticket.phase].read, ticket.number, low, high)
+        net.begin(ticket.number, (low, high))
+        for name, array in zip(net.inputs, batch, strict=True):
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, await self._pull(stage.layer, ticket, position))
+            with self.phase("forward"):
+                await self.compute(f"forward {stage.layer}", net.forward, stage)
+
+    async def _pull(self, layer: str, ticket: Ticket, position: int) -> Blobs:
+        pull = PullLayer(
+            group=self._group, position=position, phase=ticket.phase, layer=layer, after=self._trained
+        )
+        with self.phase("wait_model"):
+            return (await self.ask(self._conv_model, pull, LayerModel, step=ticket.number)).blobs
+
+    async def _fc(self, net: Net, ticket: Ticket, position: int) -> ActivationGrads:
+        activations = Activations(
+            group=self._group,
+            rank=self._rank,
+            position=position,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=ticket.rows,
+            blobs=tuple(net.blob(name) for name in net.boundary),
+        )
+        with self.phase("wait_fc"):
+            return await self.ask(self._fc_server, activations, ActivationGrads, step=ticket.number)
+
+    async def _backward(self, net: Net, ticket: Ticket, position: int, gradients: Blobs) -> None:
+        for name, gradient in zip(net.boundary_grads, gradients, strict=True):
+            net.set_grad(name, gradient)
+        for stage in reversed(net.stages):
+            await self._backward_stage(net, stage, ticket, position)
+
+    async def _backward_stage(self, net: Net, stage: Stage, ticket: Ticket, position: int) -> None:
+        with self.phase("backward"):
+            blobs = await self.compute(f"backward {stage.layer}", net.backward, stage)
+        if stage.layer is not None:
+            gradient = LayerGradient(
+                group=self._group, position=position, number=ticket.number, layer=stage.layer, blobs=blobs
+            )
+            with self.phase("send"):
+                await self.tell(self._parent, gradient, step=ticket.number)

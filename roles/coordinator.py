@@ -1,0 +1,174 @@
+"""The coordinator: hands out tickets, follows the run, tests, saves, ends. The lead of every training topology.
+
+What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; this shell talks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from roles.job import Job
+from roles.messages import TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
+from roles.resume import checkpoint_path, write
+from roles.schedule import Schedule, Stage, Timetable
+from roles.scoreboard import Scoreboard
+from runtime import Actor, Envelope, ProgramFailed, Save, WindDown
+
+
+class Coordinator(Actor):
+    """Options: the job, the timetable, members per group, how many `Updated` an iteration brings, who holds state."""
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        timetable: Mapping[str, Any],
+        groups: list[int],
+        updates: int,
+        servers: list[str],
+        display: int,
+    ) -> None:
+        self._job = Job.from_options(job)
+        self._schedule = Schedule(Timetable(**timetable))
+        self._groups = groups
+        self._updates = updates
+        self._servers = servers
+        self._display = display
+        self._tickets: defaultdict[int, dict[int, Ticket]] = defaultdict(dict)  # group -> position -> ticket
+        self._asked: list[tuple[NextTicket, Envelope]] = []
+        self._given: defaultdict[tuple[int, int], int] = defaultdict(int)  # (group, position) -> members served
+        self._test_reports: defaultdict[int, int] = defaultdict(int)
+        self._changed = asyncio.Event()
+        self._checkpoint = ""
+
+    async def on_start(self) -> None:
+        """Prepare the scoreboard."""
+        self._scores = Scoreboard(self._schedule.table.batch)
+        gauge = self.gauge
+        self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
+        self._tested = {
+            "loss": gauge("loss", "Loss of the last test.", split="test"),
+            "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split="test"),
+        }
+        self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
+        self._done = self.counter("iterations", "Training iterations completed.")
+        self._images = self.counter("images", "Images trained on.")
+
+    async def run(self) -> None:
+        """Save when it is time to, and end when everything is done."""
+        self._scores.begin(self.now())
+        while self._schedule.stage is not Stage.DONE:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._schedule.stage is Stage.SAVING:
+                await self._save()
+                self._schedule.saved()
+                await self._serve()
+        await self._serve()
+        self.emit("finished", **self._scores.summary(self._schedule.completed, self.now()), checkpoint=self._checkpoint)
+
+    async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
+        """A worker wants its group's next pass; it is answered when there is one."""
+        self._asked.append((message, envelope))
+        await self._serve()
+
+    async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
+        """A worker has computed its part of a pass."""
+        if message.phase == TRAIN:
+            self._note_loss(message)
+            await self._reported(message.number)
+            return
+        self._test_reports[message.number] += 1
+        if self._test_reports[message.number] == self._groups[message.group]:
+            del self._test_reports[message.number]
+            self._scores.tested(message.rows, dict(message.scores))
+            if self._schedule.tested():
+                self._report_test()
+            await self._serve()
+
+    async def on_updated(self, message: Updated, envelope: Envelope) -> None:
+        """A server has an iteration in its model."""
+        self._scores.stale(message.staleness)
+        await self._reported(message.number)
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
+        """End well: save what there is after the iterations under way."""
+        self.emit("winding down", reason=message.reason, iteration=self._schedule.issued)
+        self._schedule.wind_down()
+        await self._serve()
+
+    async def on_save(self, message: Save, envelope: Envelope) -> None:
+        """Save after the iterations under way, then go on."""
+        self._schedule.save()
+        await self._serve()
+
+    # -- inside
+
+    async def _serve(self) -> None:
+        """Answer every worker that can be answered now. Members of a group get the same ticket per position."""
+        asked, self._asked = self._asked, []
+        for message, envelope in asked:
+            ticket = self._ticket(message.group, message.position)
+            if ticket is None:
+                self._asked.append((message, envelope))
+            else:
+                await self.reply(envelope, ticket)
+        self._changed.set()
+
+    def _ticket(self, group: int, position: int) -> Ticket | None:
+        known = self._tickets[group]
+        if position not in known:
+            ticket = self._schedule.next_ticket(self._groups[group] + self._updates)
+            if ticket is None:
+                return None
+            known[position] = ticket
+        ticket = known[position]
+        self._given[group, position] += 1
+        if self._given[group, position] == self._groups[group]:  # everyone has it
+            del known[position], self._given[group, position]
+        return ticket
+
+    def _note_loss(self, done: PassDone) -> None:
+        loss = float(done.scores.get("loss", 0.0))
+        if loss - loss != 0.0:
+            rate = self._job.solver_spec.rate(done.number)
+            raise ProgramFailed(
+                f"the loss is {loss} at iteration {done.number}: training diverged; "
+                f"the learning rate is {rate:g}, try a smaller base_lr"
+            )
+        if done.rank == 0:
+            self._loss.set(loss)
+            self._scores.trained(loss)
+
+    async def _reported(self, number: int) -> None:
+        if not self._schedule.reported(number):
+            return
+        done = self._schedule.completed
+        self._done.inc()
+        self._images.inc(self._schedule.table.batch)
+        self._rate.set(self._job.solver_spec.rate(done))
+        first = done == self._schedule.table.first + 1
+        if first or (self._display and done % self._display == 0):
+            self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))
+        await self._serve()
+
+    def _report_test(self) -> None:
+        scores = self._scores.test_result()
+        for name, gauge in self._tested.items():
+            if name in scores:
+                gauge.set(scores[name])
+        self.emit("test", iteration=self._schedule.completed, **scores)
+
+    async def _save(self) -> None:
+        arrays = {}
+        for server in self._servers:
+            state = await self.ask(server, GetState(), State)
+            arrays.update(zip(state.names, state.arrays, strict=True))
+        iteration = self._schedule.completed
+        path = checkpoint_path(self.run_directory, iteration)
+        await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+        self._checkpoint = path.name
+        self.emit("checkpoint", iteration=iteration, file=path.name)

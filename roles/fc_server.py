@@ -1,0 +1,96 @@
+"""The merged FC server: runs the FC phase of every group on whole batches and updates its own model at once.
+
+One machine computes the FC phase and holds its parameters, so they never travel and are never stale (Omnivore
+section 5.1): only activations and their gradients cross the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from nets.graph import Net
+from ops import Array
+from roles.job import Job
+from roles.messages import TRAIN, ActivationGrads, Activations, GetState, State
+from roles.parameter_store import Blobs, ParameterStore
+from roles.resume import restored
+from runtime import Actor, Envelope
+
+Parts = dict[int, tuple[Activations, Envelope]]  # rank -> its part of the batch
+
+
+class FcServer(Actor):
+    """Options: the job, the data's image shape, the number of members per group."""
+
+    def __init__(self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int], groups: list[int]) -> None:
+        self._job = Job.from_options(job)
+        self._image_shape = image_shape
+        self._groups = groups
+        self._parts: dict[tuple[int, int], Parts] = {}  # (group, position) -> parts so far
+
+    async def on_start(self) -> None:
+        """Build the FC phase of the net and its parameters."""
+        await self.compute("build", self._build)
+        self._images = self.counter("images", "Images trained on.")
+
+    def _build(self) -> None:
+        job = self._job
+        self._nets = {phase: job.build(phase, "fc", self._image_shape) for phase in job.phases}
+        net = self._nets[TRAIN]
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops)
+        self._store = restored(store, job)
+
+    async def on_activations(self, message: Activations, envelope: Envelope) -> None:
+        """Collect the group's parts; with the last one, run the FC phase and answer each member."""
+        key = (message.group, message.position)
+        parts = self._parts.setdefault(key, {})
+        parts[message.rank] = (message, envelope)
+        if len(parts) < self._groups[message.group]:
+            return
+        del self._parts[key]
+        ordered = [parts[rank] for rank in sorted(parts)]
+        with self.phase("fc"):
+            scores, gradients = await self.compute(f"fc {message.phase}", self._run, [part for part, _ in ordered])
+        if message.phase == TRAIN:
+            self._images.inc(message.rows)
+        low = 0
+        for part, asked in ordered:
+            high = low + len(part.blobs[0])
+            rows = tuple(gradient[low:high] for gradient in gradients)
+            await self.reply(asked, ActivationGrads(blobs=rows, scores=scores))
+            low = high
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        state = await self.compute("state", self._store.state)
+        version = max(self._store.versions.values(), default=0)
+        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+
+    def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
+        """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""
+        phase, number, rows = parts[0].phase, parts[0].number, parts[0].rows
+        net = self._nets[phase]
+        net.begin(number, (0, rows))
+        for index, name in enumerate(net.inputs):
+            net.feed(name, _joined([part.blobs[index] for part in parts]))
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, self._store.read(stage.layer))
+            net.forward(stage)
+        return net.scalars(), self._backward(net) if phase == TRAIN else ()
+
+    def _backward(self, net: Net) -> Blobs:
+        """Backward through all stages first, with the parameters the forward pass used; then update them."""
+        found = [(stage.layer, net.backward(stage)) for stage in reversed(net.stages)]
+        for layer, gradients in found:
+            if layer is not None:
+                self._store.apply(layer, gradients)
+        return tuple(net.grad(name) for name in net.boundary_grads)
+
+
+def _joined(parts: list[Array]) -> Array:
+    """Rows of all members, in the order of their ranks; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

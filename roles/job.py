@@ -1,0 +1,93 @@
+"""What is trained: net, solver, data, seed, as plain data that every role gets and builds its own part from.
+
+Roles build from the same job and so agree on shapes, first parameters and the order of samples without a word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import ops
+from nets import NetSpec, SolverSpec, load_net, load_solver
+from nets.data import Batches, Source, Transform, open_source
+from nets.graph import Net
+from roles.messages import TEST, TRAIN
+
+
+@dataclass(frozen=True)
+class Job:
+    """Plain data; `to_options` and `from_options` carry it in a topology. Paths are absolute or zoo names.
+
+    `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
+    one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or "".
+    """
+
+    net: str
+    solver: str
+    data: Mapping[str, Mapping[str, Any]]
+    seed: int
+    batch: int
+    test_batch: int
+    base_directory: str
+    shuffle: bool = False
+    backend: str = "numpy"
+    b_p: int | None = None
+    resume: str = ""
+    solver_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def to_options(self) -> dict[str, Any]:
+        """As plain data."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_options(options: Mapping[str, Any]) -> Job:
+        """Back from plain data."""
+        return Job(**options)
+
+    @cached_property
+    def net_spec(self) -> NetSpec:
+        """The net, read from its prototxt."""
+        return load_net(self.net)
+
+    @cached_property
+    def solver_spec(self) -> SolverSpec:
+        """The solver, read from its prototxt, with the values that cluster.toml overrides."""
+        return load_solver(self.solver).override(self.solver_values)
+
+    @cached_property
+    def backend_ops(self) -> ops.Backend:
+        """The array backend, chosen here once for everything that computes."""
+        return ops.get_backend(self.backend, b_p=self.b_p)
+
+    def source(self, phase: str) -> Source:
+        """Open the data of a phase."""
+        return open_source(self.data[phase], Path(self.base_directory))
+
+    def batches(self, phase: str, source: Source) -> Batches:
+        """The global batches of a phase, transformed as the net's data layer says."""
+        transform = Transform.of(self.net_spec, phase)
+        train = phase == TRAIN
+        rows = self.batch if train else self.test_batch
+        return Batches(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)
+
+    def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
+        """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
+        return Net(
+            self.net_spec,
+            phase,
+            ops=self.backend_ops,
+            part=part,
+            batch=self.batch if phase == TRAIN else self.test_batch,
+            input_shape=image_shape,
+            seed=self.seed,
+        )
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases that have data."""
+        return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)

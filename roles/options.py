@@ -1,0 +1,58 @@
+"""What cluster.toml may say about training: the [train] section. Only `up` imports this (pydantic is slow to import)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from runtime.config import Section
+from runtime.config_problems import Expected
+from runtime.config_sections import Count, Text
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
+
+
+class Strategy(Section):
+    """[train.strategy]: the preset and its shape. `groups` counts for omnivore only: sync has one, async one per worker."""
+
+    preset: Literal["single", "sync", "async", "omnivore"] = "omnivore"
+    workers: Count = 2
+    groups: Count = 1
+    fan_in: Annotated[int, Field(ge=2)] = 2
+
+
+class Data(Section):
+    """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys."""
+
+    train: dict[str, Any] = {"format": "digits", "split": "train"}
+    test: dict[str, Any] | None = None
+    shuffle: bool = False
+
+
+class Train(Section):
+    """[train]. `net` and `solver` are zoo names or paths of prototxt files, relative to cluster.toml.
+
+    `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group.
+    `resume` is a checkpoint to go on from. `b_p` images are lowered together (all by default).
+    """
+
+    net: Text = "lenet"
+    solver: Text = "lenet_digits_solver"
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    backend: Literal["numpy"] = "numpy"
+    b_p: Count | None = None
+    max_iter: Count | None = None
+    base_lr: Positive | None = None
+    momentum: Fraction | None = None
+    batch: Count | None = None
+    resume: Text | None = None
+    data: Data = Data(test={"format": "digits", "split": "test"})
+    strategy: Strategy = Strategy()
+
+
+class Options(Section):
+    """The built-in program's part of cluster.toml."""
+
+    train: Train = Train()

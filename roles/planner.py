@@ -1,0 +1,148 @@
+"""From cluster.toml to a topology: reads net, solver and data once, and reports every mistake before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nets import NetError
+from nets.data import Source
+from roles.job import Job
+from roles.messages import TEST, TRAIN
+from roles.options import Options, Train
+from roles.resume import iteration_of
+from roles.schedule import Timetable
+from roles.strategies import PRESETS, Request
+from runtime.config import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.topology import Topology
+
+
+def plan(config: ClusterConfig, options: Options) -> Topology:
+    """The topology that trains what `options` describe. ConfigError with every mistake of the files it names."""
+    return _Planner(config, options.train).topology()
+
+
+class _Planner:
+    """Collects problems as it goes, so that one run shows them all."""
+
+    def __init__(self, config: ClusterConfig, train: Train) -> None:
+        self.config, self.train = config, train
+        self.base = config.raw.path.resolve().parent
+        self.problems: list[str] = []
+
+    def topology(self) -> Topology:
+        job = self._job()
+        sources: dict[str, Source] = {}
+        timetable = None
+        with self._reading("train", "net"):
+            _ = job.net_spec
+        with self._reading("train", "solver"):
+            timetable = self._timetable(job)
+        for phase in job.phases:
+            with self._reading("train", "data", phase.lower()):
+                sources[phase] = job.source(phase)
+        self._check_shape(job)
+        self._stop_if_wrong()
+        assert timetable is not None
+        for phase, source in sources.items():
+            with self._reading("train", "net"):
+                for part in ("all", "conv", "fc"):
+                    job.build(phase, part, source.shape)
+                job.batches(phase, source)
+        self._stop_if_wrong()
+        strategy = self.train.strategy
+        request = Request(
+            job=job,
+            timetable=self._with_test(timetable, job, sources),
+            display=job.solver_spec.display,
+            image_shape=sources[TRAIN].shape,
+            workers=strategy.workers,
+            groups=strategy.groups,
+            fan_in=strategy.fan_in,
+        )
+        return PRESETS[strategy.preset](request)
+
+    def _job(self) -> Job:
+        train = self.train
+        data: dict[str, dict[str, Any]] = {TRAIN: train.data.train}
+        if train.data.test is not None:
+            data[TEST] = train.data.test
+        values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
+        job = Job(
+            net=self._located(train.net),
+            solver=self._located(train.solver),
+            data=data,
+            seed=train.seed,
+            batch=train.batch or 1,
+            test_batch=1,
+            base_directory=str(self.base),
+            shuffle=train.data.shuffle,
+            backend=train.backend,
+            b_p=train.b_p,
+            resume=str((self.base / train.resume).resolve()) if train.resume else "",
+            solver_values={name: value for name, value in values.items() if value is not None},
+        )
+        with self._reading("train", "net"):
+            return job.with_batches_of_net(train.batch)
+        return job
+
+    def _located(self, name: str) -> str:
+        """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""
+        beside = self.base / name
+        return str(beside.resolve()) if beside.is_file() else name
+
+    def _timetable(self, job: Job) -> Timetable:
+        solver = job.solver_spec
+        first = 0
+        with self._reading("train", "resume"):
+            first = iteration_of(job.resume) if job.resume else 0
+        return Timetable(
+            first=first,
+            last=solver.max_iter,
+            batch=job.batch,
+            test_interval=solver.test_interval,
+            test_batch=job.test_batch,
+            test_first=bool(solver.test_interval and solver.proto.test_initialization),
+            snapshot_interval=solver.snapshot,
+        )
+
+    def _with_test(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
+        """A test covers test_iter batches, as the solver says, but no image twice; all images if it does not say."""
+        if TEST not in sources:
+            return timetable
+        wanted = job.solver_spec.test_iter * job.test_batch
+        rows = min(wanted, len(sources[TEST])) if wanted else len(sources[TEST])
+        return Timetable(**{**timetable.__dict__, "test_rows": rows})
+
+    def _check_shape(self, job: Job) -> None:
+        strategy = self.train.strategy
+        if strategy.preset == "omnivore" and strategy.groups > strategy.workers:
+            text = f"found {strategy.groups}, expected at most {strategy.workers}, the number of workers"
+            self._problem(text, "train", "strategy", "groups")
+        groups = {"omnivore": min(strategy.groups, strategy.workers), "async": strategy.workers}.get(strategy.preset, 1)
+        members = -(-strategy.workers // groups) if strategy.preset != "single" else 1
+        smallest = min(job.batch, job.test_batch if TEST in job.data else job.batch)
+        if members > smallest:
+            text = f"found {strategy.workers}: a group of {members} workers cannot share a batch of {smallest} images"
+            self._problem(text, "train", "strategy", "workers")
+
+    @contextmanager
+    def _reading(self, *keys: str) -> Iterator[None]:
+        """Turn a NetError into problems that name the key of cluster.toml it comes from."""
+        try:
+            yield
+        except NetError as error:
+            for problem in error.problems:
+                self._problem(problem, *keys)
+
+    def _problem(self, text: str, *keys: str) -> None:
+        problem = self.config.raw.problem(keys, text).text
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def _stop_if_wrong(self) -> None:
+        if self.problems:
+            raise ConfigError(self.problems)

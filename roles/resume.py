@@ -1,0 +1,37 @@
+"""Checkpoints of a training run: what is in the file, writing it, starting from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nets import NetError, checkpoint
+from ops import Array
+from roles.job import Job
+from roles.parameter_store import ParameterStore
+
+
+def checkpoint_path(directory: Path, iteration: int) -> Path:
+    """Where the checkpoint of an iteration stands in a run directory."""
+    return directory / f"checkpoint-{iteration:07d}.safetensors"
+
+
+def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> None:
+    """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
+    facts = {"iteration": str(iteration), "net": job.net_spec.name, "seed": str(job.seed), "batch": str(job.batch)}
+    checkpoint.save(path, arrays, facts)
+
+
+def iteration_of(path: str) -> int:
+    """The number of iterations in a checkpoint. NetError if it is none of ours."""
+    _, facts = checkpoint.load(Path(path))
+    if not facts.get("iteration", "").isdigit():
+        raise NetError(f"{path}: it does not say its iteration: not a checkpoint of a training run")
+    return int(facts["iteration"])
+
+
+def restored(store: ParameterStore, job: Job) -> ParameterStore:
+    """The store, filled from the job's checkpoint if it resumes one."""
+    if job.resume:
+        arrays, facts = checkpoint.load(Path(job.resume))
+        store.restore(arrays, int(facts["iteration"]))
+    return store

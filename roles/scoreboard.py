@@ -1,0 +1,76 @@
+"""What the numbers of a run say: loss, speed, staleness since the last report, the last test. Sums only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Scoreboard:
+    """Collects the numbers between two reports. Times are loop time in seconds; `batch` is images per iteration."""
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self._began = self._reported_at = 0.0
+        self._reported = self._start = 0
+        self._losses: list[float] = []
+        self._staleness: list[float] = []
+        self._test: dict[str, float] = {}
+        self._test_rows = 0
+        self._accuracy: dict[str, float] = {}
+        self._last_rate = 0.0
+
+    def begin(self, now: float, completed: int = 0) -> None:
+        """Training starts."""
+        self._began = self._reported_at = now
+        self._reported = self._start = completed
+
+    def trained(self, loss: float) -> None:
+        """An iteration's loss."""
+        self._losses.append(loss)
+
+    def stale(self, staleness: float) -> None:
+        """An iteration's staleness, in updates."""
+        self._staleness.append(staleness)
+
+    def tested(self, rows: int, scores: dict[str, float]) -> None:
+        """The scores of a test batch, means over its `rows` rows."""
+        self._test_rows += rows
+        for name, value in scores.items():
+            self._test[name] = self._test.get(name, 0.0) + rows * value
+
+    def test_result(self) -> dict[str, float]:
+        """The scores of the whole test, means over its images; the next test starts afresh."""
+        found = {name: total / self._test_rows for name, total in self._test.items()}
+        self._accuracy = {name: value for name, value in found.items() if name != "loss"}
+        self._test, self._test_rows = {}, 0
+        return found
+
+    def progress(self, completed: int, last: int, now: float) -> dict[str, Any]:
+        """Fields of a progress report: means since the last one."""
+        seconds, images = now - self._reported_at, (completed - self._reported) * self._batch
+        self._last_rate = images / seconds if seconds > 0 else 0.0
+        fields = {
+            "iteration": f"{completed}/{last}",
+            "loss": _mean(self._losses),
+            **self._accuracy,
+            "images/s": self._last_rate,
+            "staleness": _mean(self._staleness),
+        }
+        self._losses, self._staleness = [], []
+        self._reported_at, self._reported = now, completed
+        return fields
+
+    def summary(self, completed: int, now: float) -> dict[str, Any]:
+        """Fields of the last report: the whole run."""
+        seconds = now - self._began
+        images = (completed - self._start) * self._batch
+        return {
+            "iterations": completed,
+            **self._accuracy,
+            "seconds": seconds,
+            "images/s": images / seconds if seconds > 0 else 0.0,
+        }
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0

@@ -1,0 +1,77 @@
+"""One worker that holds the whole net and its parameters: what every distributed preset is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from roles.job import Job
+from roles.messages import STOP, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
+from roles.parameter_store import ParameterStore
+from roles.resume import restored
+from runtime import Actor, Envelope
+
+
+class Single(Actor):
+    """Options: the job and the coordinator's name."""
+
+    def __init__(self, *, job: Mapping[str, Any], coordinator: str) -> None:
+        self._job = Job.from_options(job)
+        self._coordinator = coordinator
+
+    async def on_start(self) -> None:
+        """Open the data and build the net."""
+        await self.compute("build", self._build)
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _build(self) -> None:
+        job = self._job
+        sources = {phase: job.source(phase) for phase in job.phases}
+        self._batches = {phase: job.batches(phase, source) for phase, source in sources.items()}
+        self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
+        net = self._nets[TRAIN]
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops)
+        self._store = restored(store, job)
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop."""
+        position = 0
+        while True:
+            ticket = await self.ask(self._coordinator, NextTicket(group=0, position=position), Ticket)
+            if ticket.phase == STOP:
+                return
+            with self.phase(ticket.phase.lower()):
+                scores = await self.compute(ticket.phase.lower(), self._pass, ticket)
+            done = PassDone(
+                group=0, rank=0, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
+            )
+            await self.tell(self._coordinator, done, step=ticket.number)
+            if ticket.phase == TRAIN:
+                self._images.inc(ticket.rows)
+                self._iterations.inc()
+                await self.tell(self._coordinator, Updated(number=ticket.number, version=position, staleness=0.0))
+            position += 1
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        state = self._store.state()
+        version = max(self._store.versions.values(), default=0)
+        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+
+    def _pass(self, ticket: Ticket) -> dict[str, float]:
+        net, store = self._nets[ticket.phase], self._store
+        batch = self._batches[ticket.phase].read(ticket.number, 0, ticket.rows)
+        net.begin(ticket.number, (0, ticket.rows))
+        for name, array in zip(net.inputs, batch, strict=True):
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, store.read(stage.layer))
+            net.forward(stage)
+        if ticket.phase == TRAIN:
+            found = [(stage.layer, net.backward(stage)) for stage in reversed(net.stages)]
+            for layer, gradients in found:
+                if layer is not None:
+                    store.apply(layer, gradients)
+        return net.scalars()
