@@ -240,3 +240,11 @@ def test_a_transform_that_does_not_fit_the_images_is_refused():
         Batches(source, Transform(mean=(1.0, 2.0)), 1, shuffle=False, seed=0, train=True)
     with pytest.raises(DataError, match=r"found batch 0, rows \[0, 2\), expected a part of \[0, 1\)"):
         Batches(source, Transform(), 1, shuffle=False, seed=0, train=True).read(0, 0, 2)
+
+
+def test_bytes_after_the_end_of_an_idx_file_are_refused(pair):
+    directory, _ = pair
+    data = (directory / "images").read_bytes()
+    (directory / "images").write_bytes(data + b"\0")
+    with pytest.raises(DataError, match=r"images: found more bytes of data, expected 60 for shape \(5, 3, 4\)"):
+        open_source(IDX, directory)

@@ -345,3 +345,11 @@ def test_a_label_out_of_range_names_the_layer():
     images, _ = images_and_labels(4)
     with pytest.raises(NetError, match=r"lenet.prototxt:\d+: layer 'loss': .*label is 11"):
         net.run({"data": images, "label": np.full(4, 11)}, net.initial_blobs())
+
+
+def test_inputs_of_another_dtype_are_converted():
+    net = lenet(batch=4)
+    images, labels = images_and_labels(4)
+    expected = net.run({"data": images, "label": labels}, net.initial_blobs())
+    assert net.run({"data": images.astype(float), "label": labels.astype(int)}, net.initial_blobs()) == expected
+    assert net.blob("data").dtype == net.blob("label").dtype == np.float32
