@@ -3,15 +3,17 @@
 What lives here: the map below. What never: messages, sockets, asyncio; nothing here knows that machines
 exist.
 
-    errors      NetError and its kinds: one readable line per mistake
-    prototxt    text -> message, with the line of every field
-    spec        NetSpec: the layers of a prototxt and the phase rules      upgrade  Caffe's older formats
-    solver      SolverSpec: learning rate, momentum, decay, test schedule
-    params      ParamSpec: shape, filler, multipliers, first values
-    schema/     Caffe's messages                                           zoo/     nets and solvers that ship
+    spec        NetSpec: the layers of a prototxt and the phase rules     solver  SolverSpec: rate, momentum, schedule
+    graph       Net: the whole, its conv part or its FC part, run stage by stage
+    wiring      blob names resolved; the cut between the phases           layers/ one class per layer kind
+    params      ParamSpec: shape, filler, multipliers, first values       data/   sources, transforms, batches
+    checkpoint  named arrays in one file                                  zoo/    nets and solvers that ship
+    prototxt    text to message, with the line of every field             upgrade Caffe's older formats
+    errors      NetError and its kinds: one readable line per mistake     schema/ Caffe's messages
 """
 
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
+from nets.graph import Net, Stage
 from nets.params import ParamSpec
 from nets.solver import SolverSpec, load_solver
 from nets.spec import NetSpec, load_net
@@ -19,11 +21,13 @@ from nets.spec import NetSpec, load_net
 __all__ = [
     "CheckpointError",
     "DataError",
+    "Net",
     "NetError",
     "NetSpec",
     "ParamSpec",
     "PrototxtError",
     "SolverSpec",
+    "Stage",
     "load_net",
     "load_solver",
 ]

@@ -44,12 +44,10 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
 
 def _from_v1(old: caffe.V1LayerParameter, node: Node, top: Where) -> caffe.LayerParameter:
     """Copy the fields both formats share by name; type, blobs_lr and weight_decay become type and param."""
-    where = Where(top.file, node, f"layer '{old.name}'")
+    where = Where(top.file, node, f"layer '{old.name or old.layer.name}'")
     kind = caffe.V1LayerParameter.LayerType.Name(old.type)
     if old.HasField("layer"):
-        raise where.error(
-            "layer", "this is the V0 format of 2013, which is not supported; expected 'layer { name: ... }'"
-        )
+        raise where.error("layer", "this is Caffe's V0 format, which is not supported")
     name = _V1_TYPES.get(kind.replace("_", "").lower())
     if name is None:
         raise where.error("type", f"found {kind}, expected the name of a layer type such as CONVOLUTION")

@@ -1,8 +1,7 @@
-"""IDX files, MNIST's format: images (N, H, W) or (N, C, H, W) and labels (N,) of unsigned bytes, plain or
-gzipped.
+"""IDX files, MNIST's format: images (N, H, W) or (N, C, H, W) and labels (N,) of bytes, plain or gzipped.
 
-What lives here: the checks of header and length before anything is allocated. What never: other element
-types.
+What lives here: the checks of header and length; memory grows with what is read, not with what a header promises.
+What never: other element types.
 """
 
 import gzip
@@ -41,7 +40,7 @@ def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
         with path.open("rb") as file:
             zipped = file.read(2) == b"\x1f\x8b"
         with cast(IO[bytes], gzip.open(path, "rb") if zipped else path.open("rb")) as file:
-            return _read(file, path.name, axes, None if zipped else path.stat().st_size)
+            return _read(file, path.name, axes)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -50,16 +49,14 @@ def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
         raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
 
 
-def _read(file: IO[bytes], name: str, axes: tuple[int, ...], size: int | None) -> NDArray[np.uint8]:
+def _read(file: IO[bytes], name: str, axes: tuple[int, ...]) -> NDArray[np.uint8]:
     magic = _header(file, name, 4, "magic number")
     if magic[:2] != b"\0\0" or magic[2] != UNSIGNED_BYTE or magic[3] not in axes:
         expected = " or ".join(f"0000 08 {count:02x}" for count in axes)
         found = f"{magic[:2].hex()} {magic[2]:02x} {magic[3]:02x}"
         raise DataError(f"{name}: found magic number {found}, expected {expected}")
     shape = struct.unpack(f">{magic[3]}I", _header(file, name, 4 * magic[3], "sizes"))
-    count, header = math.prod(shape), 4 + 4 * magic[3]
-    if size is not None and size != header + count:
-        raise DataError(f"{name}: found {size} bytes, expected {header + count} for shape {shape}")
+    count = math.prod(shape)
     data = bytearray()
     while len(data) <= count and (chunk := file.read(min(CHUNK, count + 1 - len(data)))):
         data += chunk

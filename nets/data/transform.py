@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from nets.errors import PrototxtError
 from nets.prototxt import Node, Where
 from nets.schema import caffe_pb2 as caffe
+from nets.spec import NetSpec
 
 _NOWHERE = Where("transform_param", Node(1))
 
@@ -36,6 +37,14 @@ class Transform:
             if p.HasField(key):
                 raise where.error(f"transform_param.{key}", "is not supported yet")
         return cls(float(p.scale), tuple(p.mean_value), int(p.crop_size), bool(p.mirror))
+
+    @classmethod
+    def of_net(cls, spec: NetSpec, phase: str) -> Transform:
+        """Read the transform_param of the first Data layer in `phase`; without one, images stay as they are."""
+        for layer in spec.for_phase(phase).layers:
+            if layer.proto.type == "Data":
+                return cls.from_proto(layer.proto.transform_param, layer.where)
+        return cls()
 
     def check(self, shape: tuple[int, int, int]) -> None:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""

@@ -71,8 +71,8 @@ class SoftmaxWithLoss(Layer):
             return [None, None], ()
         share = 1.0 if self.normalization == "NONE" else run.share
         dx = self.ops.softmax_loss_backward(
-            self.prob, values.bottoms[1].reshape(self.label_shape), loss_weight=self.loss_weight * share, ignore_label=self.ignore,
-            normalization=self.normalization, out=self.buffer("bottom", self.prob.shape),
+            self.prob, values.bottoms[1].reshape(self.label_shape), loss_weight=self.loss_weight * share,
+            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("bottom", self.prob.shape),
         )  # fmt: skip
         return [dx, None], ()
 

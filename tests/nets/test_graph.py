@@ -212,11 +212,11 @@ layer { name: "d" type: "Input" top: "data" top: "label"
   input_param { shape { dim: 4 dim: 2 dim: 6 dim: 6 } shape { dim: 4 dim: 1 dim: 1 } } }
 layer { name: "c" type: "Convolution" bottom: "data" top: "c"
   convolution_param { num_output: 3 kernel_size: 3 weight_filler { type: "xavier" } } }
-layer { name: "early" type: "Pooling" bottom: "c" top: "early" pooling_param { pool: AVE global_pooling:
-true } }
+layer { name: "early" type: "InnerProduct" bottom: "c" top: "early"
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
 layer { name: "r" type: "ReLU" bottom: "c" top: "c" }
-layer { name: "late" type: "Pooling" bottom: "c" top: "late" pooling_param { pool: AVE global_pooling: true
-} }
+layer { name: "late" type: "Pooling" bottom: "c" top: "late"
+  pooling_param { pool: AVE global_pooling: true } }
 layer { name: "l1" type: "SoftmaxWithLoss" bottom: "early" bottom: "label" top: "l1" loss_weight: 0.25 }
 layer { name: "l2" type: "SoftmaxWithLoss" bottom: "late" bottom: "label" top: "l2" }
 """
@@ -230,15 +230,18 @@ def test_gradients_of_a_blob_read_by_several_layers_add(tmp_path):
     net = Net(spec_of(tmp_path, FAN_OUT), "TRAIN", ops=get_backend(), dtype=np.float64)
     random = np.random.default_rng(0)
     images, labels = random.standard_normal((4, 2, 6, 6)), random.integers(0, 3, (4, 1, 1))
-    blobs = {"c": (random.standard_normal((3, 2, 3, 3)), random.standard_normal(3))}
+    blobs = net.initial_blobs()
     fan_out_loss(net, blobs, images, labels)
-    (dw, _) = backward(net)["c"]
-    direction, step = random.standard_normal(dw.shape), 1e-6
-    ends = [
-        fan_out_loss(net, {"c": (blobs["c"][0] + sign * step * direction, blobs["c"][1])}, images, labels)
-        for sign in (1, -1)
-    ]
-    assert (dw * direction).sum() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
+    grads = backward(net)
+    for layer in ("c", "early"):
+        direction, step = random.standard_normal(blobs[layer][0].shape), 1e-6
+        ends = [
+            fan_out_loss(
+                net, blobs | {layer: (blobs[layer][0] + sign * step * direction, blobs[layer][1])}, images, labels
+            )
+            for sign in (1, -1)
+        ]
+        assert (grads[layer][0] * direction).sum() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
 
 
 def test_the_total_loss_is_the_weighted_sum_of_all_losses(tmp_path):
@@ -342,3 +345,11 @@ def test_a_label_out_of_range_names_the_layer():
     images, _ = images_and_labels(4)
     with pytest.raises(NetError, match=r"lenet.prototxt:\d+: layer 'loss': .*label is 11"):
         net.run({"data": images, "label": np.full(4, 11)}, net.initial_blobs())
+
+
+def test_inputs_of_another_dtype_are_converted():
+    net = lenet(batch=4)
+    images, labels = images_and_labels(4)
+    expected = net.run({"data": images, "label": labels}, net.initial_blobs())
+    assert net.run({"data": images.astype(float), "label": labels.astype(int)}, net.initial_blobs()) == expected
+    assert net.blob("data").dtype == net.blob("label").dtype == np.float32

@@ -33,7 +33,7 @@ def normalised(message: Message) -> Message:
 
 
 def committed():
-    return descriptor_pb2.FileDescriptorProto.FromString(caffe.DESCRIPTOR.serialized_pb)
+    return normalised(descriptor_pb2.FileDescriptorProto.FromString(caffe.DESCRIPTOR.serialized_pb))
 
 
 def test_generated_code_is_what_the_schema_says(tmp_path):

@@ -1,0 +1,59 @@
+"""A checkpoint comes back as it was saved, or is refused; a failed save leaves the old one."""
+
+import os
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from nets import CheckpointError
+from nets.checkpoint import load, save
+
+
+def test_arrays_and_metadata_come_back_as_they_were(tmp_path):
+    arrays = {
+        "conv1/0": np.random.default_rng(0).random((3, 2, 5, 5)).astype(np.float32),
+        "transposed": np.arange(6.0).reshape(2, 3).T,
+        "iteration": np.array(7, np.int64),
+        "empty": np.zeros((0, 3), np.float32),
+    }
+    save(tmp_path / "a.safetensors", arrays, {"net": "LeNet"})
+    found, metadata = load(tmp_path / "a.safetensors")
+    assert metadata == {"net": "LeNet"}
+    assert found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path):
+    file = tmp_path / "a.safetensors"
+    save(file, {"w": np.arange(9.0)}, {})
+    data = file.read_bytes()
+    for end in range(0, len(data), 7):
+        file.write_bytes(data[:end])
+        with pytest.raises(CheckpointError, match=r"^a.safetensors: "):
+            load(file)
+
+
+def test_foreign_and_missing_files_are_refused(tmp_path):
+    save_file({"w": np.arange(9.0)}, tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match=r"other.safetensors: found convoy_checkpoint none, expected '1'"):
+        load(tmp_path / "other.safetensors")
+    with pytest.raises(CheckpointError, match="no such checkpoint"):
+        load(tmp_path / "absent")
+
+
+def test_a_save_that_fails_leaves_the_old_checkpoint_and_no_litter(tmp_path, monkeypatch):
+    file = tmp_path / "a.safetensors"
+    save(file, {"w": np.arange(3.0)}, {"step": "1"})
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        save(file, {"w": np.arange(4.0)}, {"step": "2"})
+    assert load(file)[1] == {"step": "1"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.safetensors"]

@@ -1,0 +1,60 @@
+"""Fillers draw from the distributions Caffe names, the same numbers for the same (seed, layer, index)."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nets.params import ParamSpec, generator
+from nets.schema import caffe_pb2 as caffe
+
+SHAPE = (50, 20, 5, 5)
+NORM = caffe.FillerParameter
+
+
+def fill(kind, shape=SHAPE, seed=0, layer="conv", index=0, **options):
+    return ParamSpec(layer, index, "weight", shape, caffe.FillerParameter(type=kind, **options)).initial(
+        seed, np.float64
+    )
+
+
+@pytest.mark.parametrize(("norm", "fan"), [(NORM.FAN_IN, 500), (NORM.FAN_OUT, 1250), (NORM.AVERAGE, 875)])
+def test_xavier_and_msra_scale_by_the_chosen_fan(norm, fan):
+    xavier, msra = fill("xavier", variance_norm=norm), fill("msra", variance_norm=norm)
+    assert np.abs(xavier).max() == pytest.approx(math.sqrt(3 / fan), rel=1e-3)
+    assert xavier.std() == pytest.approx(math.sqrt(1 / fan), rel=0.02)
+    assert msra.std() == pytest.approx(math.sqrt(2 / fan), rel=0.02)
+
+
+def test_simple_fillers_follow_their_numbers():
+    assert (fill("constant", value=0.5) == 0.5).all()
+    uniform = fill("uniform", min=-2, max=6)
+    assert (uniform.min(), uniform.max()) == pytest.approx((-2, 6), abs=0.01)
+    gaussian = fill("gaussian", mean=3, std=0.5)
+    assert (gaussian.mean(), gaussian.std()) == pytest.approx((3, 0.5), abs=0.02)
+
+
+def test_a_sparse_gaussian_keeps_the_given_number_of_weights_per_input():
+    weights = fill("gaussian", shape=(100, 2000), std=1, sparse=15)
+    assert np.count_nonzero(weights) / weights.size == pytest.approx(0.15, abs=0.005)
+
+
+def test_positive_unitball_rows_sum_to_one():
+    weights = fill("positive_unitball")
+    assert weights.min() >= 0
+    np.testing.assert_allclose(weights.reshape(50, -1).sum(1), 1)
+
+
+def test_the_bilinear_kernel_is_caffes():
+    kernel = fill("bilinear", shape=(2, 1, 4, 4))
+    ramp = np.array([0.25, 0.75, 0.75, 0.25])
+    np.testing.assert_allclose(kernel[1, 0], np.outer(ramp, ramp))
+
+
+def test_numbers_depend_on_seed_layer_and_index_and_on_nothing_else():
+    first = fill("xavier")
+    np.random.default_rng().random()
+    assert np.array_equal(first, fill("xavier"))
+    others = [fill("xavier", seed=1), fill("xavier", layer="conv2"), fill("xavier", index=1)]
+    assert not any(np.array_equal(first, other) for other in others)
+    assert generator(0, "a", 1).random() != generator(0, "a", 11).random()
