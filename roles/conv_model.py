@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from nets.graph import Net
+from nets import Net
 from roles.job import Job
 from roles.messages import TRAIN, GetState, LayerGradient, LayerModel, PullLayer, State, Updated
 from roles.parameter_store import Blobs, ParameterStore

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from ops import Array
 from roles.job import Job
 from roles.messages import TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
 from roles.resume import checkpoint_path, write
@@ -163,7 +164,7 @@ class Coordinator(Actor):
         self.emit("test", iteration=self._schedule.completed, **scores)
 
     async def _save(self) -> None:
-        arrays = {}
+        arrays: dict[str, Array] = {}
         for server in self._servers:
             state = await self.ask(server, GetState(), State)
             arrays.update(zip(state.names, state.arrays, strict=True))

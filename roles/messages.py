@@ -66,7 +66,7 @@ class Activations(Message):
 
 @message
 class ActivationGrads(Message):
-    """Answer: the gradients of those blobs that have one (none in the TEST phase), and the scores of the whole batch."""
+    """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the whole batch."""
 
     blobs: tuple[Array, ...]
     scores: Json

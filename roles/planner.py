@@ -1,10 +1,9 @@
-"""From cluster.toml to a topology: reads net, solver and data once, and reports every mistake before anything starts."""
+"""From cluster.toml to a topology: reads net, solver and data once; every mistake is told before anything starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from nets import NetError
@@ -86,8 +85,8 @@ class _Planner:
             solver_values={name: value for name, value in values.items() if value is not None},
         )
         with self._reading("train", "net"):
-            return job.with_batches_of_net(train.batch)
-        return job
+            job = job.with_batches(train.batch)
+        return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
         """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""

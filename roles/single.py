@@ -43,9 +43,7 @@ class Single(Actor):
                 return
             with self.phase(ticket.phase.lower()):
                 scores = await self.compute(ticket.phase.lower(), self._pass, ticket)
-            done = PassDone(
-                group=0, rank=0, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
-            )
+            done = PassDone(group=0, rank=0, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
             await self.tell(self._coordinator, done, step=ticket.number)
             if ticket.phase == TRAIN:
                 self._images.inc(ticket.rows)
