@@ -125,6 +125,9 @@ class Supervisor(Actor):
         """A process is up; once all are, everyone learns where its peers are."""
         self._supervision.note(message.process, "hello", self.now())
         self._greetings[message.process] = message
+        facts = {"process": message.process, "pid": message.pid, "host": message.host}
+        metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
+        self._watcher.event(self.name, "process", {**facts, **metrics})
         if self._supervision.all_reached(Stage.GREETED):
             for spec in self._placement.processes:
                 await self.tell(agent_of(spec.name), self._directory(spec.name))
