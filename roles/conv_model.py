@@ -44,7 +44,8 @@ class ConvModel(Actor):
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
         self._staleness = self.histogram(
-            "gradient_staleness_updates", "Iterations of others between an iteration's first read and last update.",
+            "gradient_staleness_updates",
+            "Iterations of others between an iteration's first read and last update.",
             STALENESS,
         )
         self._layer_staleness = {

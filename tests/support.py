@@ -88,9 +88,7 @@ def train(
     assert isinstance(loaded.options, Options)
     placement = place(plan(loaded.config, loaded.options), loaded.config)
     directory = cluster.parent
-    journal = run_virtual(
-        simulate(placement, ROLES, service_time=service_time, network=network, directory=directory)
-    )
+    journal = run_virtual(simulate(placement, ROLES, service_time=service_time, network=network, directory=directory))
     arrays, _ = checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])
     return Simulated(journal, arrays)
 

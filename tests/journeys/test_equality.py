@@ -17,9 +17,7 @@ def relative_difference(a: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("workers", "fan_in"), [(1, 2), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3)])
-def test_sync_equals_single_in_every_parameter_after_10_iterations(
-    tmp_path: Path, workers: int, fan_in: int
-) -> None:
+def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int, fan_in: int) -> None:
     reference = train(configure(tmp_path / "single", "single"))
     distributed = train(configure(tmp_path / "sync", "sync", workers=workers, fan_in=fan_in))
     assert len(reference.arrays) == 16  # weights and bias of 4 layers, with their momentum
