@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runtime.errors import ConvoyError
 from runtime.lifecycle import Heartbeat
 
 SOCKETS = "convoy-sockets-"
@@ -44,6 +45,10 @@ class RunDirectory:
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Heartbeats are not kept."""
+
+    def failed(self, error: ConvoyError) -> None:
+        """Journal what ended the run."""
+        self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
 
     def close(self) -> None:
         """Close the journal."""
