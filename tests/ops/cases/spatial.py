@@ -209,7 +209,12 @@ def dense(n: int, d: int, k: int) -> Case:
         return b.dense_backward_data(dy, a["w"], out=o[0]), dw, db
 
     def reference(a):
-        return ([[sum(p * q for p, q in zip(r, s, strict=True)) + t for s, t in zip(a["w"], a["b"])] for r in a["x"]],)
+        return (
+            [
+                [sum(p * q for p, q in zip(r, s, strict=True)) + t for s, t in zip(a["w"], a["b"], strict=True)]
+                for r in a["x"]
+            ],
+        )
 
     return Case(
         f"dense {n}x{d} to {k}",
