@@ -9,7 +9,7 @@ ELEMENT = """int w = k % W, h = k / W % H, c = k / W / H % C, n = k / W / H / C;
         int w0 = most(w - rs, 0), w1 = least(w + rs + 1, W);
         T sum = 0;"""
 
-POWER = "beta == T(0.75) ? sqrt({s}) * sqrt(sqrt({s})) : pow({s}, beta)"
+POWER = "beta == T(0.75) ? sqrt({s} * sqrt({s})) : pow({s}, beta)"
 
 LRN: dict[str, str] = {
     "lrn_forward": f"""(const T* x, long long xn, long long xc, T* y, long long yn, long long yc,

@@ -85,3 +85,16 @@ def test_gradients_can_be_clipped_by_the_norm_of_many_arrays(random, backend: Ba
     grads = [random.standard_normal(s).astype(np.float32) for s in ((3, 2_000_001), (5,))]
     total = sum(backend.l2_norm_squared(g) for g in grads)
     assert total == pytest.approx(sum(float((g.astype(np.float64) ** 2).sum()) for g in grads), rel=1e-12)
+
+
+@pytest.mark.parametrize("region", ["ACROSS_CHANNELS", "WITHIN_CHANNEL"])
+def test_lrn_of_many_images_is_that_of_each_alone(region, random, backend: Backend):
+    x, dy = random.standard_normal((2, 5, 8, 64, 64))  # more than one part of lrn.CACHED_ELEMENTS
+    options = {"size": 5, "alpha": 0.5, "region": region}
+    y, scale = backend.lrn_forward(x, **options)
+    dx = backend.lrn_backward(dy, x, y, scale, **options)
+    for n in range(5):
+        one = slice(n, n + 1)
+        y_one, scale_one = backend.lrn_forward(x[one], **options)
+        np.testing.assert_array_equal(y[one], y_one)
+        np.testing.assert_array_equal(dx[one], backend.lrn_backward(dy[one], x[one], y_one, scale_one, **options))
