@@ -104,7 +104,7 @@ def test_a_message_cannot_be_changed_and_is_equal_only_to_itself() -> None:
     said = WindDown(reason="enough")
     with pytest.raises(AttributeError):
         said.reason = "more"  # type: ignore[misc]
-    assert said == said  # noqa: PLR0124
+    assert said == said
     assert said != WindDown(reason="enough")
 
 

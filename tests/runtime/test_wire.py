@@ -61,10 +61,10 @@ def same(found: Array, sent: Array) -> bool:
 
 def header(**changes: Any) -> list[Any]:
     """The header of a good Crate that carries a float32[2, 3], with some places changed."""
-    places = dict(
-        protocol=1, kind=Crate.kind, id=7, sender="a", incarnation=1, receiver="b", reply_to="", answers=0, step=-1,
-        plain=[], arrays=[["float32", [2, 3]]],
-    )  # fmt: skip
+    places = {
+        "protocol": 1, "kind": Crate.kind, "id": 7, "sender": "a", "incarnation": 1, "receiver": "b", "reply_to": "",
+        "answers": 0, "step": -1, "plain": [], "arrays": [["float32", [2, 3]]],
+    }  # fmt: skip
     return list({**places, **changes}.values())
 
 
@@ -97,7 +97,8 @@ arrays = st.sampled_from(sorted(wire.DTYPES)).flatmap(lambda name: hnp.arrays(na
 parcels = st.builds(
     Parcel, number=integers, share=floats, name=texts, sure=st.booleans(),
     numbers=st.lists(integers, max_size=3).map(tuple), shares=st.lists(floats, max_size=3).map(tuple),
-    names=st.lists(texts, max_size=3).map(tuple), more=jsons, one=arrays, several=st.lists(arrays, max_size=3).map(tuple),
+    names=st.lists(texts, max_size=3).map(tuple), more=jsons, one=arrays,
+    several=st.lists(arrays, max_size=3).map(tuple),
 )  # fmt: skip
 
 
