@@ -20,6 +20,18 @@ async def compute(request: pytest.FixtureRequest) -> AsyncIterator[Compute]:
     made.close()
 
 
+class Kernel:
+    """Array work that says when it has begun and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.started, self.go = asyncio.Event(), threading.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self) -> bool:
+        self._loop.call_soon_threadsafe(self.started.set)
+        return self.go.wait()
+
+
 async def test_a_result_comes_back_and_is_counted(compute: Compute) -> None:
     assert await compute.run("a", "add", lambda x, y: x + y, 2, 3) == 5
     assert (compute.done, compute.current) == (1, None)
@@ -47,28 +59,27 @@ async def test_pieces_run_one_at_a_time_in_the_order_in_which_they_came(compute:
 
 
 async def test_the_loop_turns_while_a_kernel_runs_and_sees_what_it_is() -> None:
-    compute, go = ThreadCompute(), threading.Event()
-    running = asyncio.create_task(compute.run("worker", "conv1 forward", go.wait))
-    while compute.current is None:
-        await asyncio.sleep(0)
+    compute, kernel = ThreadCompute(), Kernel()
+    running = asyncio.create_task(compute.run("worker", "conv1 forward", kernel))
+    await kernel.started.wait()
     item = compute.current
+    assert item is not None
     assert (item.actor, item.label) == ("worker", "conv1 forward")
     assert item.since <= asyncio.get_running_loop().time()
     assert not running.done()
-    go.set()
+    kernel.go.set()
     assert await running is True
     compute.close()
 
 
 async def test_a_waiting_piece_that_is_cancelled_never_runs() -> None:
-    compute, go, ran = ThreadCompute(), threading.Event(), []
-    first = asyncio.create_task(compute.run("a", "first", go.wait))
+    compute, kernel, ran = ThreadCompute(), Kernel(), []
+    first = asyncio.create_task(compute.run("a", "first", kernel))
     second = asyncio.create_task(compute.run("a", "second", ran.append, 1))
-    while compute.current is None:
-        await asyncio.sleep(0)
+    await kernel.started.wait()
     second.cancel()
     await asyncio.gather(second, return_exceptions=True)
-    go.set()
+    kernel.go.set()
     await first
     assert await compute.run("a", "third", lambda: 3) == 3
     assert ran == []
