@@ -1,7 +1,7 @@
 """Metrics of one process and the pages that show them. The only file that imports prometheus_client.
 
-Every metric is called `convoy_<name>` and carries the label `role`, those of an actor also `actor`. Ask for a child once and keep it:
-a cached child costs 0.4 us per increment, looking it up three times that.
+Every metric is called `convoy_<name>` and carries the label `role`, those of an actor also `actor`. Ask for a
+child once and keep it: a cached child costs 0.4 us per increment, looking it up three times that.
 """
 
 from __future__ import annotations
