@@ -60,7 +60,7 @@ class Coordinator(Actor):
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
-        self._scores.begin(self.now())
+        self._scores.begin(self.now(), self._schedule.completed)
         while self._schedule.stage is not Stage.DONE:
             await self._changed.wait()
             self._changed.clear()
