@@ -73,7 +73,7 @@ class RunConsole:
                 status["handled"],
                 status["inbox"],
             )
-            table.add_row(name, *map(str, cells))
+            table.add_row(*(Text(str(cell)) for cell in (name, *cells)))  # plain: a name may hold [brackets]
         return Group(Text(describe(self._headline)), table)
 
 
