@@ -37,7 +37,7 @@ class Worker(Actor):
             loss = self._losses[min(position, len(self._losses) - 1)]
             done = PassDone(group=0, rank=0, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss})
             await self.tell("coordinator", done)
-            await self.tell("coordinator", Updated(number=ticket.number, version=position, staleness=0.0))
+            await self.tell("coordinator", Updated(number=ticket.number, version=position, staleness=0))
             position += 1
 
 
