@@ -11,6 +11,7 @@ class Meters:
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
         self.roles: dict[str, str] = {}
+        self.waits: dict[str, dict[str, float]] = {}  # actor -> peer -> seconds waited so far
         self._counters: dict[tuple[str, str, str], Counter] = {}
         self._phases: dict[tuple[str, str], Histogram] = {}
 
@@ -25,6 +26,8 @@ class Meters:
 
     def waited(self, actor: str, peer: str, seconds: float) -> None:
         """An actor waited for a peer's answer."""
+        mine = self.waits.setdefault(actor, {})
+        mine[peer] = mine.get(peer, 0.0) + seconds
         self._counter("wait_seconds", "Seconds spent waiting for answers of a peer.", actor, "peer", peer).inc(seconds)
 
     def rejected(self, reason: str) -> None:

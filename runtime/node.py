@@ -148,7 +148,7 @@ class Node:
     # -- what is going on here
 
     def status(self) -> list[dict[str, Any]]:
-        """One plain dict per actor: what it does, for whom it waits, what it has handled."""
+        """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what it has handled."""
         current, waits = self.compute.current, self._switchboard.waits()
         return [
             {
@@ -156,6 +156,7 @@ class Node:
                 "role": hosted.actor.role,
                 "doing": current.label if current and current.actor == name else hosted.doing,
                 "waiting_for": waits.get(name, ""),
+                "waited": dict(self._meters.waits.get(name, {})),
                 "handled": hosted.handled,
                 "inbox": hosted.inbox.qsize(),
             }
