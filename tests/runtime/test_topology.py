@@ -165,7 +165,14 @@ plain = st.recursive(
 
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
-    names = draw(st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True))
+    names = draw(
+        st.lists(
+            st.text(st.characters(exclude_characters="/"), min_size=1).filter("supervisor".__ne__),
+            min_size=1,
+            max_size=5,
+            unique=True,
+        )
+    )
     actors = tuple(ActorSpec(n, draw(st.text()), draw(st.dictionaries(st.text(), plain, max_size=2))) for n in names)
     end = st.sampled_from(names)
     links = tuple(draw(st.lists(st.tuples(end, end), max_size=4)))
