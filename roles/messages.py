@@ -85,11 +85,11 @@ class LayerGradient(Message):
 
 @message
 class Updated(Message):
-    """Conv model tells the coordinator: iteration `number` is in the model, with this mean staleness in updates."""
+    """A model server tells the coordinator: iteration `number` is in the model, with this staleness in updates."""
 
     number: int
     version: int
-    staleness: float
+    staleness: int
 
 
 @message

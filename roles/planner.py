@@ -75,8 +75,8 @@ class _Planner:
             solver=self._located(train.solver),
             data=data,
             seed=train.seed,
-            batch=train.batch or 1,
-            test_batch=1,
+            batch=0,
+            test_batch=0,
             base_directory=str(self.base),
             shuffle=train.data.shuffle,
             backend=train.backend,
@@ -122,6 +122,8 @@ class _Planner:
             text = f"found {strategy.groups}, expected at most {strategy.workers}, the number of workers"
             self._problem(text, "train", "strategy", "groups")
         groups = {"omnivore": min(strategy.groups, strategy.workers), "async": strategy.workers}.get(strategy.preset, 1)
+        if not job.batch:
+            return  # the net could not be read: its batch is not known
         members = -(-strategy.workers // groups) if strategy.preset != "single" else 1
         smallest = min(job.batch, job.test_batch if TEST in job.data else job.batch)
         if members > smallest:

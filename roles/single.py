@@ -48,7 +48,7 @@ class Single(Actor):
             if ticket.phase == TRAIN:
                 self._images.inc(ticket.rows)
                 self._iterations.inc()
-                await self.tell(self._coordinator, Updated(number=ticket.number, version=position, staleness=0.0))
+                await self.tell(self._coordinator, Updated(number=ticket.number, version=position, staleness=0))
             position += 1
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:

@@ -61,7 +61,12 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; errors for people go to stderr without a traceback."""
     try:
-        result = app(sys.argv[1:] if arguments is None else arguments, exit_on_error=False, print_error=True)
+        result = app(
+            sys.argv[1:] if arguments is None else arguments,
+            exit_on_error=False,
+            print_error=True,
+            result_action="return_value",
+        )
     except ConvoyError as error:
         print(error, file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
         return error.exit_code

@@ -24,7 +24,7 @@ from runtime.plan import RunPlan
 from runtime.process import INCARNATION, event_loop_factory
 from runtime.rundir import RunDirectory, make_socket_directory
 from runtime.supervision import Liveness
-from runtime.supervisor import Supervisor, linking_deliver
+from runtime.supervisor import Supervisor, admitting_deliver
 from runtime.topology import Placement, ProcessRule, ProcessSpec, group_into_processes
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -49,7 +49,10 @@ def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
 
 def place(topology: Any, config: ClusterConfig) -> Placement:
     """Put the actors into processes and the processes on machines, as cluster.toml says."""
-    rules = [ProcessRule(process.name, process.machine, process.actors) for process in config.process]
+    rules = [
+        ProcessRule(rule.name, rule.machine, rule.actors, config.raw.place(("process", index, "actors")))
+        for index, rule in enumerate(config.process)
+    ]
     together = config.placement.processes == "one"
     groups = group_into_processes(topology, rules, config.machine[0].name, together)
     machines = {machine.name: machine for machine in config.machine}
@@ -111,7 +114,7 @@ class _Run:
         config, metrics = self._config, Metrics()
         limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
         node = Node(SUPERVISOR, INCARNATION, ThreadCompute(), metrics)
-        deliver = linking_deliver(node, lambda: supervisor)
+        deliver = admitting_deliver(node, lambda: supervisor)
         road = ZmqTransport(
             SUPERVISOR,
             deliver,
