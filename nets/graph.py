@@ -43,9 +43,10 @@ class Stage:
 class Net:
     """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every mistake.
 
-    `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC phase
-    ("fc") is every InnerProduct and recurrent layer, what depends on one, and the losses; the conv phase ("conv") is the
-    rest. `batch_axis` is the axis of the rows: 0, or 1 in nets with recurrent layers, whose blobs are (T, N, ...).
+    `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
+    phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
+    ("conv") is the rest. `batch_axis` is the axis of the rows: 0, or 1 in nets with recurrent layers, whose blobs are
+    (T, N, ...).
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Net:
         ops: Backend,
         part: str = "all",
         batch: int | None = None,
-        input_shape: tuple[int, int, int] | None = None,
+        input_shape: Shape | None = None,
         seed: int = 0,
         dtype: Any = np.float32,
     ) -> None:
@@ -75,6 +76,7 @@ class Net:
         self._find_borders()
         self._allow_in_place()
         self._senders = [node for i in self._boundary for node in self._owners(i)]
+        self._receivers = [node for i in self._boundary for node in self._readers(i)]
         self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self._nodes}
         self.stages = _stages(self._nodes, self._owned)
         self.params = {
@@ -138,9 +140,8 @@ class Net:
         self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
         for node in self._senders:
             node.layer.forget("top")
-        for i in self._boundary:
-            for reader in self._value(i).consumers:
-                self._wiring.nodes[reader].layer.forget("bottom")
+        for node in self._receivers:
+            node.layer.forget("bottom")
 
     def feed(self, name: str, array: Any) -> None:
         """Give the input blob `name`; converted to the net's dtype if it has another, else kept by
@@ -282,6 +283,12 @@ class Net:
         through = node.layer.in_place or not node.layer.top_is_free
         return [node, *(owner for below in node.bottoms if through for owner in self._owners(below))]
 
+    def _readers(self, i: int) -> list[Node]:
+        """The layers whose buffers the gradient of value `i` may be a view of."""
+        nodes = [self._wiring.nodes[reader] for reader in self._value(i).consumers]
+        through = [top for node in nodes if node.layer.passes_gradient for top in node.tops]
+        return [*nodes, *(reader for top in through for reader in self._readers(top))]
+
     def _first_rows(self) -> int:
         """The batch size: the length of the first input along the batch axis (of what a net without inputs makes)."""
         shapes = [self._value(i).shape for i in self._inputs.values()]
@@ -323,8 +330,8 @@ class Net:
         return tuple(self.ops.zeros(param.shape, self.dtype) for param in node.layer.params)
 
     def _settle(self, node: Node, params: Sequence[Array], out: Sequence[Array] | None) -> tuple[Array, ...]:
-        """Keep the gradients of borrowed parameters for their owners; return the owned ones, all that was kept added."""
-        result = []
+        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus what was kept."""
+        result: list[Array] = []
         for at, grad in enumerate(params):
             owner = self._sharing.owner.get((node.index, at))
             slot = owner or (node.index, at)

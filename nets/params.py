@@ -26,9 +26,9 @@ FloatArray = NDArray[np.float64]
 class ParamSpec:
     """One parameter array: `index` counts the layer's blobs from 0, `name` is "weight", "bias", ...
 
-    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the fraction of its old value
-    that remains at an update: w' = keep * w + g. Its "gradient" g is what one pass adds, weighted by the pass's share of
-    the whole batch, so that summing over workers and applying by a parameter server need no other road than gradients.
+    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the fraction of its old
+    value that remains at an update: w' = keep * w + g. Its "gradient" g is what one pass adds, weighted by the pass's
+    share of the whole batch: summing over workers and applying by a parameter server are those of gradients.
     """
 
     layer: str

@@ -76,6 +76,7 @@ class Bias(Layer):
     """x + bias, along the axes of x from `axis` on; the bias is a parameter or the second bottom."""
 
     bottoms = (1, 2)
+    passes_gradient = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.axis, self.part = _covered(self, "bias_param", shapes)

@@ -80,10 +80,11 @@ class Layer:
     """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what they are.
 
     `bottoms`/`tops`: how many (least, most). `is_source`: its tops are fed, it is never run. `is_dense`: it belongs to
-    the FC phase. `scores`: so does it, and its first top is a scalar to report. `default_weight`: the loss weight of the
-    first top when the prototxt gives none. `in_place_ok`: it may write its top over its bottom. `top_is_free`: a later
-    layer may write over its top. `labels`: index of the bottom that must not depend on parameters. `time_first`: its
-    bottoms are (T, N, ...), so the net's rows lie along axis 1.
+    the FC phase. `scores`: so does it, and its first top is a scalar to report. `default_weight`: the loss weight of
+    the first top when the prototxt gives none. `in_place_ok`: it may write its top over its bottom. `top_is_free`: a
+    later layer may write over its top. `passes_gradient`: a bottom's gradient may be a view of the top's. `labels`:
+    index of the bottom that must not depend on parameters. `time_first`: its bottoms are (T, N, ...), so the net's rows
+    lie along axis 1.
     """
 
     bottoms: ClassVar[tuple[int, int]] = (1, 1)
@@ -95,6 +96,7 @@ class Layer:
     default_weight: ClassVar[float] = 0.0
     in_place_ok: ClassVar[bool] = False
     top_is_free: ClassVar[bool] = True
+    passes_gradient: ClassVar[bool] = False
     labels: ClassVar[int | None] = None
     time_first: ClassVar[bool] = False
 

@@ -18,6 +18,7 @@ class Dropout(Layer):
 
     in_place_ok = True
     top_is_free = False
+    passes_gradient = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.ratio = float(self.proto.dropout_param.dropout_ratio)

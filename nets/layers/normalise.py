@@ -50,9 +50,9 @@ class BatchNorm(Layer):
     """(x - mean) / sqrt(variance + eps) per channel of (N, C, ...): of the batch in training, running ones in test.
 
     Its three blobs are Caffe's: sums of means and of unbiased variances, and their weight, each kept by
-    `moving_average_fraction` at an update. They are statistics (ParamSpec.keep): backward hands out what this pass adds,
-    the update rule of the parameter store applies it. Workers that share a batch each normalise by their own rows, as
-    Caffe's do on several GPUs, and the statistics are the average of theirs.
+    `moving_average_fraction` at an update. They are statistics (ParamSpec.keep): backward hands out what this pass
+    adds, the update rule of the parameter store applies it. Workers that share a batch each normalise by their own
+    rows, as Caffe's do on several GPUs, and the statistics are the average of theirs.
     """
 
     top_is_free = False

@@ -13,6 +13,7 @@ class View(Layer):
     """The bottom in the shape `top_shape`. No copy is made."""
 
     top_is_free = False
+    passes_gradient = True
     top_shape: Shape
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
@@ -22,7 +23,7 @@ class View(Layer):
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         dy = grads[0]
-        return [None if dy is None else dy.reshape(values.bottoms[0].shape)], ()
+        return [None if dy is None or not wanted[0] else dy.reshape(values.bottoms[0].shape)], ()
 
 
 @register("Flatten")
