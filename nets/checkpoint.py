@@ -5,6 +5,7 @@ What lives here: the file. What never: what the arrays mean.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from safetensors.numpy import save as to_bytes
 from nets.errors import CheckpointError
 
 VERSION = "1"
-VERSION_KEY = "convoy_checkpoint"
+KEY = "convoy_checkpoint"
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
@@ -29,7 +30,9 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
     OSError passes through (full disk, no such directory); the temporary file is then gone.
     """
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
-    data = to_bytes(contiguous, {**metadata, VERSION_KEY: VERSION})
+    # one key only: safetensors writes several in random order, and equal checkpoints shall be equal files
+    facts = json.dumps({"version": VERSION, **metadata}, sort_keys=True)
+    data = to_bytes(contiguous, {KEY: facts})
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
@@ -52,14 +55,23 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         raise CheckpointError(f"{path}: no such checkpoint")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = dict(file.metadata() or {})
-            version = metadata.pop(VERSION_KEY, None)
+            metadata = _facts((file.metadata() or {}).get(KEY, ""))
+            version = metadata.pop("version", None)
             if version != VERSION:
                 found = "none" if version is None else f"'{version}'"
-                raise CheckpointError(f"{path.name}: found {VERSION_KEY} {found}, expected '{VERSION}'")
+                raise CheckpointError(f"{path.name}: found {KEY} version {found}, expected '{VERSION}'")
             return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
     except (SafetensorError, OSError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
+
+
+def _facts(text: str) -> dict[str, str]:
+    """The file's metadata; empty if it is not what `save` wrote."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _sync_directory(directory: Path) -> None:

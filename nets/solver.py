@@ -7,7 +7,7 @@ itself (`ops`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,6 +50,14 @@ class SolverSpec:
         """Return the learning rate of `iteration` (from 0), as Caffe's SGDSolver::GetLearningRate."""
         return _POLICIES[self.proto.lr_policy](self.proto, iteration)
 
+    def override(self, values: Mapping[str, float]) -> SolverSpec:
+        """The same solver with other values (max_iter, base_lr, momentum); PrototxtError if they make no sense."""
+        proto = caffe.SolverParameter()
+        proto.CopyFrom(self.proto)
+        for key, value in values.items():
+            setattr(proto, key, value)
+        return _checked(SolverSpec(proto, self.path, self.where))
+
     def load_net(self) -> NetSpec:
         """Read the net the solver names: inline, or a path from here, from the solver's directory, or beside
         it.
@@ -73,8 +81,11 @@ def load_solver(source: str | Path) -> SolverSpec:
     """
     path = locate(source, suffixes=("_solver", ""))
     proto, root = parse(read_text(path), caffe.SolverParameter(), path.name)
-    solver = SolverSpec(proto, path, Where(path.name, root))
-    problems = [solver.where.problem(key, text) for key, text in _mistakes(proto)]
+    return _checked(SolverSpec(proto, path, Where(path.name, root)))
+
+
+def _checked(solver: SolverSpec) -> SolverSpec:
+    problems = [solver.where.problem(key, text) for key, text in _mistakes(solver.proto)]
     if problems:
         raise PrototxtError(problems)
     return solver

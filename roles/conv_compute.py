@@ -1,7 +1,7 @@
 """The conv worker: one member of a compute group. Its `run` is a training iteration, read from top to bottom.
 
-    ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
-           -> per layer, last first: backward, the gradient leaves at once -> report
+ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
+       -> per layer, last first: backward, the gradient leaves at once -> report
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nets.graph import Net, Stage
+from nets import Net, Stage
 from roles.job import Job
 from roles.messages import (
     STOP,
@@ -109,9 +109,7 @@ class ConvCompute(Actor):
                 await self.compute(f"forward {stage.layer}", net.forward, stage)
 
     async def _pull(self, layer: str, ticket: Ticket, position: int) -> Blobs:
-        pull = PullLayer(
-            group=self._group, position=position, phase=ticket.phase, layer=layer, after=self._trained
-        )
+        pull = PullLayer(group=self._group, position=position, phase=ticket.phase, layer=layer, after=self._trained)
         with self.phase("wait_model"):
             return (await self.ask(self._conv_model, pull, LayerModel, step=ticket.number)).blobs
 

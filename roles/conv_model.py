@@ -1,7 +1,8 @@
 """The conv model server: holds the conv phase's parameters, publishes versions, applies summed gradients.
 
-With one group a pull for iteration t gets version t and staleness is 0; with g groups the others' updates come in
-between, and staleness (version now - version read) is g - 1 on average (Omnivore section 4).
+The model's version counts iterations that are in it whole. An iteration's staleness is the version at its last
+update minus the version when it began to read: 0 with one group, g - 1 on average with g groups (Omnivore section 4).
+A single layer, read late and updated early, sees less: that is what pulling layer by layer gains.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from nets.graph import Net
+from nets import Net
 from roles.job import Job
 from roles.messages import TRAIN, GetState, LayerGradient, LayerModel, PullLayer, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
@@ -33,17 +34,26 @@ class ConvModel(Actor):
         self._waiting: list[tuple[PullLayer, Envelope]] = []
         # (group, position, layer) -> (version, blobs, members still to pull): all members read one version
         self._pinned: dict[tuple[int, int, str], tuple[int, Blobs, int]] = {}
-        self._read: dict[tuple[int, int, str], int] = {}  # version each training pass read
+        self._version = 0  # iterations that are in the model whole
+        self._began: dict[tuple[int, int], int] = {}  # (group, position) -> version when the pass began to read
+        self._read: dict[tuple[int, int, str], int] = {}  # and the version of each layer it read
         self._applied: defaultdict[tuple[int, str], int] = defaultdict(int)  # (group, layer) -> updates of the group
-        self._open: defaultdict[int, list[int]] = defaultdict(list)  # iteration -> staleness of its layers so far
+        self._layers_in: defaultdict[int, int] = defaultdict(int)  # iteration -> its layers that are in
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
         self._staleness = self.histogram(
-            "gradient_staleness_updates", "Updates between reading a version and applying its gradient.", STALENESS
+            "gradient_staleness_updates",
+            "Iterations of others between an iteration's first read and last update.",
+            STALENESS,
         )
-        self._updates = self.counter("updates", "Layer updates applied.")
+        self._layer_staleness = {
+            layer: self.histogram(
+                "layer_staleness_updates", "Updates of a layer between a read and its gradient.", STALENESS, layer=layer
+            )
+            for layer in self._store.layers
+        }
 
     def _build(self) -> ParameterStore:
         net: Net = self._job.build(TRAIN, "conv", self._image_shape)
@@ -63,19 +73,18 @@ class ConvModel(Actor):
         with self.phase("apply"):
             version = await self.compute(f"update {layer}", self._store.apply, layer, message.blobs)
         self._applied[message.group, layer] += 1
-        staleness = version - 1 - self._read.pop((message.group, message.position, layer))
-        self._staleness.observe(staleness)
-        self._updates.inc()
+        read = self._read.pop((message.group, message.position, layer))
+        self._layer_staleness[layer].observe(version - 1 - read)
+        await self._count(message)  # before the waiting pulls: they begin to read the version this makes
         ready = [item for item in self._waiting if self._applied[item[0].group, item[0].layer] >= item[0].after]
         self._waiting = [item for item in self._waiting if item not in ready]
         for pull, asked in ready:
             await self._publish(pull, asked)
-        await self._note(message.number, version, staleness)
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""
         state = await self.compute("state", self._store.state)
-        version = max(self._store.versions.values(), default=0)
+        version = self._version
         await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
@@ -85,14 +94,19 @@ class ConvModel(Actor):
         if missing > 1:
             self._pinned[key] = (version, blobs, missing - 1)
         if pull.phase == TRAIN:
+            self._began.setdefault((pull.group, pull.position), self._version)
             self._read[key] = version
         await self.reply(envelope, LayerModel(layer=pull.layer, version=version, blobs=blobs))
 
-    async def _note(self, number: int, version: int, staleness: int) -> None:
-        """When every layer of an iteration is updated, tell the coordinator."""
-        seen = self._open[number]
-        seen.append(staleness)
-        if len(seen) == len(self._store.layers):
-            del self._open[number]
-            mean = sum(seen) / len(seen)
-            await self.tell(self._coordinator, Updated(number=number, version=version, staleness=mean), step=number)
+    async def _count(self, message: LayerGradient) -> None:
+        """When every layer of an iteration is in, the model has a new version: tell the coordinator."""
+        number = message.number
+        self._layers_in[number] += 1
+        if self._layers_in[number] < len(self._store.layers):
+            return
+        del self._layers_in[number]
+        staleness = self._version - self._began.pop((message.group, message.position))
+        self._version += 1
+        self._staleness.observe(staleness)
+        updated = Updated(number=number, version=self._version, staleness=staleness)
+        await self.tell(self._coordinator, updated, step=number)

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
+from ops import Array
 from roles.job import Job
-from roles.messages import TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
+from roles.messages import TEST, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
 from roles.resume import checkpoint_path, write
 from roles.schedule import Schedule, Stage, Timetable
 from roles.scoreboard import Scoreboard
@@ -59,7 +60,7 @@ class Coordinator(Actor):
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
-        self._scores.begin(self.now())
+        self._scores.begin(self.now(), self._schedule.completed)
         while self._schedule.stage is not Stage.DONE:
             await self._changed.wait()
             self._changed.clear()
@@ -125,6 +126,8 @@ class Coordinator(Actor):
             if ticket is None:
                 return None
             known[position] = ticket
+            if ticket.phase == TEST and ticket.number == 0:
+                self._scores.pause(self.now())
         ticket = known[position]
         self._given[group, position] += 1
         if self._given[group, position] == self._groups[group]:  # everyone has it
@@ -156,6 +159,7 @@ class Coordinator(Actor):
         await self._serve()
 
     def _report_test(self) -> None:
+        self._scores.resume(self.now())
         scores = self._scores.test_result()
         for name, gauge in self._tested.items():
             if name in scores:
@@ -163,12 +167,14 @@ class Coordinator(Actor):
         self.emit("test", iteration=self._schedule.completed, **scores)
 
     async def _save(self) -> None:
-        arrays = {}
+        self._scores.pause(self.now())
+        arrays: dict[str, Array] = {}
         for server in self._servers:
             state = await self.ask(server, GetState(), State)
             arrays.update(zip(state.names, state.arrays, strict=True))
         iteration = self._schedule.completed
         path = checkpoint_path(self.run_directory, iteration)
         await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+        self._scores.resume(self.now())
         self._checkpoint = path.name
         self.emit("checkpoint", iteration=iteration, file=path.name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nets.graph import Net
+from nets import Net
 from ops import Array
 from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, Activations, GetState, State

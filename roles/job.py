@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import ops
-from nets import NetSpec, SolverSpec, load_net, load_solver
-from nets.data import Batches, Source, Transform, open_source
-from nets.graph import Net
+from nets import Net, NetSpec, SolverSpec, load_net, load_solver
+from nets.data import Batches, Source, Transform, batch_of_net, open_source
 from roles.messages import TEST, TRAIN
 
 
@@ -49,6 +48,12 @@ class Job:
         """Back from plain data."""
         return Job(**options)
 
+    def with_batches(self, batch: int | None) -> Job:
+        """The job with the batch sizes that its net declares; `batch`, if given, for training."""
+        train = batch or batch_of_net(self.net_spec, TRAIN)
+        test = batch_of_net(self.net_spec, TEST) if TEST in self.data else train
+        return dataclasses.replace(self, batch=train, test_batch=test)
+
     @cached_property
     def net_spec(self) -> NetSpec:
         """The net, read from its prototxt."""
@@ -70,7 +75,7 @@ class Job:
 
     def batches(self, phase: str, source: Source) -> Batches:
         """The global batches of a phase, transformed as the net's data layer says."""
-        transform = Transform.of(self.net_spec, phase)
+        transform = Transform.of_net(self.net_spec, phase)
         train = phase == TRAIN
         rows = self.batch if train else self.test_batch
         return Batches(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)

@@ -66,7 +66,7 @@ class Activations(Message):
 
 @message
 class ActivationGrads(Message):
-    """Answer: the gradients of those blobs that have one (none in the TEST phase), and the scores of the whole batch."""
+    """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the whole batch."""
 
     blobs: tuple[Array, ...]
     scores: Json
@@ -85,11 +85,11 @@ class LayerGradient(Message):
 
 @message
 class Updated(Message):
-    """Conv model tells the coordinator: iteration `number` is in the model, with this mean staleness in updates."""
+    """A model server tells the coordinator: iteration `number` is in the model, with this staleness in updates."""
 
     number: int
     version: int
-    staleness: float
+    staleness: int
 
 
 @message

@@ -1,4 +1,4 @@
-"""What cluster.toml may say about training: the [train] section. Only `up` imports this (pydantic is slow to import)."""
+"""What cluster.toml may say about training: the [train] section. Only `up` imports this: pydantic is slow to import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")
 
 
 class Strategy(Section):
-    """[train.strategy]: the preset and its shape. `groups` counts for omnivore only: sync has one, async one per worker."""
+    """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker."""
 
     preset: Literal["single", "sync", "async", "omnivore"] = "omnivore"
     workers: Count = 2
@@ -26,7 +26,7 @@ class Strategy(Section):
 class Data(Section):
     """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys."""
 
-    train: dict[str, Any] = {"format": "digits", "split": "train"}
+    train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
     test: dict[str, Any] | None = None
     shuffle: bool = False
 

@@ -1,10 +1,9 @@
-"""From cluster.toml to a topology: reads net, solver and data once, and reports every mistake before anything starts."""
+"""From cluster.toml to a topology: reads net, solver and data once; every mistake is told before anything starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from nets import NetError
@@ -76,8 +75,8 @@ class _Planner:
             solver=self._located(train.solver),
             data=data,
             seed=train.seed,
-            batch=train.batch or 1,
-            test_batch=1,
+            batch=0,
+            test_batch=0,
             base_directory=str(self.base),
             shuffle=train.data.shuffle,
             backend=train.backend,
@@ -86,8 +85,8 @@ class _Planner:
             solver_values={name: value for name, value in values.items() if value is not None},
         )
         with self._reading("train", "net"):
-            return job.with_batches_of_net(train.batch)
-        return job
+            job = job.with_batches(train.batch)
+        return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
         """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""
@@ -123,6 +122,8 @@ class _Planner:
             text = f"found {strategy.groups}, expected at most {strategy.workers}, the number of workers"
             self._problem(text, "train", "strategy", "groups")
         groups = {"omnivore": min(strategy.groups, strategy.workers), "async": strategy.workers}.get(strategy.preset, 1)
+        if not job.batch:
+            return  # the net could not be read: its batch is not known
         members = -(-strategy.workers // groups) if strategy.preset != "single" else 1
         smallest = min(job.batch, job.test_batch if TEST in job.data else job.batch)
         if members > smallest:

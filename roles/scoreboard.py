@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
 class Scoreboard:
-    """Collects the numbers between two reports. Times are loop time in seconds; `batch` is images per iteration."""
+    """Collects the numbers between two reports. Times are loop time in seconds, `batch` is images per iteration."""
 
     def __init__(self, batch: int) -> None:
         self._batch = batch
-        self._began = self._reported_at = 0.0
+        self._began = self._reported_at = self._paused_at = 0.0
         self._reported = self._start = 0
         self._losses: list[float] = []
-        self._staleness: list[float] = []
+        self._staleness: list[int] = []
         self._test: dict[str, float] = {}
         self._test_rows = 0
         self._accuracy: dict[str, float] = {}
@@ -24,11 +25,20 @@ class Scoreboard:
         self._began = self._reported_at = now
         self._reported = self._start = completed
 
+    def pause(self, now: float) -> None:
+        """Something other than training begins: its time does not count for images/s."""
+        self._paused_at = now
+
+    def resume(self, now: float) -> None:
+        """Training goes on."""
+        self._reported_at += now - self._paused_at
+        self._began += now - self._paused_at
+
     def trained(self, loss: float) -> None:
         """An iteration's loss."""
         self._losses.append(loss)
 
-    def stale(self, staleness: float) -> None:
+    def stale(self, staleness: int) -> None:
         """An iteration's staleness, in updates."""
         self._staleness.append(staleness)
 
@@ -72,5 +82,5 @@ class Scoreboard:
         }
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0

@@ -43,14 +43,12 @@ class Single(Actor):
                 return
             with self.phase(ticket.phase.lower()):
                 scores = await self.compute(ticket.phase.lower(), self._pass, ticket)
-            done = PassDone(
-                group=0, rank=0, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
-            )
+            done = PassDone(group=0, rank=0, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
             await self.tell(self._coordinator, done, step=ticket.number)
             if ticket.phase == TRAIN:
                 self._images.inc(ticket.rows)
                 self._iterations.inc()
-                await self.tell(self._coordinator, Updated(number=ticket.number, version=position, staleness=0.0))
+                await self.tell(self._coordinator, Updated(number=ticket.number, version=position, staleness=0))
             position += 1
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:

@@ -53,8 +53,11 @@ class RawConfig:
 
     def problem(self, keys: KeyPath, text: str) -> Problem:
         """A problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
-        order, where = self.origin(keys)
-        return Problem(order, f"{where}: {show_key(keys)}: {text}")
+        return Problem(self.origin(keys).order, f"{self.place(keys)}: {text}")
+
+    def place(self, keys: KeyPath) -> str:
+        """Where `keys` was written and what it is called: "cluster.toml:9: machine[0].cores"."""
+        return f"{self.origin(keys).where}: {show_key(keys)}"
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:

@@ -15,7 +15,7 @@ from rich.text import Text
 from runtime.lifecycle import Heartbeat
 
 HEADLINE = "progress"  # the event whose latest fields head the table
-QUIET = frozenset({"link lost"})  # told in the journal only: an exit or a silence will explain it
+QUIET = frozenset({"process", "link lost"})  # told in the journal only
 
 
 class RunConsole:

@@ -66,14 +66,6 @@ class Message:
         """The header's part of this message, in declared order."""
         return [getattr(self, field.name) for field in self.plain_fields]
 
-    def arrays(self) -> list[Array]:
-        """All arrays of this message, in declared order."""
-        found: list[Array] = []
-        for name, several in self.array_fields:
-            value = getattr(self, name)
-            found.extend(value if several else (value,))
-        return found
-
     def __repr__(self) -> str:
         shown = []
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -96,6 +88,8 @@ def message(cls: type[M]) -> type[M]:
     arrays: list[tuple[str, bool]] = []
     for field in fields(made):  # type: ignore[arg-type]  # `dataclass` made it one
         annotation = hints[field.name]
+        if hasattr(Message, field.name):
+            raise TypeError(f"{made.__qualname__}.{field.name}: every message has this name for something else")
         if annotation in _ARRAYS:
             arrays.append((field.name, annotation != Array))
         elif annotation in _PLAIN:

@@ -80,6 +80,10 @@ class Node:
         for actor in actors:
             self._where[actor] = (process, incarnation, road)
 
+    def know(self, actor: str, process: str, incarnation: int, road: Transport) -> None:
+        """Accept messages of an actor that cannot be reached (yet)."""
+        self._where[actor] = (process, incarnation, road)
+
     async def prepare(self, names: Iterable[str]) -> None:
         """Call on_start of the named actors; the first error comes through."""
         for name in names:

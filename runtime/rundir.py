@@ -1,9 +1,10 @@
 """The run directory: everything about one run in one place, readable without the program.
 
-config.toml     the resolved configuration        plan.json     actors, processes, links
-versions.json   what every process runs           events.jsonl  what happened, one JSON object a line
-endpoints.json  where each process's metrics are  logs/         one log per process
-checkpoint-*.safetensors, written by the program
+    config.toml    the resolved configuration     plan.json     actors, processes, links
+    versions.json  what `up` runs with            events.jsonl  what happened, one JSON object a line
+    logs/          one log per process            checkpoint-*.safetensors, written by the program
+
+Nothing here is needed to run; deleting a run directory loses its history only.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ from runtime.transport import Endpoints, Transport
 TICK_SECONDS = 0.25
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
 TERMINATE_SECONDS = 1.0
+FAILURE_SECONDS = 0.5
 
 
 class Launcher(Protocol):
@@ -125,6 +126,9 @@ class Supervisor(Actor):
         """A process is up; once all are, everyone learns where its peers are."""
         self._supervision.note(message.process, "hello", self.now())
         self._greetings[message.process] = message
+        facts = {"process": message.process, "pid": message.pid, "host": message.host}
+        metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
+        self._watcher.event(self.name, "process", {**facts, **metrics})
         if self._supervision.all_reached(Stage.GREETED):
             for spec in self._placement.processes:
                 await self.tell(agent_of(spec.name), self._directory(spec.name))
@@ -178,7 +182,8 @@ class Supervisor(Actor):
         halting = launched.name in self._supervision.at(Stage.HALTING)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
-            await asyncio.sleep(0)  # a Failure that is already here tells more than the exit status
+            if status > 0:  # it ended by itself: its Failure, if one is on the way, tells more than the status
+                await asyncio.wait([self.outcome], timeout=FAILURE_SECONDS)
             self._end(self._death(launched.name, describe_exit(status)))
 
     def _death(self, process: str, why: str) -> RoleDied:
@@ -209,13 +214,20 @@ class Supervisor(Actor):
             }
         return Directory(peers=peers)
 
-    def link(self, hello: Hello) -> None:
-        """Make a process that greets reachable: its agent and its actors."""
-        spec = next((spec for spec in self._placement.processes if spec.name == hello.process), None)
-        if spec is not None and hello.process not in self._greetings:
-            where = Endpoints(hello.control, hello.bulk)
+    def admit(self, envelope: Envelope) -> None:
+        """Link a process that greets, its agent and its actors; hear one that fails before it could greet."""
+        message = envelope.message
+        if not isinstance(message, Hello | Failure):
+            return
+        spec = next((spec for spec in self._placement.processes if spec.name == message.process), None)
+        if spec is None or spec.name in self._greetings:
+            return
+        if isinstance(message, Hello):
+            where = Endpoints(message.control, message.bulk)
             actors = [agent_of(spec.name), *spec.actors]
-            self._home.connect(spec.name, hello.incarnation, where, actors, self._road)
+            self._home.connect(spec.name, message.incarnation, where, actors, self._road)
+        else:
+            self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
     async def _tell_all(self, message: Message) -> None:
         for process in self._greetings:
@@ -242,12 +254,11 @@ class Supervisor(Actor):
             await asyncio.wait(self._watchers, timeout=patience)
 
 
-def linking_deliver(node: Node, supervisor: Callable[[], Supervisor]) -> Callable[..., None]:
-    """The supervisor's deliver: a process that says Hello is linked before its Hello is judged like any message."""
+def admitting_deliver(node: Node, supervisor: Callable[[], Supervisor]) -> Callable[..., None]:
+    """The supervisor's deliver: a process of the run is linked by its first message, which is then judged like any."""
 
     def deliver(envelope: Envelope, size: int, release: Callable[[], None]) -> None:
-        if isinstance(envelope.message, Hello):
-            supervisor().link(envelope.message)
+        supervisor().admit(envelope)
         node.deliver(envelope, size, release)
 
     return deliver

@@ -109,6 +109,7 @@ class ProcessRule:
     name: str
     machine: str
     actors: tuple[str, ...]
+    where: str = "process"  # the place in cluster.toml, for problems
 
 
 def group_into_processes(
@@ -123,7 +124,7 @@ def group_into_processes(
         taken = tuple(name for name in left if any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.actors))
         if not taken:
             problems.append(
-                f"process '{rule.name}': no actor left matches {list(rule.actors)}; the actors are {', '.join(names)}"
+                f"{rule.where}: no actor left matches {list(rule.actors)}; the actors are {', '.join(names)}"
             )
         for name in taken:
             del left[name]

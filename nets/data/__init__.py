@@ -9,7 +9,8 @@ keeps.
 """
 
 from nets.data.batches import Batches
+from nets.data.declared import batch_of_net
 from nets.data.source import Source, open_source
 from nets.data.transform import Transform
 
-__all__ = ["Batches", "Source", "Transform", "open_source"]
+__all__ = ["Batches", "Source", "Transform", "batch_of_net", "open_source"]

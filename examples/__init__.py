@@ -1,0 +1,1 @@
+"""Programs that run on Convoy's runtime; each runs as a test."""

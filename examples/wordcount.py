@@ -1,0 +1,54 @@
+"""Counts words with any number of mappers; knows nothing of nets: python -m runtime up examples/wordcount.toml"""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from runtime import Actor, ActorSpec, Envelope, Json, Message, Topology, message
+
+
+class Options(BaseModel):  # this program's keys of cluster.toml
+    files: list[str]
+    mappers: int = 2
+
+
+@message
+class CountWords(Message):
+    text: str
+
+
+@message
+class Words(Message):
+    counts: Json  # word -> how often
+
+
+class Mapper(Actor):
+    async def on_count_words(self, message: CountWords, envelope: Envelope) -> None:
+        counts = await self.compute("count", Counter, message.text.lower().split())
+        await self.reply(envelope, Words(counts=dict(counts)))
+
+
+class Reader(Actor):
+    """Fans the lines out to the mappers and adds up what comes back; the run ends with it."""
+
+    def __init__(self, *, files: list[str], mappers: list[str]) -> None:
+        self._files, self._mappers = files, mappers
+
+    async def run(self) -> None:
+        lines = [line for file in self._files for line in Path(file).read_text().splitlines()]
+        to = [self._mappers[number % len(self._mappers)] for number in range(len(lines))]
+        asks = [self.ask(mapper, CountWords(text=line), Words) for mapper, line in zip(to, lines, strict=True)]
+        total = sum((Counter(answer.counts) for answer in await asyncio.gather(*asks)), Counter())
+        self.emit("counted", words=total.total(), **dict(total.most_common(5)))
+
+
+ROLES = {"reader": Reader, "mapper": Mapper}
+
+
+def plan(config: object, options: Options) -> Topology:
+    names = [f"mapper-{number}" for number in range(options.mappers)]
+    reader = ActorSpec("reader", "reader", {"files": options.files, "mappers": names})
+    links = tuple(("reader", name) for name in names)
+    return Topology(__name__, (reader, *(ActorSpec(name, "mapper") for name in names)), links, "reader")

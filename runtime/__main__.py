@@ -1,0 +1,8 @@
+"""`python -m runtime`: see `cli`."""
+
+import sys
+
+from runtime.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The command line: thin functions, one per command. Exit codes: 0 done, 1 the program failed, 2 bad configuration,
+3 could not place or launch, 4 a role died, 130/143 ended by a signal.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from runtime.console import RunConsole
+from runtime.errors import ConvoyError
+
+app = App(
+    name="python -m runtime", help="Train convolutional networks as a convoy of role processes.", version_flags=[]
+)
+
+Settings = Annotated[
+    tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())
+]
+
+
+@app.command
+def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
+    """Start the roles, train, and show what happens.
+
+    Ctrl-C finishes what is under way, saves and stops; a second one stops at once.
+
+    Parameters
+    ----------
+    file
+        The cluster's description.
+    """
+    from runtime.up import check as check_config
+    from runtime.up import run
+
+    return run(check_config(file, settings), RunConsole())
+
+
+@app.command
+def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
+    """Read everything, plan and place, start nothing; every mistake is one line.
+
+    Parameters
+    ----------
+    file
+        The cluster's description.
+    """
+    from runtime.up import check as check_config
+
+    placement = check_config(file, settings).placement
+    console = RunConsole(live=False)
+    console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
+    for spec in placement.processes:
+        console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads: {', '.join(spec.actors)}")
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; errors for people go to stderr without a traceback."""
+    try:
+        result = app(
+            sys.argv[1:] if arguments is None else arguments,
+            exit_on_error=False,
+            print_error=True,
+            result_action="return_value",
+        )
+    except ConvoyError as error:
+        print(error, file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
+        return error.exit_code
+    except Exception as error:  # cyclopts has told the person what is wrong with the command line
+        if type(error).__module__.partition(".")[0] != "cyclopts":
+            raise
+        return 2
+    return result if isinstance(result, int) else 0

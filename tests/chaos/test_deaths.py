@@ -1,0 +1,149 @@
+"""Whatever dies, and however: it is named, everything else stops, nothing is left behind.
+
+CONVOY_KILLS sets how often each role kind is killed (1 by default; the release figure is 5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import configure, environment, events, run_directory, runtime_command
+
+KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
+VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0-0", "coordinator"]
+NAMED_WITHIN, GONE_WITHIN = 3.0, 5.0  # seconds: the promises
+
+
+class Running:
+    """A training run in its sixth second of life or so: every process computes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.cluster = configure(directory, "sync", workers=2, iterations=100_000)
+        self.process = subprocess.Popen(
+            runtime_command("up", self.cluster.name),
+            cwd=directory,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("progress") and " 20/" in line:
+                break
+        self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(self.cluster), "process")}
+
+    def finish(self, timeout: float) -> tuple[int, str]:
+        """Wait for the end of `up`; its exit code and what it said on stderr."""
+        _, said = self.process.communicate(timeout=timeout)
+        return self.process.returncode, said
+
+    def left(self) -> list[str]:
+        """Role processes of this run that still live."""
+        return [name for name, pid in self.pids.items() if _alive(pid)]
+
+    def sockets(self) -> list[Path]:
+        """Socket directories of this run."""
+        return list(Path(tempfile.gettempdir()).glob(f"convoy-sockets-{self.process.pid}-*"))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    run = Running(tmp_path)
+    yield run
+    for pid in run.pids.values():
+        if _alive(pid):
+            os.kill(pid, signal.SIGKILL)
+    if run.process.poll() is None:
+        run.process.kill()
+    run.process.communicate()
+
+
+@pytest.mark.parametrize("victim", [victim for victim in VICTIMS for _ in range(KILLS)])
+def test_a_killed_role_is_named_and_everything_else_stops(running: Running, victim: str) -> None:
+    os.kill(running.pids[victim], signal.SIGKILL)
+    killed = time.monotonic()
+    code, said = running.finish(GONE_WITHIN)
+    assert time.monotonic() - killed <= GONE_WITHIN
+    assert code == 4
+    found = re.search(r"process (\S+) \((.*)\) on local \(\S+, pid (\d+)\) killed by SIGKILL", said)
+    assert found is not None, said
+    assert found[1] == victim
+    assert int(found[3]) == running.pids[victim]
+    assert "Traceback" not in said
+    assert running.left() == []
+    assert running.sockets() == []
+
+
+def test_a_stopped_role_is_named_by_its_silence(running: Running) -> None:
+    os.kill(running.pids["conv_model"], signal.SIGSTOP)
+    stopped = time.monotonic()
+    code, said = running.finish(NAMED_WITHIN + GONE_WITHIN)
+    assert time.monotonic() - stopped <= NAMED_WITHIN + GONE_WITHIN
+    assert code == 4
+    assert re.search(r"process conv_model .* sent no heartbeat for \d\.\d s", said), said
+    assert running.left() == []
+    assert running.sockets() == []
+
+
+def test_a_launcher_killed_outright_leaves_no_process_and_no_socket(running: Running) -> None:
+    os.kill(running.process.pid, signal.SIGKILL)
+    running.finish(GONE_WITHIN)
+    deadline = time.monotonic() + GONE_WITHIN
+    while running.left() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert running.left() == []
+    assert running.sockets() == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_signal_finishes_saves_and_stops(running: Running, number: signal.Signals, code: int) -> None:
+    os.kill(running.process.pid, number)
+    found, said = running.finish(10)
+    assert (found, said) == (code, "")
+    directory = run_directory(running.cluster)
+    saved = events(directory, "checkpoint")[-1]
+    assert (directory / saved["file"]).is_file()
+    assert saved["iteration"] >= 20
+    assert running.left() == []
+    assert running.sockets() == []
+
+
+def test_two_signals_stop_at_once(running: Running) -> None:
+    os.kill(running.pids["fc_server"], signal.SIGSTOP)  # so that winding down could not end by itself
+    os.kill(running.process.pid, signal.SIGINT)
+    os.kill(running.process.pid, signal.SIGTERM)
+    code, _ = running.finish(GONE_WITHIN + 1)
+    assert code in (130, 143)
+    assert running.left() == []
+
+
+def test_a_hangup_saves_and_training_goes_on(running: Running) -> None:
+    os.kill(running.process.pid, signal.SIGHUP)
+    assert running.process.stdout is not None
+    for line in running.process.stdout:
+        if line.startswith("checkpoint"):
+            break
+    for line in running.process.stdout:
+        if line.startswith("progress"):
+            break
+    os.kill(running.process.pid, signal.SIGINT)
+    code, _ = running.finish(10)
+    assert code == 130

@@ -1,0 +1,81 @@
+"""Synchronous training computes the same numbers whatever the number of members, the tree and the processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets import checkpoint
+from runtime.transport.inproc import InprocNetwork
+from tests.support import configure, events, run_directory, run_up, train
+
+
+def relative_difference(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.abs(a - b).max() / np.abs(b).max())
+
+
+@pytest.mark.parametrize(("workers", "fan_in"), [(1, 2), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3)])
+def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int, fan_in: int) -> None:
+    reference = train(configure(tmp_path / "single", "single"))
+    distributed = train(configure(tmp_path / "sync", "sync", workers=workers, fan_in=fan_in))
+    assert len(reference.arrays) == 16  # weights and bias of 4 layers, with their momentum
+    assert reference.arrays.keys() == distributed.arrays.keys()
+    for name, expected in reference.arrays.items():
+        assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
+
+
+def test_sync_with_4_members_has_the_loss_of_single_after_100_iterations(tmp_path: Path) -> None:
+    reference = train(configure(tmp_path / "single", "single", iterations=100)).losses()
+    distributed = train(configure(tmp_path / "sync", "sync", workers=4, iterations=100)).losses()
+    assert len(reference) == len(distributed) == 100
+    assert distributed[-1] == pytest.approx(reference[-1], rel=0.02)
+    assert reference[-1] < reference[0] / 4  # it has learnt: the comparison means something
+
+
+def test_two_runs_with_one_seed_are_identical_to_the_last_bit_whatever_the_timing(tmp_path: Path) -> None:
+    delays = np.random.default_rng(0)
+    first = train(configure(tmp_path / "a", "sync", workers=3, iterations=5))
+    second = train(
+        configure(tmp_path / "b", "sync", workers=3, iterations=5),
+        service_time=lambda actor, label: float(delays.exponential(0.01)),
+        network=InprocNetwork(latency=0.001, bytes_per_second=1e8),
+    )
+    for name, expected in first.arrays.items():
+        assert first.arrays[name].tobytes() == second.arrays[name].tobytes(), name
+        assert np.isfinite(expected).all()
+
+
+def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
+    one = train(configure(tmp_path / "a", "single", iterations=2, seed=1))
+    two = train(configure(tmp_path / "b", "single", iterations=2, seed=2))
+    assert one.arrays["conv1.0"].tobytes() != two.arrays["conv1.0"].tobytes()
+
+
+def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(tmp_path: Path) -> None:
+    simulated = train(configure(tmp_path / "sim", "sync", workers=2, iterations=5))
+    found = {}
+    one_thread = "[[machine]]\nthreads = 1\n"  # BLAS adds in another order with two
+    for name, together in (("many", ""), ("again", ""), ("one", '[placement]\nprocesses = "one"\n')):
+        more = one_thread + together
+        cluster = configure(tmp_path / name, "sync", workers=2, iterations=5, more=more)
+        done = run_up(cluster)
+        assert done.returncode == 0, done.stderr
+        directory = run_directory(cluster)
+        assert len(list((directory / "logs").iterdir())) == (1 if name == "one" else 6)
+        file = events(directory, "checkpoint")[-1]["file"]
+        found[name] = (directory / file).read_bytes()
+    assert found["many"] == found["again"] == found["one"]
+    arrays, _ = checkpoint.load(directory / file)
+    for name, expected in simulated.arrays.items():
+        assert arrays[name].tobytes() == expected.tobytes(), name
+
+
+def test_actors_may_share_processes_by_configuration_alone(tmp_path: Path) -> None:
+    more = '[[process]]\nname = "servers"\nactors = ["conv_model", "fc_server", "coordinator", "reducer-*"]\n'
+    cluster = configure(tmp_path, "sync", workers=2, iterations=2, more=more)
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    logs = {path.stem for path in (run_directory(cluster) / "logs").iterdir()}
+    assert logs == {"servers", "conv-0-0", "conv-0-1"}

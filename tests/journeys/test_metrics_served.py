@@ -1,0 +1,79 @@
+"""While a run goes on, Prometheus finds every process and accepts every page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT, configure, environment, runtime_command
+
+PROMISED = {
+    "convoy_images_total",
+    "convoy_iterations_total",
+    "convoy_phase_duration_seconds",
+    "convoy_queue_bytes",
+    "convoy_gradient_staleness_updates",
+    "convoy_loss",
+    "convoy_accuracy_ratio",
+    "convoy_messages_sent_total",
+    "convoy_message_bytes_received_total",
+    "convoy_wait_seconds_total",
+    "convoy_loop_lag_seconds",
+}
+
+
+def get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        body: str = answer.read().decode()
+        return body
+
+
+@pytest.fixture
+def pages(tmp_path: Path):  # noqa: ANN201
+    """process name -> its metrics page, taken in the middle of a run."""
+    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, test=True)
+    with subprocess.Popen(
+        runtime_command("up", cluster.name, "--set", "metrics.port=0"),
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        url = ""
+        for line in process.stdout:
+            url = url or "".join(re.findall(r"http://\S+/sd", line))
+            if line.startswith("progress") and " 20/" in line:
+                break
+        listed = json.loads(get(url))
+        found = {entry["labels"]["process"]: get(f"http://{entry['targets'][0]}/metrics") for entry in listed}
+        found["up"] = get(url.replace("/sd", "/metrics"))
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert process.returncode == 130
+    return found
+
+
+def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dict[str, str]) -> None:
+    assert set(pages) == {"coordinator", "conv_model", "fc_server", "reducer-0-0", "conv-0-0", "conv-0-1", "up"}
+    promised = {name for page in pages.values() for name in PROMISED if re.search(rf"^{name}", page, re.MULTILINE)}
+    assert promised == PROMISED
+    documented = (ROOT / "docs" / "metrics.md").read_text()
+    for page in pages.values():
+        names = re.findall(r"^# TYPE (\S+)", page, re.MULTILINE)
+        assert all(name.startswith("convoy_") for name in names)
+        assert [name for name in names if f"`{name}`" not in documented and not name.endswith("_created")] == []
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool (Debian's package prometheus) is not installed: pages are not checked by it")
+    for name, page in pages.items():
+        done = subprocess.run(
+            ["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout + done.stderr) == (0, ""), name

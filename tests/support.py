@@ -1,0 +1,127 @@
+"""What journeys share: a training configuration as text, a run on virtual time, a run as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nets import checkpoint
+from ops import Array
+from roles import ROLES, Options, plan
+from runtime.clock import run_virtual
+from runtime.config import load_with_program
+from runtime.simulation import Journal, simulate
+from runtime.transport.inproc import InprocNetwork
+from runtime.up import place
+
+ROOT = Path(__file__).resolve().parents[1]
+
+SOLVER = """
+net: "lenet.prototxt"
+base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: "inv" gamma: 0.0001 power: 0.75
+max_iter: {iterations} display: 1 snapshot: 0
+"""
+
+CLUSTER = """
+[train]
+solver = "solver.prototxt"
+seed = {seed}
+[train.data]
+train = {{ format = "digits", split = "train" }}
+{test}
+[train.strategy]
+preset = "{preset}"
+workers = {workers}
+groups = {groups}
+fan_in = {fan_in}
+"""
+
+
+def configure(
+    directory: Path,
+    preset: str,
+    *,
+    workers: int = 1,
+    groups: int = 1,
+    fan_in: int = 2,
+    iterations: int = 10,
+    seed: int = 1,
+    test: bool = False,
+    more: str = "",
+) -> Path:
+    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "solver.prototxt").write_text(SOLVER.format(iterations=iterations))
+    testing = 'test = { format = "digits", split = "test" }' if test else ""
+    text = CLUSTER.format(preset=preset, workers=workers, groups=groups, fan_in=fan_in, seed=seed, test=testing)
+    path = directory / "cluster.toml"
+    path.write_text(more + text)
+    return path
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What a run on virtual time left: its events and its checkpoint's arrays."""
+
+    journal: Journal
+    arrays: dict[str, Array]
+
+    def losses(self) -> list[float]:
+        """The loss of every iteration."""
+        return [fields["loss"] for fields in self.journal.of("progress")]
+
+
+def train(
+    cluster: Path,
+    *,
+    service_time: Callable[[str, str], float] | None = None,
+    network: InprocNetwork | None = None,
+) -> Simulated:
+    """Train what cluster.toml says on one event loop and virtual time."""
+    loaded = load_with_program(cluster)
+    assert isinstance(loaded.options, Options)
+    placement = place(plan(loaded.config, loaded.options), loaded.config)
+    directory = cluster.parent
+    journal = run_virtual(simulate(placement, ROLES, service_time=service_time, network=network, directory=directory))
+    arrays, _ = checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])
+    return Simulated(journal, arrays)
+
+
+def runtime_command(*arguments: str | Path) -> list[str]:
+    """`python -m runtime ...`, as a user types it."""
+    return [sys.executable, "-m", "runtime", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a run started from a test: the checkout is importable, BLAS has one thread."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+
+
+def run_up(cluster: Path, *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:
+    """Run `up` to its end in the folder of cluster.toml."""
+    return subprocess.run(
+        runtime_command("up", cluster.name, *arguments),
+        cwd=cluster.parent,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def run_directory(cluster: Path) -> Path:
+    """The newest run directory beside cluster.toml."""
+    return max((cluster.parent / "runs").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+
+def events(directory: Path, kind: str) -> list[dict[str, Any]]:
+    """The journalled events of one kind."""
+    lines = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["event"] == kind]
