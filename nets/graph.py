@@ -60,11 +60,13 @@ class Net:
         input_shape: Shape | None = None,
         seed: int = 0,
         dtype: Any = np.float32,
+        level: int = 0,
+        stages: tuple[str, ...] = (),
     ) -> None:
         if part not in PARTS:
             raise NetError(f"part: found '{part}', expected one of {', '.join(PARTS)}")
-        self.spec, self.phase, self.part, self.ops, self.seed = spec.for_phase(phase), phase, part, ops, seed
-        self.dtype = np.dtype(dtype)
+        self.spec = spec.for_phase(phase, level=level, stages=stages)
+        self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
         kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
         self.batch_axis = int(any(kind is not None and kind.time_first for kind in kinds))

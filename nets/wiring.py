@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nets.errors import NetError, PrototxtError, did_you_mean
-from nets.layers import Layer, Setup
+from nets.layers import KINDS, Layer, Setup
 from nets.layers.base import Shape
 from nets.spec import LayerSpec
 
@@ -138,12 +138,17 @@ def wants_gradient(wiring: Wiring, node: Node) -> list[bool]:
     ]
 
 
+def _scores(spec: LayerSpec) -> bool:
+    """Whether the layer is a loss or an accuracy: those are told apart by their tops."""
+    return spec.proto.type in KINDS and KINDS[spec.proto.type].scores
+
+
 def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:
     first: dict[str, LayerSpec] = {}
     problems = []
     for spec in specs:
         seen = first.setdefault(spec.proto.name, spec)
-        if seen is not spec:
+        if seen is not spec and not (_scores(seen) and _scores(spec)):
             line = seen.where.node.line
             problems.append(spec.where.problem("name", f"found '{spec.proto.name}' twice, first on line {line}"))
     return problems

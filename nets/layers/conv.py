@@ -73,7 +73,10 @@ class Convolution(Windowed):
 
 @register("Deconvolution")
 class Deconvolution(Windowed):
-    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW), OH = stride (H-1) + extent - 2 pad."""
+    """x (N, C, H, W), weight (C, K/group, kh, kw), bias (K,) -> y (N, K, OH, OW) that a convolution maps back.
+
+    OH = stride (H - 1) + extent - 2 pad.
+    """
 
     def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
         weight = (shape[1], outputs // self.geometry.groups, *self.geometry.kernel)

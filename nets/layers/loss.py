@@ -31,7 +31,7 @@ class Loss(Layer):
 
 @register("SigmoidCrossEntropyLoss")
 class SigmoidCrossEntropyLoss(Loss):
-    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), targets t in [0, 1]; over N unless `loss_param` differs."""
+    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), t in [0, 1]; over N unless `loss_param` differs."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.loss_param
