@@ -3,7 +3,7 @@
 `b_p` images are lowered together (Omnivore, section 3): None takes the whole batch, 1 is Caffe's serial
 scheme, and the results agree up to rounding. New results are stored channel-major and handed out as logical
 NCHW views, because the GEMM writes them that way; a destination of another layout costs one copy. What a
-window covers is lowering's business.
+window covers is lowering's business, and the backend says which lowering.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_out, check_shape
 from ops.geometry import ConvGeometry, check_image
-from ops.lowering import lift, lower
+from ops.lowering import Lowering
 
 
 def _parts(images: int, b_p: int | None) -> Iterator[slice]:
@@ -52,8 +52,9 @@ def _group(matrix_of: Array, group: int, groups: int) -> Array:
 
 
 def forward(
-    xp: Any, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, b_p: int | None, out: Array | None
-) -> Array:
+    xp: Any, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, lowering: Lowering,
+    out: Array | None,
+) -> Array:  # fmt: skip
     """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW)."""
     op = "conv_forward"
     check_float(op, x=x, w=w, b=b)
@@ -64,15 +65,17 @@ def forward(
     check_out(op, "out", out, shape, x.dtype)
     y = _empty(xp, shape, x.dtype) if out is None else out
     y_KNPQ = _swap(y)
-    for part in _parts(x.shape[0], b_p):
-        _forward_part(xp, _swap(x)[:, part], w, geometry, y_KNPQ[:, part])
+    for part in _parts(x.shape[0], lowering.b_p):
+        _forward_part(xp, _swap(x)[:, part], w, geometry, lowering, y_KNPQ[:, part])
     if b is not None:
         y_KNPQ += b[:, None, None, None]
     return y
 
 
-def _forward_part(xp: Any, x_CNHW: Array, w: Array, geometry: ConvGeometry, y_KNPQ: Array) -> None:
-    windows = lower(xp, x_CNHW, geometry)
+def _forward_part(
+    xp: Any, x_CNHW: Array, w: Array, geometry: ConvGeometry, lowering: Lowering, y_KNPQ: Array
+) -> None:  # fmt: skip
+    windows = lowering.lower(xp, x_CNHW, geometry)
     direct = y_KNPQ.strides[1] == y_KNPQ[0, 0].nbytes and y_KNPQ[0, 0].flags.c_contiguous
     for g in range(geometry.groups):
         y_g = _group(y_KNPQ, g, geometry.groups)
@@ -85,8 +88,9 @@ def _forward_part(xp: Any, x_CNHW: Array, w: Array, geometry: ConvGeometry, y_KN
 
 
 def backward_data(
-    xp: Any, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, b_p: int | None, out: Array | None
-) -> Array:
+    xp: Any, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, lowering: Lowering,
+    out: Array | None,
+) -> Array:  # fmt: skip
     """dy (N, K, OH, OW), w (K, C/groups, kh, kw) -> dx of shape `in_shape` (N, C, H, W)."""
     op = "conv_backward_data"
     check_float(op, dy=dy, w=w)
@@ -95,23 +99,25 @@ def backward_data(
     _check_gradient(op, dy, in_shape, w.shape[0], geometry)
     check_out(op, "out", out, in_shape, dy.dtype)
     dx = _empty(xp, in_shape, dy.dtype) if out is None else out
-    for part in _parts(in_shape[0], b_p):
-        _backward_data_part(xp, _swap(dy)[:, part], w, geometry, _swap(dx)[:, part])
+    for part in _parts(in_shape[0], lowering.b_p):
+        _backward_data_part(xp, _swap(dy)[:, part], w, geometry, lowering, _swap(dx)[:, part])
     return dx
 
 
-def _backward_data_part(xp: Any, dy_KNPQ: Array, w: Array, geometry: ConvGeometry, dx_CNHW: Array) -> None:
+def _backward_data_part(
+    xp: Any, dy_KNPQ: Array, w: Array, geometry: ConvGeometry, lowering: Lowering, dx_CNHW: Array
+) -> None:  # fmt: skip
     windows = xp.empty((dx_CNHW.shape[0], *geometry.kernel, *dy_KNPQ.shape[1:]), dy_KNPQ.dtype)
     for g in range(geometry.groups):
         dy_g = _group(dy_KNPQ, g, geometry.groups)
         w_g = _group(w, g, geometry.groups).reshape(len(dy_g), -1)
         windows_g = _group(windows, g, geometry.groups).reshape(w_g.shape[1], -1)
         xp.matmul(w_g.T, dy_g.reshape(len(dy_g), -1), out=windows_g)
-    lift(xp, windows, geometry, dx_CNHW)
+    lowering.lift(xp, windows, geometry, dx_CNHW)
 
 
 def backward_weights(
-    xp: Any, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, b_p: int | None,
+    xp: Any, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, lowering: Lowering,
     bias: bool, out_w: Array | None, out_b: Array | None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """x (N, C, H, W), dy (N, K, OH, OW) -> dw (K, C/groups, kh, kw) and, with `bias`, db (K,)."""
@@ -123,8 +129,8 @@ def backward_weights(
     check_out(op, "out_w", out_w, w_shape, x.dtype)
     check_out(op, "out_b", out_b, w_shape[:1], x.dtype)
     dw: Array = xp.empty(w_shape, x.dtype) if out_w is None else out_w
-    for part in _parts(x.shape[0], b_p):
-        _backward_weights_part(xp, _swap(x)[:, part], _swap(dy)[:, part], geometry, dw, part.start == 0)
+    for part in _parts(x.shape[0], lowering.b_p):
+        _backward_weights_part(xp, _swap(x)[:, part], _swap(dy)[:, part], geometry, lowering, dw, part.start == 0)
     if not bias:
         return dw, None
     db: Array = xp.sum(_swap(dy), axis=(1, 2, 3), out=out_b)
@@ -132,9 +138,9 @@ def backward_weights(
 
 
 def _backward_weights_part(
-    xp: Any, x_CNHW: Array, dy_KNPQ: Array, geometry: ConvGeometry, dw: Array, first: bool
+    xp: Any, x_CNHW: Array, dy_KNPQ: Array, geometry: ConvGeometry, lowering: Lowering, dw: Array, first: bool
 ) -> None:
-    windows = lower(xp, x_CNHW, geometry)
+    windows = lowering.lower(xp, x_CNHW, geometry)
     for g in range(geometry.groups):
         dw_g = _group(dw, g, geometry.groups)
         dy_g = _group(dy_KNPQ, g, geometry.groups).reshape(len(dw_g), -1)

@@ -69,3 +69,19 @@ def check_choice(what: str, found: str, choices: Iterable[str]) -> None:
     near = get_close_matches(str(found), names, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     raise OpsError(f"{what} is {found!r}, expected one of {', '.join(map(repr, names))}{hint}")
+
+
+def check_alike(op: str, out: Array | None, **arrays: Array) -> None:
+    """All given arrays have one dtype and the first one's shape, and `out` could hold such an array."""
+    check_float(op, **arrays)
+    first, *rest = arrays
+    for name in rest:
+        check_shape(op, name, arrays[name], arrays[first].shape)
+    check_out(op, "out", out, arrays[first].shape, arrays[first].dtype)
+
+
+def check_axis(op: str, axis: int, ndim: int) -> int:
+    """The axis as a number from 0; negative ones count from the end."""
+    if type(axis) is not int or not -ndim <= axis < ndim:
+        raise OpsError(f"{op}: axis is {axis!r}, expected an integer from {-ndim} to {ndim - 1}")
+    return axis % ndim

@@ -15,6 +15,8 @@ from ops.errors import OpsError, Shape, check_choice
 Pair: TypeAlias = tuple[int, int]
 Span: TypeAlias = tuple[slice, slice]  # outputs reached, inputs read
 
+POOL_MODES = ("MAX", "AVE", "STOCHASTIC")
+
 
 def _check_pair(owner: str, field: str, value: object, least: int) -> None:
     ok = isinstance(value, tuple) and len(value) == 2
@@ -67,6 +69,20 @@ class ConvGeometry:
         high, wide = (self._outputs(axis, in_shape[2 + axis]) for axis in (0, 1))
         return (in_shape[0], num_output, high, wide)
 
+    def transposed_shape(self, in_shape: Shape, num_output: int) -> Shape:
+        """(N, C, H, W) -> (N, num_output, OH, OW) of the transposed convolution, OH = stride (H - 1) + extent - 2 pad:
+        the least image that this convolution maps to H rows."""
+        check_image("deconvolution", in_shape)
+        extents = [self.dilation[a] * (self.kernel[a] - 1) + 1 for a in (0, 1)]
+        sizes = [self.stride[a] * (in_shape[2 + a] - 1) + extents[a] - 2 * self.pad[a] for a in (0, 1)]
+        if min(sizes) < 1:
+            raise OpsError(
+                f"deconvolution: input {tuple(in_shape)} gives {sizes[0]} x {sizes[1]} pixels, expected some"
+            )
+        shape = (in_shape[0], num_output, sizes[0], sizes[1])
+        self.output_shape(shape, in_shape[1])  # channels and outputs fit the groups
+        return shape
+
     def _outputs(self, axis: int, size: int) -> int:
         extent = self.dilation[axis] * (self.kernel[axis] - 1) + 1
         padded = size + 2 * self.pad[axis]
@@ -96,7 +112,9 @@ class PoolGeometry:
     def __post_init__(self) -> None:
         for field, least in (("kernel", 1), ("stride", 1), ("pad", 0)):
             _check_pair("PoolGeometry", field, getattr(self, field), least)
-        check_choice("PoolGeometry: mode", self.mode, ("MAX", "AVE"))
+        check_choice("PoolGeometry: mode", self.mode, POOL_MODES)
+        if self.mode == "STOCHASTIC" and self.pad != (0, 0):
+            raise OpsError(f"PoolGeometry: pad is {self.pad} with STOCHASTIC, expected none: Caffe defines no padding")
         if self.pad[0] >= self.kernel[0] or self.pad[1] >= self.kernel[1]:
             raise OpsError(f"PoolGeometry: pad is {self.pad}, expected less than the kernel {self.kernel}")
 

@@ -9,7 +9,8 @@ groups.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ops.errors import Array
 from ops.geometry import ConvGeometry
@@ -53,3 +54,11 @@ def lift(xp: Any, windows_CIJNPQ: Array, geometry: ConvGeometry, dx_CNHW: Array)
     for j, (to, take) in enumerate(geometry.reaches(1, width)):
         dx_CNHW[:, :, :, take] += strips_CJNHQ[:, j, :, :, to]
     return dx_CNHW
+
+
+class Lowering(NamedTuple):
+    """How a backend lowers: `b_p` images at a time (None: all), with these two functions or its own."""
+
+    b_p: int | None = None
+    lower: Callable[[Any, Array, ConvGeometry], Array] = lower
+    lift: Callable[[Any, Array, ConvGeometry, Array], Array] = lift

@@ -1,4 +1,4 @@
-"""Max and average pooling, forward and backward, as Caffe defines them.
+"""Max and average pooling, forward and backward, as Caffe defines them, and the way back of all pooling by places.
 
 Windows are reduced along the width and then along the height. The place of each maximum is found afterwards
 by comparing the windows' pixels with the result: plain arithmetic over whole arrays, no branch per element.
@@ -8,7 +8,7 @@ is any pixel of the plane.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,35 +16,68 @@ from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_ou
 from ops.geometry import PoolGeometry, Span
 
 _EVERYTHING = slice(None)
+LARGE_WINDOW = 4  # from this many strides on, doubling takes fewer passes than one per kernel index
 
 
 def forward(
-    xp: Any, x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | None
+    xp: Any, x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None
 ) -> tuple[Array, Array | None]:
-    """x (N, C, H, W) -> y (N, C, OH, OW); for MAX also the int32 place of each maximum in its H * W plane."""
-    check_float("pool_forward", x=x)
-    check_ndim("pool_forward", "x", x, "NCHW")
-    shape = geometry.output_shape(x.shape)
-    check_out("pool_forward", "out", out, shape, x.dtype)
-    check_out("pool_forward", "argmax", argmax, shape, np.int32)
+    """x (N, C, H, W) -> y (N, C, OH, OW); for MAX also the int32 place of each maximum in its H * W plane.
+
+    argmax False leaves the places out, which is most of the work of MAX.
+    """
+    shape = check_forward(x, geometry, out, argmax)
     y: Array = xp.empty_like(x, shape=shape) if out is None else out
-    height, width = x.shape[2:]
-    ufunc, start = (xp.maximum, -np.inf) if geometry.mode == "MAX" else (xp.add, 0.0)
-    strips = xp.empty_like(x, shape=(*x.shape[:3], shape[3]))
-    _reduce(ufunc, start, x, 3, geometry.reaches(1, width), strips)
-    _reduce(ufunc, start, strips, 2, geometry.reaches(0, height), y)
+    reduce_windows(xp, xp.maximum if geometry.mode == "MAX" else xp.add, x, geometry, y)
     if geometry.mode == "AVE":
         xp.divide(y, _areas(xp, geometry, x.shape, x.dtype), out=y)
         return y, None
+    if argmax is False:
+        return y, None
     return y, _places(xp, x, y, geometry, xp.empty_like(y, np.int32) if argmax is None else argmax)
+
+
+def check_forward(x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None) -> Shape:
+    """The arguments of a forward pass fit; returns y's shape."""
+    op = "pool_forward"
+    check_float(op, x=x)
+    check_ndim(op, "x", x, "NCHW")
+    shape = geometry.output_shape(x.shape)
+    check_out(op, "out", out, shape, x.dtype)
+    if argmax is not False:
+        check_out(op, "argmax", argmax, shape, np.int32)
+    return shape
+
+
+def reduce_windows(xp: Any, ufunc: Any, x: Array, geometry: PoolGeometry, out: Array) -> None:
+    """out = ufunc (xp.maximum or xp.add) over each window; padding does not take part."""
+    strips = xp.empty_like(x, shape=(*x.shape[:3], out.shape[3]))
+    _reduce(xp, ufunc, x, 3, geometry, strips)
+    _reduce(xp, ufunc, strips, 2, geometry, out)
 
 
 def _at(axis: int, where: slice) -> tuple[slice, ...]:
     return (_EVERYTHING,) * axis + (where,)
 
 
-def _reduce(ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], out: Array) -> None:
-    """out = ufunc over the windows of one axis, `start` where nothing was read yet."""
+def _reduce(xp: Any, ufunc: Any, x: Array, axis: int, geometry: PoolGeometry, out: Array) -> None:
+    """out = ufunc over the windows of one axis."""
+    size, outputs = x.shape[axis], out.shape[axis]
+    kernel, stride, pad = (pair[axis - 2] for pair in (geometry.kernel, geometry.stride, geometry.pad))
+    start = -np.inf if ufunc is xp.maximum else 0.0
+    if outputs == 1:  # global pooling among others
+        total = xp.max if ufunc is xp.maximum else xp.sum
+        total(x[_at(axis, slice(0, min(kernel - pad, size)))], axis=axis, keepdims=True, out=out)
+    elif ufunc is xp.maximum and kernel >= LARGE_WINDOW * stride:
+        out[...] = _doubled_maximum(xp, x, axis, kernel, (outputs - 1) * stride + kernel, pad)[
+            _at(axis, slice(None, None, stride))
+        ]
+    else:
+        _accumulate(ufunc, start, x, axis, geometry.reaches(axis - 2, size), out)
+
+
+def _accumulate(ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], out: Array) -> None:
+    """One pass over `out` per kernel index, `start` where nothing was read yet."""
     (to_0, take_0), *rest = spans
     if rest and to_0 == rest[0][0] == slice(0, out.shape[axis]):
         ufunc(x[_at(axis, take_0)], x[_at(axis, rest[0][1])], out=out)  # saves two passes over `out`
@@ -54,6 +87,23 @@ def _reduce(ufunc: Any, start: float, x: Array, axis: int, spans: list[Span], ou
     for to, take in spans:
         part = out[_at(axis, to)]
         ufunc(part, x[_at(axis, take)], out=part)
+
+
+def _doubled_maximum(xp: Any, x: Array, axis: int, kernel: int, length: int, pad: int) -> Array:
+    """Maxima of every window at stride one: windows of 1, 2, 4, ... pixels, then two that together make `kernel`.
+
+    About log2(kernel) + 1 passes instead of kernel / stride.
+    """
+    shape = (*x.shape[:axis], length, *x.shape[axis + 1 :])
+    wide = xp.full_like(x, -np.inf, shape=shape)
+    taken = min(x.shape[axis], length - pad)
+    wide[_at(axis, slice(pad, pad + taken))] = x[_at(axis, slice(0, taken))]
+    covered = 1
+    while covered < kernel:
+        step = min(covered, kernel - covered)
+        wide = xp.maximum(wide[_at(axis, slice(0, -step))], wide[_at(axis, slice(step, None))])
+        covered += step
+    return wide  # type: ignore[no-any-return]
 
 
 def _areas(xp: Any, geometry: PoolGeometry, in_shape: Shape, dtype: Any) -> Array:
@@ -84,22 +134,30 @@ def _places(xp: Any, x: Array, y: Array, geometry: PoolGeometry, argmax: Array) 
 def backward(
     xp: Any, dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: Array | None, out: Array | None
 ) -> Array:
-    """dy (N, C, OH, OW) -> dx of shape `in_shape`; MAX needs the `argmax` of the forward pass."""
+    """dy (N, C, OH, OW) -> dx of shape `in_shape`; MAX and STOCHASTIC need the `argmax` of the forward pass."""
+    check_backward(dy, geometry, in_shape, argmax, out)
+    if geometry.mode == "AVE":
+        dx: Array = xp.empty_like(dy, shape=in_shape) if out is None else out
+        return _spread(xp, dy, geometry, dx)
+    assert argmax is not None
+    dx = xp.empty_like(argmax, dy.dtype, shape=in_shape) if out is None else out
+    return _scatter(xp, dy, geometry, argmax, dx)
+
+
+def check_backward(dy: Array, geometry: PoolGeometry, in_shape: Shape, argmax: Array | None, out: Array | None) -> None:
+    """The arguments of a backward pass fit."""
     op = "pool_backward"
     check_float(op, dy=dy)
     shape = geometry.output_shape(tuple(in_shape))
     check_shape(op, "dy", dy, shape)
     check_out(op, "out", out, in_shape, dy.dtype)
     if geometry.mode == "AVE":
-        dx: Array = xp.empty_like(dy, shape=in_shape) if out is None else out
-        return _spread(xp, dy, geometry, dx)
+        return
     if argmax is None:
         raise OpsError(f"{op}: argmax is missing, expected the int32 array that pool_forward returned")
     check_shape(op, "argmax", argmax, shape)
     if argmax.dtype != np.int32:
         raise OpsError(f"{op}: argmax is {argmax.dtype}, expected int32")
-    dx = xp.empty_like(argmax, dy.dtype, shape=in_shape) if out is None else out
-    return _scatter(xp, dy, geometry, argmax, dx)
 
 
 def _spread(xp: Any, dy: Array, geometry: PoolGeometry, dx: Array) -> Array:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import configure, environment, runtime_command
+from tests.support import ROOT, configure, environment, runtime_command
 
 PROMISED = {
     "convoy_images_total",
@@ -65,9 +65,11 @@ def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dic
     assert set(pages) == {"coordinator", "conv_model", "fc_server", "reducer-0-0", "conv-0-0", "conv-0-1", "up"}
     promised = {name for page in pages.values() for name in PROMISED if re.search(rf"^{name}", page, re.MULTILINE)}
     assert promised == PROMISED
+    documented = (ROOT / "docs" / "metrics.md").read_text()
     for page in pages.values():
         names = re.findall(r"^# TYPE (\S+)", page, re.MULTILINE)
         assert all(name.startswith("convoy_") for name in names)
+        assert [name for name in names if f"`{name}`" not in documented and not name.endswith("_created")] == []
     if shutil.which("promtool") is None:
         pytest.skip("promtool (Debian's package prometheus) is not installed: pages are not checked by it")
     for name, page in pages.items():

@@ -1,0 +1,90 @@
+"""Dropout, and scale and bias along some axes (Caffe's Dropout, Scale and Bias layers), forward and backward.
+
+Scale and bias have the shape of a run of x's axes that starts at `axis`; with no axes they are one number.
+Masks come from the caller: no random numbers live here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops.errors import Array, OpsError, Shape, check_alike, check_axis, check_float, check_out, check_shape
+
+
+def dropout(xp: Any, x: Array, mask: Array, ratio: float, out: Array | None) -> Array:
+    """x * mask / (1 - ratio), mask 0 or 1 in any dtype. Forward and backward are the same. out may be x."""
+    check_alike("dropout", out, x=x)
+    check_shape("dropout", "mask", mask, x.shape)
+    if not 0 <= ratio < 1:
+        raise OpsError(f"dropout: ratio is {ratio}, expected at least 0 and less than 1")
+    if str(mask.dtype) not in ("bool", "uint8", str(x.dtype)):  # wider ones would promote the product
+        raise OpsError(f"dropout: mask is {mask.dtype}, expected bool, uint8 or {x.dtype}")
+    y: Array = xp.multiply(x, mask, out=out)
+    y *= 1 / (1 - float(ratio))
+    return y
+
+
+def _lined_up(op: str, name: str, part: Array, x: Array, axis: int) -> Array:
+    """`part` with axes of size one, so that it broadcasts over x."""
+    check_float(op, x=x, **{name: part})
+    return part.reshape(_lined_up_shape(op, name, part.shape, x, axis))
+
+
+def _lined_up_shape(op: str, name: str, part: Shape, x: Array, axis: int) -> Shape:
+    start = check_axis(op, axis, x.ndim) if part else 0
+    end = start + len(part)
+    if tuple(x.shape[start:end]) != tuple(part):
+        raise OpsError(f"{op}: {name} has shape {tuple(part)}, expected axes {start}.. of x, {tuple(x.shape)}")
+    return (1,) * start + tuple(part) + (1,) * (x.ndim - end)
+
+
+def scale_forward(xp: Any, x: Array, gamma: Array, beta: Array | None, axis: int, out: Array | None) -> Array:
+    """y = x * gamma (+ beta), gamma and beta along x's axes from `axis`. out may be x."""
+    op = "scale_forward"
+    check_alike(op, out, x=x)
+    y: Array = xp.multiply(x, _lined_up(op, "gamma", gamma, x, axis), out=out)
+    if beta is not None:
+        check_shape(op, "beta", beta, gamma.shape)
+        y += _lined_up(op, "beta", beta, x, axis)
+    return y
+
+
+def scale_backward_data(xp: Any, dy: Array, gamma: Array, axis: int, out: Array | None) -> Array:
+    """dx = dy * gamma. out may be dy."""
+    op = "scale_backward_data"
+    check_alike(op, out, dy=dy)
+    dx: Array = xp.multiply(dy, _lined_up(op, "gamma", gamma, dy, axis), out=out)
+    return dx
+
+
+def scale_backward_weights(
+    xp: Any, x: Array, dy: Array, shape: Shape, axis: int, bias: bool, out_gamma: Array | None, out_beta: Array | None
+) -> tuple[Array, Array | None]:
+    """dgamma of that shape, dy * x summed over all that one number scales, and dbeta likewise (or None)."""
+    op = "scale_backward_weights"
+    check_alike(op, None, x=x, dy=dy)
+    dgamma = _summed(xp, op, xp.multiply(x, dy), shape, axis, out_gamma)
+    return dgamma, _summed(xp, op, dy, shape, axis, out_beta) if bias else None
+
+
+def bias_forward(xp: Any, x: Array, b: Array, axis: int, out: Array | None) -> Array:
+    """y = x + b, b along x's axes from `axis`. out may be x."""
+    check_alike("bias_forward", out, x=x)
+    y: Array = xp.add(x, _lined_up("bias_forward", "b", b, x, axis), out=out)
+    return y
+
+
+def bias_backward(xp: Any, dy: Array, shape: Shape, axis: int, out: Array | None) -> Array:
+    """db of that shape: dy summed over all that one number was added to."""
+    check_float("bias_backward", dy=dy)
+    return _summed(xp, "bias_backward", dy, shape, axis, out)
+
+
+def _summed(xp: Any, op: str, dy: Array, shape: Shape, axis: int, out: Array | None) -> Array:
+    _lined_up_shape(op, "gradient", shape, dy, axis)
+    check_out(op, "out", out, shape, dy.dtype)
+    start = axis % dy.ndim if shape else 0
+    kept = range(start, start + len(shape))
+    total: Array = xp.empty(shape, dy.dtype) if out is None else out
+    total[...] = dy.sum(axis=tuple(a for a in range(dy.ndim) if a not in kept))
+    return total

@@ -1,0 +1,16 @@
+"""The methods of every backend, one class per family of operations; Backend is all of them together.
+
+Here stand signatures and what they mean; the bodies hand the backend's array module to the families. A backend
+overrides what it does better.
+"""
+
+from __future__ import annotations
+
+from ops.interface.elementwise import ElementwiseOps
+from ops.interface.losses import LossOps
+from ops.interface.sequences import SequenceOps
+from ops.interface.spatial import SpatialOps
+from ops.interface.statistics import StatisticsOps
+from ops.interface.updates import UpdateOps
+
+__all__ = ["ElementwiseOps", "LossOps", "SequenceOps", "SpatialOps", "StatisticsOps", "UpdateOps"]

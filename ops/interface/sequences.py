@@ -1,0 +1,65 @@
+"""Operations of text and other sequences: tables looked up by number, recurrent layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops import embed, recurrent
+from ops.errors import Array, Shape
+from ops.recurrent import LstmGradients, RnnGradients, Tape
+
+
+class SequenceOps:
+    """Embedding, LSTM and RNN over whole sequences, forward and backward through time."""
+
+    xp: Any
+
+    def embed_forward(self, index: Array, w: Array, b: Array | None = None, out: Array | None = None) -> Array:
+        """Rows of w (rows, O) by whole numbers of any shape, plus b (O,) -> (*index.shape, O)."""
+        return embed.forward(self.xp, index, w, b, out)
+
+    def embed_backward_weights(
+        self, index: Array, dy: Array, w_shape: Shape, *,
+        bias: bool, out_w: Array | None = None, out_b: Array | None = None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """dw of shape `w_shape`, each row the sum of its dy, and db (O,) (None without `bias`)."""
+        return embed.backward_weights(self.xp, index, dy, w_shape, self.sum_rows, bias, out_w, out_b)
+
+    def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
+        """out[r] = the sum of values (count, O) where rows (count,) is r, in the order of the count."""
+        embed.sum_rows(self.xp, rows, values, out)
+
+    def lstm_forward(
+        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, *,
+        h0: Array | None = None, c0: Array | None = None, extra: Array | None = None, out: Array | None = None,
+    ) -> Tape:  # fmt: skip
+        """x (T, N, D), cont (T, N), w_x (4H, D), b (4H,), w_h (4H, H) -> tape of h (T, N, H), c and the gates.
+
+        Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first step (None: zero);
+        extra (N, 4H) is added to the gate inputs of every step.
+        """
+        return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, out)
+
+    def lstm_backward(
+        self, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array, *,
+        h0: Array | None = None, c0: Array | None = None, dh_last: Array | None = None, dc_last: Array | None = None,
+        out: LstmGradients | None = None,
+    ) -> LstmGradients:  # fmt: skip
+        """dh (T, N, H) -> the gradient of every input; dh_last, dc_last (N, H) where the last state is used further."""
+        return recurrent.lstm_backward(
+            self.xp, dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out or LstmGradients()
+        )
+
+    def rnn_forward(
+        self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None, *,
+        h0: Array | None = None, extra: Array | None = None, out: Array | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """x (T, N, D), w_x (H, D), w_h (H, H), w_o (O, H) -> outputs (T, N, O) and states (T, N, H), both tanh."""
+        return recurrent.rnn_forward(self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out)
+
+    def rnn_backward(
+        self, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array, *,
+        h0: Array | None = None, dh_last: Array | None = None, out: RnnGradients | None = None,
+    ) -> RnnGradients:  # fmt: skip
+        """do (T, N, O) -> the gradient of every input; dh_last (N, H) where the last state is used further."""
+        return recurrent.rnn_backward(self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out or RnnGradients())

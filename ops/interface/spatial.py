@@ -1,0 +1,114 @@
+"""Operations that look at neighbours or multiply matrices: convolution, pooling, normalisation, dense layers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from ops import conv, deconv, dense, lrn, pool, stochastic
+from ops.errors import Array, Shape
+from ops.geometry import ConvGeometry, PoolGeometry
+from ops.lowering import Lowering
+
+
+class SpatialOps:
+    """Convolution, deconvolution, pooling, local response normalisation, dense layers."""
+
+    xp: Any
+    lowering: Lowering
+
+    def conv_forward(
+        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
+    ) -> Array:
+        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW)."""
+        return conv.forward(self.xp, x, w, b, geometry, self.lowering, out)
+
+    def conv_backward_data(
+        self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
+    ) -> Array:
+        """dy (N, K, OH, OW), w -> dx of shape `in_shape` (N, C, H, W)."""
+        return conv.backward_data(self.xp, dy, w, geometry, in_shape, self.lowering, out)
+
+    def conv_backward_weights(
+        self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
+        bias: bool, out_w: Array | None = None, out_b: Array | None = None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the batch."""
+        return conv.backward_weights(self.xp, x, dy, geometry, w_shape, self.lowering, bias, out_w, out_b)
+
+    def deconv_forward(
+        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
+    ) -> Array:
+        """x (N, C, H, W), w (C, K/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), OH = stride (H - 1) + extent
+        - 2 pad (Caffe's Deconvolution)."""
+        shape = deconv.check_forward(x, w, b, geometry, out)
+        y = self.conv_backward_data(x, w, geometry, shape, out=out)
+        if b is not None:
+            y += b[:, None, None]
+        return y
+
+    def deconv_backward_data(
+        self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
+    ) -> Array:
+        """dy (N, K, OH, OW), w -> dx of shape `in_shape` (N, C, H, W)."""
+        deconv.check_gradient("deconv_backward_data", dy, in_shape, w.shape, geometry)
+        return self.conv_forward(dy, w, None, geometry, out=out)
+
+    def deconv_backward_weights(
+        self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
+        bias: bool, out_w: Array | None = None, out_b: Array | None = None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """x, dy -> dw of shape `w_shape` and db (K,) (None without `bias`), summed over the batch."""
+        deconv.check_gradient("deconv_backward_weights", dy, x.shape, w_shape, geometry)
+        dw, _ = self.conv_backward_weights(dy, x, geometry, w_shape, bias=False, out_w=out_w)
+        return dw, deconv.bias_gradient(self.xp, dy, out_b) if bias else None
+
+    def pool_forward(
+        self, x: Array, geometry: PoolGeometry, out: Array | None = None,
+        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """x (N, C, H, W) -> y (N, C, OH, OW) and the argmax.
+
+        argmax is int32, the flat index into the H * W input plane; the first of equal maxima wins (Caffe). AVE has
+        none; argmax=False leaves it out (None comes back), which is much faster where no backward pass follows.
+        STOCHASTIC samples with `uniforms` (N, C, OH, OW) in [0, 1); without them it averages, as in the test phase.
+        """
+        if geometry.mode != "STOCHASTIC":
+            return pool.forward(self.xp, x, geometry, out, argmax)
+        if uniforms is None:
+            return stochastic.average(self.xp, x, geometry, out), None
+        return stochastic.sample(self.xp, x, uniforms, geometry, out, None if argmax is False else argmax)
+
+    def pool_backward(
+        self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
+        argmax: Array | None = None, out: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape `in_shape`."""
+        return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
+
+    def lrn_forward(
+        self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
+        region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """x (N, C, H, W) -> y = x / s^beta and s. Region ACROSS_CHANNELS or WITHIN_CHANNEL (where k is not used)."""
+        return lrn.forward(self.xp, x, size, alpha, beta, k, region, out, scale)
+
+    def lrn_backward(
+        self, dy: Array, x: Array, y: Array, scale: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75,
+        region: str = "ACROSS_CHANNELS", out: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """dx from the forward pass's x, y and scale."""
+        return lrn.backward(self.xp, dy, x, y, scale, size, alpha, beta, region, out)
+
+    def dense_forward(self, x: Array, w: Array, b: Array | None, out: Array | None = None) -> Array:
+        """x (N, D), w (O, D), b (O,) or None -> y (N, O)."""
+        return dense.forward(self.xp, x, w, b, out)
+
+    def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
+        """dy (N, O), w (O, D) -> dx (N, D)."""
+        return dense.backward_data(self.xp, dy, w, out)
+
+    def dense_backward_weights(
+        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """x (N, D), dy (N, O) -> dw (O, D) and db (O,) (None without `bias`), summed over the batch."""
+        return dense.backward_weights(self.xp, x, dy, bias, out_w, out_b)

@@ -1,0 +1,73 @@
+"""Operations over whole axes: normalisation by statistics, reductions, places of maxima."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops import normalise, reduction
+from ops.errors import Array
+
+
+class StatisticsOps:
+    """Batch normalisation, MVN, reductions, arg max."""
+
+    xp: Any
+
+    def batch_norm_forward(
+        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None
+    ) -> tuple[Array, Array, Array]:
+        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given."""
+        return normalise.batch_norm_forward(self.xp, x, eps, statistics, out)
+
+    def batch_norm_backward(
+        self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
+    ) -> Array:
+        """dx from the normalised y; with `fixed` (given statistics) only the division."""
+        return normalise.batch_norm_backward(self.xp, dy, y, variance, eps, fixed, out)
+
+    def mvn_forward(
+        self,
+        x: Array,
+        *,
+        across_channels: bool = False,
+        normalize_variance: bool = True,
+        eps: float = 1e-9,
+        out: Array | None = None,
+    ) -> tuple[Array, Array | None]:
+        """(x - mean) / (sqrt(variance) + eps) per image and channel, or per image -> (y, divisor or None)."""
+        return normalise.mvn_forward(self.xp, x, across_channels, normalize_variance, eps, out)
+
+    def mvn_backward(
+        self, dy: Array, y: Array, deviation: Array | None, *, across_channels: bool = False, out: Array | None = None
+    ) -> Array:
+        """dx from the normalised y and the divisor (None where the variance was left alone)."""
+        return normalise.mvn_backward(self.xp, dy, y, deviation, across_channels, out)
+
+    def reduction_forward(
+        self, x: Array, *, operation: str = "SUM", axis: int = 0, coeff: float = 1.0, out: Array | None = None
+    ) -> Array:
+        """coeff * (SUM, ASUM, SUMSQ or MEAN) of all axes from `axis` on -> shape x.shape[:axis]."""
+        return reduction.forward(self.xp, x, operation, axis, coeff, out)
+
+    def reduction_backward(
+        self,
+        dy: Array,
+        x: Array,
+        *,
+        operation: str = "SUM",
+        axis: int = 0,
+        coeff: float = 1.0,
+        out: Array | None = None,
+    ) -> Array:
+        """dy of shape x.shape[:axis] -> dx."""
+        return reduction.backward(self.xp, dy, x, operation, axis, coeff, out)
+
+    def arg_max(
+        self, x: Array, *, top_k: int = 1, out_max_val: bool = False, axis: int | None = None, out: Array | None = None
+    ) -> Array:
+        """Places of the top_k largest values as numbers of x's dtype: see reduction.arg_max for the shapes."""
+        return reduction.arg_max(self.xp, x, top_k, out_max_val, axis, out)
+
+    def l2_norm_squared(self, x: Array) -> float:
+        """The sum of squares in float64, for clipping gradients by their global norm."""
+        return reduction.l2_norm_squared(self.xp, x)

@@ -1,0 +1,141 @@
+"""Parameter updates of Caffe's solvers, and the addition of gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops import update
+from ops.errors import Array
+
+
+class UpdateOps:
+    """Every update adds decay * w (L2) or decay * sign(w) (L1) to g first. out_w may be w, out_h may be history."""
+
+    xp: Any
+
+    def sgd_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        momentum: float,
+        decay: float,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """h' = momentum * h + rate * g, w' = w - h' -> (w', h')."""
+        return update.sgd(self.xp, w, g, history, rate, momentum, decay, regularization, out_w, out_h)
+
+    def nesterov_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        momentum: float,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """h' as in SGD, w' = w - ((1 + momentum) * h' - momentum * h) -> (w', h')."""
+        return update.nesterov(self.xp, w, g, history, rate, momentum, decay, regularization, out_w, out_h)
+
+    def adagrad_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """h' = h + g^2, w' = w - rate * g / (sqrt(h') + delta) -> (w', h')."""
+        return update.adagrad(self.xp, w, g, history, rate, delta, decay, regularization, out_w, out_h)
+
+    def rmsprop_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        *,
+        rate: float,
+        rms_decay: float = 0.99,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+    ) -> tuple[Array, Array]:
+        """As AdaGrad, with h' = rms_decay * h + (1 - rms_decay) * g^2 -> (w', h')."""
+        return update.rmsprop(self.xp, w, g, history, rate, rms_decay, delta, decay, regularization, out_w, out_h)
+
+    def adadelta_update(
+        self,
+        w: Array,
+        g: Array,
+        history: Array,
+        updates: Array,
+        *,
+        rate: float,
+        momentum: float,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_h: Array | None = None,
+        out_u: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """Zeiler's AdaDelta with Caffe's rate -> (w', mean of g^2, mean of step^2)."""
+        return update.adadelta(
+            self.xp, w, g, history, updates, rate, momentum, delta, decay, regularization, out_w, out_h, out_u
+        )
+
+    def adam_update(
+        self,
+        w: Array,
+        g: Array,
+        mean: Array,
+        square: Array,
+        *,
+        rate: float,
+        step: int,
+        momentum: float = 0.9,
+        momentum2: float = 0.999,
+        delta: float = 1e-8,
+        decay: float = 0.0,
+        regularization: str = "L2",
+        out_w: Array | None = None,
+        out_m: Array | None = None,
+        out_s: Array | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """Kingma and Ba's Adam, `step` counted from 1 -> (w', mean of g, mean of g^2)."""
+        return update.adam(
+            self.xp,
+            w,
+            g,
+            mean,
+            square,
+            rate,
+            momentum,
+            momentum2,
+            delta,
+            step,
+            decay,
+            regularization,
+            out_w,
+            out_m,
+            out_s,
+        )
+
+    def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """a + b, for summing gradients; out may be a or b."""
+        return update.add(self.xp, a, b, out)

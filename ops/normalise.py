@@ -1,0 +1,116 @@
+"""Normalisation by mean and variance: batch normalisation and MVN, as Caffe defines them.
+
+Statistics are biased (divided by the count). Running averages, and learned scale and bias, belong to others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops.errors import Array, OpsError, check_alike, check_float, check_shape
+
+
+def _channel_axes(op: str, x: Array) -> tuple[int, ...]:
+    if x.ndim < 2 or x.size == 0:
+        raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...) with no empty axis")
+    return tuple(a for a in range(x.ndim) if a != 1)
+
+
+def _column(statistic: Array, x: Array) -> Array:
+    """(C,) as an array that broadcasts over (N, C, ...)."""
+    return statistic.reshape((-1,) + (1,) * (x.ndim - 2))
+
+
+def batch_norm_forward(
+    xp: Any, x: Array, eps: float, statistics: tuple[Array, Array] | None, out: Array | None
+) -> tuple[Array, Array, Array]:
+    """y = (x - mean) / sqrt(variance + eps) per channel of (N, C, ...) -> (y, mean (C,), variance (C,)).
+
+    Without `statistics` those of this batch count (training), else the given mean and variance (test). out may be x.
+    """
+    op = "batch_norm_forward"
+    check_alike(op, out, x=x)
+    axes = _channel_axes(op, x)
+    mean, variance = statistics if statistics is not None else (x.mean(axis=axes), None)
+    check_float(op, x=x, mean=mean, variance=variance)
+    check_shape(op, "mean", mean, x.shape[1:2])
+    check_shape(op, "variance", variance, x.shape[1:2])
+    y: Array = xp.subtract(x, _column(mean, x), out=out)
+    if variance is None:
+        variance = xp.square(y).mean(axis=axes)
+    y *= _column(1 / xp.sqrt(variance + float(eps)), x)
+    return y, mean, variance
+
+
+def batch_norm_backward(
+    xp: Any, dy: Array, y: Array, variance: Array, eps: float, fixed: bool, out: Array | None
+) -> Array:
+    """dx = (dy - mean(dy) - y mean(dy y)) / sqrt(variance + eps); with `fixed` statistics dy / sqrt(...) alone.
+
+    y is the normalised result. out may be dy.
+    """
+    op = "batch_norm_backward"
+    check_alike(op, out, dy=dy, y=y)
+    axes = _channel_axes(op, dy)
+    check_float(op, dy=dy, variance=variance)
+    check_shape(op, "variance", variance, dy.shape[1:2])
+    factor = _column(1 / xp.sqrt(variance + float(eps)), dy)
+    if fixed:
+        dx: Array = xp.multiply(dy, factor, out=out)
+        return dx
+    dx = _without_mean_and_slope(xp, dy, y, axes, out)
+    dx *= factor
+    return dx
+
+
+def _without_mean_and_slope(xp: Any, dy: Array, y: Array, axes: tuple[int, ...], out: Array | None) -> Array:
+    """dy - mean(dy) - y mean(dy * y), means over `axes`."""
+    along = xp.multiply(dy, y)
+    slope, mean = along.mean(axis=axes, keepdims=True), dy.mean(axis=axes, keepdims=True)
+    xp.multiply(y, slope, out=along)
+    along += mean
+    dx: Array = xp.subtract(dy, along, out=out)
+    return dx
+
+
+def _row_axes(op: str, x: Array, across_channels: bool) -> tuple[int, ...]:
+    if x.ndim < 2 or x.size == 0:
+        raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...) with no empty axis")
+    return tuple(range(1 if across_channels else 2, x.ndim))
+
+
+def mvn_forward(
+    xp: Any, x: Array, across_channels: bool, normalize_variance: bool, eps: float, out: Array | None
+) -> tuple[Array, Array | None]:
+    """Each image's channels (or with `across_channels` each image) minus their mean, and by default divided by
+    sqrt(variance) + eps -> (y, that divisor with its axes kept, or None). out may be x."""
+    op = "mvn_forward"
+    check_alike(op, out, x=x)
+    axes = _row_axes(op, x, across_channels)
+    y: Array = xp.subtract(x, x.mean(axis=axes, keepdims=True), out=out)
+    if not normalize_variance:
+        return y, None
+    deviation: Array = xp.sqrt(xp.square(y).mean(axis=axes, keepdims=True))
+    deviation += float(eps)
+    y /= deviation
+    return y, deviation
+
+
+def mvn_backward(
+    xp: Any, dy: Array, y: Array, deviation: Array | None, across_channels: bool, out: Array | None
+) -> Array:
+    """dx = (dy - mean(dy) - y mean(dy y)) / deviation; dy - mean(dy) where deviation is None. out may be dy.
+
+    Caffe's gradient: it takes eps for negligible beside the standard deviation.
+    """
+    op = "mvn_backward"
+    check_alike(op, out, dy=dy, y=y)
+    axes = _row_axes(op, dy, across_channels)
+    if deviation is None:
+        dx: Array = xp.subtract(dy, dy.mean(axis=axes, keepdims=True), out=out)
+        return dx
+    check_float(op, dy=dy, deviation=deviation)
+    check_shape(op, "deviation", deviation, tuple(1 if a in axes else s for a, s in enumerate(dy.shape)))
+    dx = _without_mean_and_slope(xp, dy, y, axes, out)
+    dx /= deviation
+    return dx

@@ -1,0 +1,151 @@
+"""One contract for every array backend: each operation equals plain loops, and each gradient finite differences.
+
+The table is in tests/ops/cases. Every entry is run in float64 and float32, from contiguous, strided and channel-major
+inputs, into destinations full of NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ops import Array, Backend, OpsError, get_backend
+from ops.gradcheck import check_gradient
+from tests.ops.cases import CASES
+from tests.ops.cases.case import Arrays, Case, Outs
+from tests.ops.conftest import LAYOUTS, nans
+
+BACKENDS = ["numpy", "numpy b_p=1", "numpy b_p=3", "cupy"]
+LOWERED = [case for case in CASES if "convolution" in case.name]
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> Backend:
+    name, _, b_p = request.param.partition(" b_p=")
+    try:
+        return get_backend(name, b_p=int(b_p) if b_p else None)
+    except OpsError as missing:
+        pytest.skip(str(missing))
+
+
+def skip_repeats(backend: Backend, case: Case) -> None:
+    if backend.name == "numpy" and backend.b_p is not None and case not in LOWERED:
+        pytest.skip("b_p matters to convolutions only")
+
+
+def placed(backend: Backend, host: Array, layout: Any) -> Array:
+    """The values on the backend's device in that memory layout."""
+    if host.ndim < 2 or host.dtype.kind != "f":
+        return backend.asarray(host)
+    if host.ndim != 4 and layout.__name__ == "channel_major":
+        return backend.asarray(host)
+    model = layout(host)
+    if backend.xp is np:
+        return model
+    block = backend.empty(tuple(s // model.itemsize for s in (model.nbytes * 8,)), host.dtype)
+    view = backend.xp.lib.stride_tricks.as_strided(block, model.shape, model.strides)
+    view[...] = backend.asarray(host)
+    return view
+
+
+def prepared(backend: Backend, case: Case, dtype: Any, layout: Any) -> tuple[Arrays, Arrays]:
+    """The arrays as the loops see them, in float64 but rounded to dtype, and as the backend does."""
+    drawn = case.arrays(np.random.default_rng(7))
+    rounded = {k: a.astype(dtype) if a.dtype == np.float64 else a for k, a in drawn.items()}
+    host = {k: a.astype(np.float64) if a.dtype == dtype else a for k, a in rounded.items()}
+    return host, {k: placed(backend, a, layout) for k, a in rounded.items()}
+
+
+def destinations(backend: Backend, results: tuple[Any, ...], layout: Any, without: tuple[int, ...]) -> Outs:
+    outs = Outs()
+    for k, result in enumerate(results):
+        if hasattr(result, "dtype") and k not in without:
+            fill = nans(result.shape, result.dtype) if result.dtype.kind == "f" else np.full(result.shape, -9, np.int32)
+            outs[k] = placed(backend, fill, layout)
+    return outs
+
+
+def compare(backend: Backend, got: tuple[Any, ...], expected: tuple[Any, ...], tolerance: float) -> None:
+    assert len(got) == len(expected)
+    for mine, right in zip(got, expected, strict=True):
+        mine, right = backend.to_host(mine) if hasattr(mine, "dtype") else np.asarray(mine), np.asarray(right)
+        assert mine.shape == right.shape
+        bound = tolerance * max(1.0, float(np.abs(right).max(initial=0)))
+        np.testing.assert_allclose(mine, right, rtol=0, atol=bound)
+
+
+def tolerance(case: Case, dtype: Any) -> float:
+    return 1e-11 if dtype == np.float64 else case.tolerance
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(case, dtype, backend):
+    skip_repeats(backend, case)
+    for layout in LAYOUTS:
+        host, arrays = prepared(backend, case, dtype, layout)
+        expected = case.reference(host)
+        before = {k: backend.to_host(a).copy() for k, a in arrays.items()}
+        results = case.forward(backend, arrays, Outs())
+        compare(backend, results, expected, tolerance(case, dtype))
+        assert all(r.dtype in (dtype, np.int32) for r in results if hasattr(r, "dtype"))
+        outs = destinations(backend, results, layout, case.no_out)
+        again = case.forward(backend, arrays, outs)
+        compare(backend, again, expected, tolerance(case, dtype))
+        assert all(again[k] is out for k, out in outs.items())
+        for name, a in arrays.items():
+            np.testing.assert_array_equal(backend.to_host(a), before[name], err_msg=f"input {name} was written to")
+
+
+def upstream(case: Case, result: Any, dtype: Any) -> Any:
+    """dy for result 0; a loss takes its weight."""
+    random = np.random.default_rng(11)
+    if isinstance(result, float):
+        return 0.7
+    return random.standard_normal(result.shape).astype(dtype)
+
+
+WITH_GRADIENT = [case for case in CASES if case.backward is not None]
+
+
+@pytest.mark.parametrize("case", WITH_GRADIENT, ids=repr)
+def test_a_backward_pass_equals_finite_differences(case, backend):
+    skip_repeats(backend, case)
+    _, arrays = prepared(backend, case, np.float64, np.ascontiguousarray)
+
+    def moved(inputs: tuple[Array, ...]) -> Arrays:
+        return {**arrays, **{name: backend.asarray(x) for name, x in zip(case.wrt, inputs, strict=True)}}
+
+    def forward(*inputs: Array) -> Array:
+        first = case.forward(backend, moved(inputs), Outs())[0]
+        return np.array([first]) if isinstance(first, float) else backend.to_host(first)
+
+    def backward(dy: Array, *inputs: Array) -> list[Array]:
+        scalar = isinstance(case.forward(backend, moved(inputs), Outs())[0], float)
+        gradients = case.backward(backend, moved(inputs), float(dy[0]) if scalar else backend.asarray(dy), Outs())
+        return [backend.to_host(g) for g in gradients]
+
+    check_gradient(forward, backward, *(backend.to_host(arrays[name]) for name in case.wrt))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("case", WITH_GRADIENT, ids=repr)
+def test_a_backward_pass_is_the_same_in_every_layout_dtype_and_destination(case, dtype, backend):
+    skip_repeats(backend, case)
+    host, _ = prepared(backend, case, dtype, np.ascontiguousarray)
+    plain = {k: backend.asarray(a) for k, a in host.items()}
+    dy = upstream(case, case.forward(backend, plain, Outs())[0], dtype)
+    wide = dy if isinstance(dy, float) else backend.asarray(dy.astype(np.float64))
+    expected = tuple(backend.to_host(g) for g in case.backward(backend, plain, wide, Outs()))
+    for layout in LAYOUTS:
+        _, arrays = prepared(backend, case, dtype, layout)
+        given = dy if isinstance(dy, float) else placed(backend, dy, layout)
+        results = case.backward(backend, arrays, given, Outs())
+        compare(backend, tuple(results), expected, tolerance(case, dtype))
+        assert all(r.dtype == dtype for r in results)
+        outs = destinations(backend, tuple(results), layout, case.no_out_back)
+        again = case.backward(backend, arrays, given, outs)
+        compare(backend, tuple(again), expected, tolerance(case, dtype))
+        assert all(again[k] is out for k, out in outs.items())

@@ -1,0 +1,67 @@
+"""What one entry of the table says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ops import Array, Backend
+
+Arrays = dict[str, Any]
+Random = np.random.Generator
+
+
+class Outs(dict[int, Array]):
+    """Destinations by the number of the result; None where none is given."""
+
+    def __missing__(self, key: int) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Case:
+    """forward(backend, arrays, outs) -> results, as reference(arrays) says; backward(backend, arrays, dy, outs) ->
+    one gradient per name in `wrt`, of result 0. A result that is a float makes dy an array of one element."""
+
+    name: str
+    arrays: Callable[[Random], Arrays]
+    forward: Callable[[Backend, Arrays, Outs], tuple[Any, ...]]
+    reference: Callable[[Arrays], tuple[Any, ...]]
+    backward: Callable[[Backend, Arrays, Any, Outs], tuple[Any, ...]] | None = None
+    wrt: tuple[str, ...] = ("x",)
+    no_out: tuple[int, ...] = ()  # results of forward without a destination
+    no_out_back: tuple[int, ...] = ()
+    tolerance: float = 3e-5  # float32, relative to the largest value
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def normal(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:
+    """Normal x of this shape, and further arrays by name."""
+    return lambda r: {"x": r.standard_normal(shape), **{name: r.standard_normal(s) for name, s in more.items()}}
+
+
+def away(*shape: int, **more: tuple[int, ...]) -> Callable[[Random], Arrays]:
+    """As normal, with x away from zero, where many functions have a kink."""
+
+    def make(r: Random) -> Arrays:
+        arrays = normal(*shape, **more)(r)
+        return {**arrays, "x": arrays["x"] + 0.05 * np.sign(arrays["x"])}
+
+    return make
+
+
+def each(function: Callable[..., float], *arrays: Array) -> Array:
+    """The function of single numbers applied element by element."""
+    shape = arrays[0].shape
+    values = [function(*(float(a[at]) for a in arrays)) for at in np.ndindex(shape)]
+    return np.array(values, np.float64).reshape(shape)
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))

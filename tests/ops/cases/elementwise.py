@@ -1,0 +1,194 @@
+"""Activations, smooth functions, dropout, scale and bias, sums and products."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tests.ops.cases.case import Case, away, each, normal, sigmoid
+
+SHAPE = (7, 3, 2, 5)
+
+
+def single(name, function, forward, backward=None, arrays=None, **options) -> Case:
+    """forward(b, x, out=...), backward(b, dy, x, y, out=...) of one array."""
+    return Case(
+        f"{name} {options or ''}".strip(),
+        arrays or away(*SHAPE),
+        lambda b, a, o: (forward(b)(a["x"], **options, out=o[0]),),
+        lambda a: (each(function, a["x"]),),
+        backward and (lambda b, a, dy, o: (backward(b, dy, a["x"], forward(b)(a["x"], **options), o[0]),)),
+    )
+
+
+def positive(r):
+    return {"x": r.random(SHAPE) + 0.1}
+
+
+def relu(slope: float) -> Case:
+    return single(
+        "relu", lambda v: max(v, 0) + slope * min(v, 0), lambda b: b.relu_forward,
+        lambda b, dy, x, y, out: b.relu_backward(dy, x, slope, out=out), negative_slope=slope,
+    )  # fmt: skip
+
+
+def elu(alpha: float) -> Case:
+    return single(
+        "elu", lambda v: v if v > 0 else alpha * math.expm1(v), lambda b: b.elu_forward,
+        lambda b, dy, x, y, out: b.elu_backward(dy, x, y, alpha, out=out), alpha=alpha,
+    )  # fmt: skip
+
+
+def power(p: float, scale: float, shift: float) -> Case:
+    options = {"power": p, "scale": scale, "shift": shift}
+    return single(
+        "power", lambda v: (shift + scale * v) ** p, lambda b: b.power_forward,
+        lambda b, dy, x, y, out: b.power_backward(dy, x, **options, out=out), positive, **options,
+    )  # fmt: skip
+
+
+def exponential(base: float, scale: float, shift: float) -> Case:
+    number = math.e if base == -1 else base
+    options = {"base": base, "scale": scale, "shift": shift}
+    return single(
+        "exp", lambda v: number ** (shift + scale * v), lambda b: b.exp_forward,
+        lambda b, dy, x, y, out: b.exp_backward(dy, y, base=base, scale=scale, out=out), **options,
+    )  # fmt: skip
+
+
+def logarithm(base: float, scale: float, shift: float) -> Case:
+    number = math.e if base == -1 else base
+    options = {"base": base, "scale": scale, "shift": shift}
+    return single(
+        "log", lambda v: math.log(shift + scale * v, number), lambda b: b.log_forward,
+        lambda b, dy, x, y, out: b.log_backward(dy, x, **options, out=out), positive, **options,
+    )  # fmt: skip
+
+
+def prelu(slope_shape: tuple[int, ...]) -> Case:
+    def backward(b, a, dy, o):
+        dx = b.prelu_backward_data(dy, a["x"], a["slope"], out=o[0])
+        return dx, b.prelu_backward_slope(dy, a["x"], slope_shape, out=o[1])
+
+    def reference(a):
+        slope = np.broadcast_to(a["slope"].reshape((-1, 1, 1)), SHAPE)
+        return (each(lambda v, s: v if v > 0 else s * v, a["x"], slope),)
+
+    return Case(
+        f"prelu with slopes {slope_shape}", away(*SHAPE, slope=slope_shape),
+        lambda b, a, o: (b.prelu_forward(a["x"], a["slope"], out=o[0]),), reference, backward, ("x", "slope"),
+    )  # fmt: skip
+
+
+def dropout(dtype: type) -> Case:
+    return Case(
+        f"dropout with a mask of {dtype.__name__}",
+        lambda r: {**normal(*SHAPE)(r), "mask": (r.random(SHAPE) > 0.3).astype(dtype)},
+        lambda b, a, o: (b.dropout(a["x"], a["mask"], 0.3, out=o[0]),),
+        lambda a: (each(lambda v, m: v / 0.7 if m else 0.0, a["x"], a["mask"]),),
+        lambda b, a, dy, o: (b.dropout(dy, a["mask"], 0.3, out=o[0]),),
+    )
+
+
+def lined_up(part, axis):
+    """part[...] broadcast over SHAPE by index arithmetic."""
+    full = np.zeros(SHAPE)
+    for at in np.ndindex(SHAPE):
+        full[at] = part[at[axis : axis + part.ndim]]
+    return full
+
+
+def scale(shape: tuple[int, ...], axis: int) -> Case:
+    start = axis % len(SHAPE)
+
+    def backward(b, a, dy, o):
+        dg, db = b.scale_backward_weights(a["x"], dy, shape, axis, bias=True, out_gamma=o[1], out_beta=o[2])
+        return b.scale_backward_data(dy, a["g"], axis, out=o[0]), dg, db
+
+    return Case(
+        f"scale {shape} from axis {axis}", normal(*SHAPE, g=shape, c=shape),
+        lambda b, a, o: (b.scale_forward(a["x"], a["g"], a["c"], axis, out=o[0]),),
+        lambda a: (a["x"] * lined_up(a["g"], start) + lined_up(a["c"], start),), backward, ("x", "g", "c"),
+    )  # fmt: skip
+
+
+def bias(shape: tuple[int, ...], axis: int) -> Case:
+    return Case(
+        f"bias {shape} from axis {axis}", normal(*SHAPE, c=shape),
+        lambda b, a, o: (b.bias_forward(a["x"], a["c"], axis, out=o[0]),),
+        lambda a: (a["x"] + lined_up(a["c"], axis),),
+        lambda b, a, dy, o: (b.bias_backward(dy, shape, axis, out=o[0]),), ("c",),
+    )  # fmt: skip
+
+
+def caffe_winner(*values: float) -> int:
+    best = 0 if values[0] > values[1] else 1
+    for k in range(2, len(values)):
+        best = k if values[k] > values[best] else best
+    return best
+
+
+def eltwise(operation: str, coeffs=None, tied: bool = False) -> Case:
+    names = ("x", "p", "q")
+    options = {"operation": operation, "coeffs": coeffs}
+
+    def arrays(r):
+        if tied:
+            return {name: r.integers(0, 3, SHAPE).astype(np.float64) for name in names}
+        return {name: r.standard_normal(SHAPE) for name in names}
+
+    def combine(*values):
+        if operation == "PROD":
+            return math.prod(values)
+        if operation == "MAX":
+            return max(values)
+        return sum(v * c for v, c in zip(values, coeffs or (1, 1, 1), strict=True))
+
+    def reference(a):
+        inputs = [a[name] for name in names]
+        y = each(combine, *inputs)
+        return (y, each(caffe_winner, *inputs)) if operation == "MAX" else (y,)
+
+    def forward(b, a, o):
+        y, which = b.eltwise_forward([a[n] for n in names], **options, out=o[0], which=o[1])
+        return (y, which) if operation == "MAX" else (y,)
+
+    def backward(b, a, dy, o):
+        inputs = [a[n] for n in names]
+        which = b.eltwise_forward(inputs, **options)[1]
+        return tuple(b.eltwise_backward(dy, inputs, **options, which=which, outs=[o[0], o[1], o[2]]))
+
+    name = f"eltwise {operation} {coeffs or ''}{' with ties' if tied else ''}"
+    return Case(name, arrays, forward, reference, None if tied else backward, names)
+
+
+def add() -> Case:
+    return Case(
+        "add", normal(*SHAPE, p=SHAPE), lambda b, a, o: (b.add(a["x"], a["p"], out=o[0]),),
+        lambda a: (each(lambda u, v: u + v, a["x"], a["p"]),),
+    )  # fmt: skip
+
+
+CASES = [
+    *map(relu, (0.0, 0.1, 2.0, -0.5)),
+    *map(prelu, ((3,), (1,), ())),
+    *map(elu, (1.0, 0.3)),
+    single("threshold", lambda v: float(v > 0.4), lambda b: b.threshold_forward, threshold=0.4),
+    single("sigmoid", sigmoid, lambda b: b.sigmoid_forward, lambda b, dy, x, y, o: b.sigmoid_backward(dy, y, out=o)),
+    single("tanh", math.tanh, lambda b: b.tanh_forward, lambda b, dy, x, y, o: b.tanh_backward(dy, y, out=o)),
+    single(
+        "bnll", lambda v: math.log1p(math.exp(v)), lambda b: b.bnll_forward,
+        lambda b, dy, x, y, o: b.bnll_backward(dy, x, out=o),
+    ),
+    single("absolute", abs, lambda b: b.absolute_forward, lambda b, dy, x, y, o: b.absolute_backward(dy, x, out=o)),
+    *(power(*p) for p in ((1.0, 2.0, 0.5), (2.0, -1.0, 0.3), (-0.75, 0.5, 1.0), (3.0, 1.0, 0.0), (0.0, 2.0, 1.0),
+                          (0.5, 0.0, 4.0))),
+    *(exponential(*p) for p in ((-1.0, 1.0, 0.0), (2.0, 0.5, 1.0), (0.3, -1.0, 0.2))),
+    *(logarithm(*p) for p in ((-1.0, 1.0, 0.0), (10.0, 3.0, 1.0), (0.5, 1.0, 0.1))),
+    *map(dropout, (np.bool_, np.uint8)),
+    *(scale(*p) for p in (((3,), 1), ((3, 2), 1), ((), 0), (SHAPE, 0), ((2, 5), -2), ((7,), 0))),
+    *(bias(*p) for p in (((3,), 1), ((2, 5), 2), ((), 1))),
+    eltwise("SUM"), eltwise("SUM", (1.0, -2.0, 0.5)), eltwise("PROD"), eltwise("MAX"), eltwise("MAX", tied=True),
+    add(),
+]  # fmt: skip

@@ -1,0 +1,238 @@
+"""Convolution, deconvolution, pooling, LRN, dense layers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ops import ConvGeometry, PoolGeometry
+from tests.ops import naive
+from tests.ops.cases.case import Arrays, Case, Random, normal
+
+CONV = [  # images, channels, outputs, height, width, geometry
+    (1, 1, 20, 9, 9, ConvGeometry((5, 5))),
+    (7, 3, 4, 6, 5, ConvGeometry((3, 2), stride=(2, 1), pad=(1, 0))),
+    (13, 20, 5, 3, 4, ConvGeometry((1, 1))),
+    (2, 3, 6, 7, 5, ConvGeometry((1, 1), stride=(2, 2))),
+    (2, 2, 3, 5, 4, ConvGeometry((1, 1), pad=(1, 2))),
+    (3, 6, 9, 7, 7, ConvGeometry((3, 3), pad=(2, 1), dilation=(2, 1), groups=3)),
+    (2, 50, 4, 4, 4, ConvGeometry((2, 3), stride=(3, 2), pad=(3, 3), groups=2)),
+    (1, 4, 4, 8, 8, ConvGeometry((3, 3), stride=(2, 2), dilation=(3, 2), pad=(4, 4), groups=4)),
+    (2, 1, 1, 2, 1, ConvGeometry((5, 5), pad=(4, 4))),
+]
+
+
+def conv(n: int, c: int, k: int, h: int, w: int, g: ConvGeometry) -> Case:
+    shape = g.output_shape((n, c, h, w), k)
+
+    def backward(b, a, dy, o):
+        dw, db = b.conv_backward_weights(a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2])
+        return b.conv_backward_data(dy, a["w"], g, a["x"].shape, out=o[0]), dw, db
+
+    return Case(
+        f"convolution {n}x{c}x{h}x{w} to {k}, {g}",
+        normal(n, c, h, w, w=(k, c // g.groups, *g.kernel), b=(k,)),
+        lambda b, a, o: (b.conv_forward(a["x"], a["w"], a["b"], g, out=o[0]),),
+        lambda a: (naive.conv_forward(a["x"], a["w"], a["b"], shape, g),),
+        backward,
+        ("x", "w", "b"),
+    )
+
+
+DECONV = [
+    (1, 1, 1, 3, 2, ConvGeometry((4, 4), stride=(2, 2), pad=(1, 1))),
+    (7, 4, 6, 2, 3, ConvGeometry((3, 2), stride=(1, 3), pad=(0, 1), groups=2)),
+    (2, 3, 3, 4, 3, ConvGeometry((2, 3), stride=(3, 1), dilation=(2, 1), groups=3)),
+    (13, 2, 5, 1, 1, ConvGeometry((1, 1))),
+]
+
+
+def deconvolved(a: Arrays, g: ConvGeometry) -> np.ndarray:
+    """Every input pixel adds its weights to the output, stride apart: the definition."""
+    x, w = a["x"], a["w"]
+    (n, c, high, wide), (kh, kw) = x.shape, g.kernel
+    k = w.shape[1] * g.groups
+    sizes = [(s - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 for i, s in enumerate((high, wide))]
+    padded = np.zeros((n, k, *sizes))
+    per = c // g.groups
+    for ci, ko, p, q, i, j in np.ndindex(c, w.shape[1], high, wide, kh, kw):
+        row, column = p * g.stride[0] + i * g.dilation[0], q * g.stride[1] + j * g.dilation[1]
+        padded[:, ci // per * w.shape[1] + ko, row, column] += x[:, ci, p, q] * w[ci, ko, i, j]
+    inner = padded[:, :, g.pad[0] : sizes[0] - g.pad[0], g.pad[1] : sizes[1] - g.pad[1]]
+    return inner + a["b"][:, None, None]
+
+
+def deconv(n: int, c: int, k: int, h: int, w: int, g: ConvGeometry) -> Case:
+    def backward(b, a, dy, o):
+        dw, db = b.deconv_backward_weights(a["x"], dy, g, a["w"].shape, bias=True, out_w=o[1], out_b=o[2])
+        return b.deconv_backward_data(dy, a["w"], g, a["x"].shape, out=o[0]), dw, db
+
+    return Case(
+        f"deconvolution {n}x{c}x{h}x{w} to {k}, {g}",
+        normal(n, c, h, w, w=(c, k // g.groups, *g.kernel), b=(k,)),
+        lambda b, a, o: (b.deconv_forward(a["x"], a["w"], a["b"], g, out=o[0]),),
+        lambda a: (deconvolved(a, g),),
+        backward,
+        ("x", "w", "b"),
+    )
+
+
+WINDOWS = [  # height, width, kernel, stride, pad
+    (6, 8, (2, 2), (2, 2), (0, 0)),
+    (7, 8, (3, 3), (2, 2), (0, 0)),
+    (6, 5, (3, 2), (1, 2), (1, 1)),
+    (5, 5, (3, 3), (2, 2), (1, 1)),
+    (4, 3, (4, 3), (1, 1), (0, 0)),
+    (3, 7, (1, 1), (2, 3), (0, 0)),
+    (2, 3, (3, 4), (3, 2), (2, 3)),
+    (2, 1, (3, 5), (2, 1), (0, 4)),
+    (13, 12, (9, 8), (2, 1), (4, 3)),
+    (12, 11, (6, 7), (1, 1), (0, 0)),
+]
+
+
+def unequal(n: int, c: int, h: int, w: int):
+    """Whole numbers, none twice: far from ties."""
+    return lambda r: {"x": r.permutation(n * c * h * w).reshape(n, c, h, w) * (9.0 / (n * c * h * w)) + 0.1}
+
+
+def ties(n: int, c: int, h: int, w: int):
+    return lambda r: {"x": r.integers(-3, 3, (n, c, h, w)).astype(np.float64)}
+
+
+def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
+    n, c = 3, 4
+
+    def backward(b, a, dy, o):
+        return (b.pool_backward(dy, g, a["x"].shape, b.pool_forward(a["x"], g)[1], out=o[0]),)
+
+    def forward(b, a, o):
+        y, place = b.pool_forward(a["x"], g, out=o[0], argmax=o[1])
+        return (y, place) if g.mode == "MAX" else (y,)
+
+    def reference(a):
+        y, place = naive.pool(a["x"], g)
+        return (y, place) if g.mode == "MAX" else (y,)
+
+    name = f"pooling {h}x{w}, {g}"
+    cases = [
+        Case(name, unequal(n, c, h, w), forward, reference, backward),
+        Case(f"{name}, with ties", ties(n, c, h, w), forward, reference),
+    ]
+    if g.mode == "MAX":
+        cases.append(
+            Case(
+                f"{name}, without places", ties(n, c, h, w),
+                lambda b, a, o: (b.pool_forward(a["x"], g, out=o[0], argmax=False)[0],),
+                lambda a: naive.pool(a["x"], g)[:1],
+            )
+        )  # fmt: skip
+    return cases
+
+
+def stochastic(h: int, w: int, g: PoolGeometry) -> list[Case]:
+    shape = (2, 3, h, w)
+    out_shape = g.output_shape(shape)
+
+    def arrays(r: Random) -> Arrays:
+        x = np.maximum(r.integers(-2, 4, shape), 0).astype(np.float64)  # as after a ReLU, windows of zeros among them
+        return {"x": x, "u": r.integers(0, 16, out_shape) / 16 + 1 / 64}  # no rounding decides
+
+    def windows(x):
+        for at in np.ndindex(out_shape):
+            top, left = at[2] * g.stride[0], at[3] * g.stride[1]
+            plane = x[at[0], at[1]]
+            yield at, top, left, plane[top : top + g.kernel[0], left : left + g.kernel[1]]
+
+    def averaged(a):
+        y = np.zeros(out_shape)
+        for at, _, _, window in windows(a["x"]):
+            y[at] = (window**2).sum() / window.sum() if window.sum() > 0 else 0
+        return (y,)
+
+    def sampled(a):
+        y, place = np.zeros(out_shape), np.zeros(out_shape, np.int32)
+        for at, top, left, window in windows(a["x"]):
+            goal, running = a["u"][at] * window.sum(), 0.0
+            for i, j in np.ndindex(window.shape):
+                running += window[i, j]
+                if running >= goal:
+                    y[at], place[at] = window[i, j], (top + i) * w + left + j
+                    break
+        return y, place
+
+    def backward(b, a, dy, o):
+        place = b.pool_forward(a["x"], g, uniforms=a["u"])[1]
+        return (b.pool_backward(dy, g, a["x"].shape, place, out=o[0]),)
+
+    def sample(b, a, o):
+        return b.pool_forward(a["x"], g, out=o[0], argmax=o[1], uniforms=a["u"])
+
+    return [
+        Case(f"{g} in the test phase", arrays, lambda b, a, o: b.pool_forward(a["x"], g, out=o[0])[:1], averaged),
+        Case(f"{g} in training", arrays, sample, sampled),
+        Case(f"{g} gradient", lambda r: {**unequal(*shape)(r), "u": r.random(out_shape)}, sample, sampled, backward),
+    ]
+
+
+def lrn(shape: tuple[int, ...], **options) -> Case:
+    size, region = options["size"], options["region"]
+    back = {name: value for name, value in options.items() if name != "k"}
+
+    def reference(a):
+        x, r = a["x"], size // 2
+        scale = np.zeros(shape)
+        for n, c, h, w in np.ndindex(shape):
+            if region == "ACROSS_CHANNELS":
+                window, share, k = x[n, max(0, c - r) : c + r + 1, h, w], options["alpha"] / size, options["k"]
+            else:
+                window = x[n, c, max(0, h - r) : h + r + 1, max(0, w - r) : w + r + 1]
+                share, k = options["alpha"] / size**2, 1.0
+            scale[n, c, h, w] = k + share * sum(float(v) ** 2 for v in window.flat)
+        return x / scale ** options["beta"], scale
+
+    def backward(b, a, dy, o):
+        y, scale = b.lrn_forward(a["x"], **options)
+        return (b.lrn_backward(dy, a["x"], y, scale, **back, out=o[0]),)
+
+    return Case(
+        f"LRN {shape} {options}",
+        normal(*shape),
+        lambda b, a, o: b.lrn_forward(a["x"], **options, out=o[0], scale=o[1]),
+        reference,
+        backward,
+    )
+
+
+def dense(n: int, d: int, k: int) -> Case:
+    def backward(b, a, dy, o):
+        dw, db = b.dense_backward_weights(a["x"], dy, bias=True, out_w=o[1], out_b=o[2])
+        return b.dense_backward_data(dy, a["w"], out=o[0]), dw, db
+
+    def reference(a):
+        return ([[sum(p * q for p, q in zip(r, s, strict=True)) + t for s, t in zip(a["w"], a["b"])] for r in a["x"]],)
+
+    return Case(
+        f"dense {n}x{d} to {k}",
+        normal(n, d, w=(k, d), b=(k,)),
+        lambda b, a, o: (b.dense_forward(a["x"], a["w"], a["b"], out=o[0]),),
+        reference,
+        backward,
+        ("x", "w", "b"),
+    )
+
+
+CASES = [
+    *(conv(*case) for case in CONV),
+    *(deconv(*case) for case in DECONV),
+    *(c for h, w, k, s, p in WINDOWS for mode in ("MAX", "AVE") for c in pool(h, w, PoolGeometry(k, s, p, mode))),
+    *(
+        c
+        for k, s in (((2, 2), (2, 2)), ((3, 2), (2, 1)))
+        for c in stochastic(6, 5, PoolGeometry(k, s, mode="STOCHASTIC"))
+    ),
+    lrn((7, 13, 2, 3), size=5, alpha=0.3, beta=0.75, k=1.0, region="ACROSS_CHANNELS"),
+    lrn((1, 3, 4, 1), size=9, alpha=1.0, beta=0.5, k=2.0, region="ACROSS_CHANNELS"),
+    lrn((2, 3, 7, 5), size=3, alpha=0.7, beta=0.75, k=5.0, region="WITHIN_CHANNEL"),
+    lrn((1, 1, 2, 9), size=5, alpha=0.7, beta=0.6, k=1.0, region="WITHIN_CHANNEL"),
+    *(dense(*case) for case in ((1, 50, 3), (13, 7, 20), (7, 1, 1))),
+]

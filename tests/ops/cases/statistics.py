@@ -1,0 +1,145 @@
+"""Batch normalisation, MVN, reductions, arg max, softmax along any axis."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tests.ops.cases.case import Case, away, normal
+
+
+def rows(x, group):
+    """Index lists of the elements that share statistics: group(at) names the set an element is in."""
+    sets = {}
+    for at in np.ndindex(x.shape):
+        sets.setdefault(group(at), []).append(at)
+    return sets
+
+
+def batch_norm(*shape: int) -> list[Case]:
+    eps = 0.01
+
+    def reference(a):
+        x, y, mean, variance = a["x"], np.zeros(shape), np.zeros(shape[1]), np.zeros(shape[1])
+        for c, members in rows(x, lambda at: at[1]).items():
+            values = [float(x[at]) for at in members]
+            mean[c] = math.fsum(values) / len(values)
+            variance[c] = math.fsum((v - mean[c]) ** 2 for v in values) / len(values)
+            for at in members:
+                y[at] = (x[at] - mean[c]) / math.sqrt(variance[c] + eps)
+        return y, mean, variance
+
+    def backward(b, a, dy, o):
+        y, _, variance = b.batch_norm_forward(a["x"], eps=eps)
+        return (b.batch_norm_backward(dy, y, variance, eps=eps, out=o[0]),)
+
+    def given(b, a, o):
+        return (b.batch_norm_forward(a["x"], eps=eps, statistics=(a["m"], a["v"]), out=o[0])[0],)
+
+    def known(a):
+        column = (-1,) + (1,) * (len(shape) - 2)
+        return ((a["x"] - a["m"].reshape(column)) / np.sqrt(a["v"].reshape(column) + eps),)
+
+    def known_backward(b, a, dy, o):
+        return (b.batch_norm_backward(dy, given(b, a, {0: None})[0], a["v"], eps=eps, fixed=True, out=o[0]),)
+
+    def with_statistics(r):
+        return {**normal(*shape, m=shape[1:2])(r), "v": r.random(shape[1]) + 0.1}
+
+    return [
+        Case(f"batch norm {shape}", normal(*shape), lambda b, a, o: b.batch_norm_forward(a["x"], eps=eps, out=o[0]),
+             reference, backward, no_out=(1, 2)),
+        Case(f"batch norm {shape} with given statistics", with_statistics, given, known, known_backward),
+    ]  # fmt: skip
+
+
+def mvn(shape: tuple[int, ...], across: bool, variance: bool) -> Case:
+    options = {"across_channels": across, "normalize_variance": variance, "eps": 1e-9}
+
+    def reference(a):
+        x, y = a["x"], np.zeros(shape)
+        for members in rows(x, lambda at: at[:1] if across else at[:2]).values():
+            values = [float(x[at]) for at in members]
+            mean = math.fsum(values) / len(values)
+            deviation = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values)) + 1e-9
+            for at in members:
+                y[at] = (x[at] - mean) / (deviation if variance else 1)
+        return (y,)
+
+    def backward(b, a, dy, o):
+        y, deviation = b.mvn_forward(a["x"], **options)
+        return (b.mvn_backward(dy, y, deviation, across_channels=across, out=o[0]),)
+
+    return Case(
+        f"MVN {shape} {options}", normal(*shape),
+        lambda b, a, o: b.mvn_forward(a["x"], **options, out=o[0])[:1], reference, backward,
+    )  # fmt: skip
+
+
+SHAPE = (3, 4, 5)
+
+
+def reduction(operation: str, axis: int) -> Case:
+    options = {"operation": operation, "axis": axis, "coeff": -1.5}
+    start = axis % len(SHAPE)
+    term = {"SUM": lambda v: v, "ASUM": abs, "SUMSQ": lambda v: v * v, "MEAN": lambda v: v / math.prod(SHAPE[start:])}
+
+    def reference(a):
+        y = np.zeros(SHAPE[:start])
+        for at in np.ndindex(SHAPE):
+            y[at[:start]] += -1.5 * term[operation](float(a["x"][at]))
+        return (y,)
+
+    return Case(
+        f"reduction {operation} from axis {axis}", away(*SHAPE),
+        lambda b, a, o: (b.reduction_forward(a["x"], **options, out=o[0]),), reference,
+        lambda b, a, dy, o: (b.reduction_backward(dy, a["x"], **options, out=o[0]),),
+    )  # fmt: skip
+
+
+def arg_max(top_k: int, values: bool, axis: int | None) -> Case:
+    def best(row):
+        return sorted(((float(v), k) for k, v in enumerate(row)), reverse=True)[:top_k]  # pairs, as Caffe sorts them
+
+    def reference(a):
+        x = a["x"]
+        if axis is None:
+            tops = [best(row) for row in x.reshape(len(x), -1)]
+            places = np.array([[k for _, k in top] for top in tops])
+            return (np.stack([places, np.array([[v for v, _ in top] for top in tops])][: 1 + values], axis=1),)
+        return (np.apply_along_axis(lambda row: [v if values else k for v, k in best(row)], axis, x),)
+
+    return Case(
+        f"arg max of {top_k}, values {values}, axis {axis}",
+        lambda r: {"x": r.integers(0, 6, SHAPE).astype(np.float64)},
+        lambda b, a, o: (b.arg_max(a["x"], top_k=top_k, out_max_val=values, axis=axis, out=o[0]),),
+        reference,
+    )
+
+
+def softmax(axis: int) -> Case:
+    def reference(a):
+        def probabilities(row):
+            powers = [math.exp(v - max(row)) for v in row]
+            return [p / sum(powers) for p in powers]
+
+        return (np.apply_along_axis(probabilities, axis, a["x"]),)
+
+    return Case(
+        f"softmax along axis {axis}", normal(3, 4, 2, 5),
+        lambda b, a, o: (b.softmax_forward(a["x"], axis, out=o[0]),), reference,
+        lambda b, a, dy, o: (b.softmax_backward(dy, b.softmax_forward(a["x"], axis), axis, out=o[0]),),
+    )  # fmt: skip
+
+
+CASES = [
+    *batch_norm(7, 3, 4, 5), *batch_norm(13, 2), *batch_norm(1, 50, 2, 1),
+    *(mvn(s, across, variance) for s in ((7, 3, 4, 5), (1, 1, 9, 1)) for across in (False, True)
+      for variance in (False, True)),
+    *(reduction(operation, axis) for operation in ("SUM", "ASUM", "SUMSQ", "MEAN") for axis in (0, 1, -1)),
+    *(arg_max(k, values, axis) for k in (1, 3) for values in (False, True) for axis in (None, 0, 2, -2)),
+    *map(softmax, (0, 1, -1)),
+    Case("l2 norm", normal(7, 3, 50), lambda b, a, o: (b.l2_norm_squared(a["x"]),),
+         lambda a: (math.fsum(float(v) ** 2 for v in a["x"].flat),)),
+]  # fmt: skip

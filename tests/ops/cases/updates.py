@@ -1,0 +1,92 @@
+"""Caffe's solvers, element by element."""
+
+from __future__ import annotations
+
+import math
+
+from tests.ops.cases.case import Case, each
+
+SHAPE = (5, 3, 2, 2)
+RATE, MOMENTUM, DECAY, DELTA, RMS, MOMENTUM2, STEP = 0.1, 0.9, 0.05, 1e-3, 0.98, 0.99, 3
+
+
+def arrays(r):
+    return {
+        "x": r.standard_normal(SHAPE), "g": r.standard_normal(SHAPE), "h": r.random(SHAPE), "u": r.random(SHAPE),
+    }  # fmt: skip
+
+
+def update(name, results, call, formula, regularization="L2") -> Case:
+    """formula(w, regularised g, h, u) -> the new values of one element."""
+
+    def reference(a):
+        def one(which):
+            def element(w, g, h, u):
+                kick = w if regularization == "L2" else math.copysign(1.0, w)
+                return formula(w, g + DECAY * kick, h, u)[which]
+
+            return each(element, a["x"], a["g"], a["h"], a["u"])
+
+        return tuple(one(k) for k in range(results))
+
+    def forward(b, a, o):
+        histories = [a["h"], a["u"]][: results - 1]
+        return call(b)(a["x"], a["g"], *histories, rate=RATE, decay=DECAY, regularization=regularization, out_w=o[0], **{
+            key: o[k] for key, k in zip(OUTS[name], (1, 2), strict=False)
+        }, **OPTIONS[name])  # fmt: skip
+
+    return Case(f"{name} {regularization}", arrays, forward, reference)
+
+
+OUTS = {
+    "sgd": ("out_h",), "nesterov": ("out_h",), "adagrad": ("out_h",), "rmsprop": ("out_h",),
+    "adadelta": ("out_h", "out_u"), "adam": ("out_m", "out_s"),
+}  # fmt: skip
+OPTIONS = {
+    "sgd": {"momentum": MOMENTUM}, "nesterov": {"momentum": MOMENTUM}, "adagrad": {"delta": DELTA},
+    "rmsprop": {"rms_decay": RMS, "delta": DELTA}, "adadelta": {"momentum": MOMENTUM, "delta": DELTA},
+    "adam": {"momentum": MOMENTUM, "momentum2": MOMENTUM2, "delta": DELTA, "step": STEP},
+}  # fmt: skip
+
+
+def sgd(w, g, h, u):
+    new = MOMENTUM * h + RATE * g
+    return w - new, new
+
+
+def nesterov(w, g, h, u):
+    new = MOMENTUM * h + RATE * g
+    return w - ((1 + MOMENTUM) * new - MOMENTUM * h), new
+
+
+def adagrad(w, g, h, u):
+    new = h + g * g
+    return w - RATE * g / (math.sqrt(new) + DELTA), new
+
+
+def rmsprop(w, g, h, u):
+    new = RMS * h + (1 - RMS) * g * g
+    return w - RATE * g / (math.sqrt(new) + DELTA), new
+
+
+def adadelta(w, g, h, u):
+    new = MOMENTUM * h + (1 - MOMENTUM) * g * g
+    step = g * math.sqrt((u + DELTA) / (new + DELTA))
+    return w - RATE * step, new, MOMENTUM * u + (1 - MOMENTUM) * step * step
+
+
+def adam(w, g, h, u):
+    m, s = MOMENTUM * h + (1 - MOMENTUM) * g, MOMENTUM2 * u + (1 - MOMENTUM2) * g * g
+    correction = math.sqrt(1 - MOMENTUM2**STEP) / (1 - MOMENTUM**STEP)
+    return w - RATE * correction * m / (math.sqrt(s) + DELTA), m, s
+
+
+CASES = [
+    update("sgd", 2, lambda b: b.sgd_update, sgd),
+    update("sgd", 2, lambda b: b.sgd_update, sgd, "L1"),
+    update("nesterov", 2, lambda b: b.nesterov_update, nesterov),
+    update("adagrad", 2, lambda b: b.adagrad_update, adagrad, "L1"),
+    update("rmsprop", 2, lambda b: b.rmsprop_update, rmsprop),
+    update("adadelta", 3, lambda b: b.adadelta_update, adadelta),
+    update("adam", 3, lambda b: b.adam_update, adam),
+]
