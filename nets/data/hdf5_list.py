@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,10 +49,10 @@ class Hdf5Source(Source):
         self._ends = np.cumsum([mine[0][0] for mine in shapes])
         self._kept: tuple[int, tuple[NDArray[np.float32], ...]] = (-1, ())
         sample = shapes[0][0][1:]
-        channels, height, width = (*sample, 1, 1, 1)[:3]
-        if len(sample) > 3 or not self._ends[-1]:
-            raise DataError(f"{self._paths[0].name}: found shape {shapes[0][0]}, expected (N, C, H, W) or fewer axes")
-        super().__init__("hdf5", (channels, height, width))
+        if not sample or not self._ends[-1]:
+            raise DataError(f"{self._paths[0].name}: found shape {shapes[0][0]}, expected rows of two axes or more")
+        # Caffe's HDF5Data takes samples with any number of axes; elsewhere they are images
+        super().__init__("hdf5", cast(tuple[int, int, int], sample))
 
     def __len__(self) -> int:
         return int(self._ends[-1])

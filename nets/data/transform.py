@@ -64,7 +64,7 @@ class Transform:
 
     def check(self, shape: tuple[int, int, int]) -> None:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
-        if self.crop > min(shape[1:]):
+        if self.crop and self.crop > min(shape[1:], default=0):
             raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
         if len(self.mean) > 1 and len(self.mean) != shape[0]:
             raise PrototxtError(f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel")

@@ -80,7 +80,7 @@ def test_weights_survive_any_conversion_and_the_way_back(tmp_path, first, second
 
 def test_weights_of_a_layer_the_net_lacks_are_refused(tmp_path):
     write_weights(tmp_path / "a.caffemodel.h5", {"fc9": (np.zeros(2, np.float32),)})
-    with pytest.raises(NetError, match="b.caffemodel: layer 'fc9': net 'LeNet' has no such layer"):
+    with pytest.raises(NetError, match=r"b.caffemodel: layer 'fc9': net 'LeNet' has no such layer"):
         convert_weights(tmp_path / "a.caffemodel.h5", tmp_path / "b.caffemodel", load_net("lenet"))
 
 

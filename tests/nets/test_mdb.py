@@ -94,7 +94,7 @@ def test_the_database_caffe_wrote_reads():
     assert (len(source), source.shape) == (1, (3, 256, 256))
     images, labels = source.read(np.array([0, 0]))
     assert labels.tolist() == [0, 0]
-    with lmdb.open(str(SHARED / "caffe" / "lmdb" / "ilsvrc12_train_1_lmdb"), readonly=True, lock=False) as env:
-        with env.begin() as transaction:
-            raw = next(iter(transaction.cursor()))[1]
+    path = str(SHARED / "caffe" / "lmdb" / "ilsvrc12_train_1_lmdb")
+    with lmdb.open(path, readonly=True, lock=False) as env, env.begin() as transaction:
+        raw = next(iter(transaction.cursor()))[1]
     assert images[1].tobytes() in raw
