@@ -34,7 +34,7 @@ BOTTOMS = {
     "like": np.zeros((4, 3, 2, 5)),
     "ROWS": spread(4, 7),
     "ROWS2": spread(4, 7),
-    "FAR": 30 * RANDOM.standard_normal((4, 7)),  # far apart, for Caffe adds 1e-4 to a distance that it divides by
+    "FAR": 30 * RANDOM.standard_normal((4, 7)),
     "FAR2": 30 * RANDOM.standard_normal((4, 7)),
     "CHANCE": RANDOM.uniform(0.1, 0.9, (4, 7)),
     "labels": LABELS,
@@ -184,7 +184,8 @@ def test_every_layer_kind_has_its_shape_and_a_backward_pass_that_is_its_gradient
         return [*(grad for grad in found if grad is not None), *(params[at] for at in learned)]
 
     inputs = [array for array, want in zip(given, wanted, strict=True) if want]
-    check_gradient(forward, backward, *inputs, *(blobs[at] for at in learned))
+    tolerance = 1e-5 if names.startswith("FAR") else 1e-6  # Caffe adds 1e-4 to the distance, here about 80
+    check_gradient(forward, backward, *inputs, *(blobs[at] for at in learned), tolerance=tolerance)
 
 
 def test_the_table_above_names_every_kind_that_computes_a_gradient():
