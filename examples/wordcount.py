@@ -37,7 +37,8 @@ class Reader(Actor):
         self._files, self._mappers = files, mappers
 
     async def run(self) -> None:
-        lines = [line for file in self._files for line in Path(file).read_text().splitlines()]
+        texts = await self.compute("read", lambda: [Path(file).read_text() for file in self._files])
+        lines = [line for text in texts for line in text.splitlines()]
         to = [self._mappers[number % len(self._mappers)] for number in range(len(lines))]
         asks = [self.ask(mapper, CountWords(text=line), Words) for mapper, line in zip(to, lines, strict=True)]
         total = sum((Counter(answer.counts) for answer in await asyncio.gather(*asks)), Counter())

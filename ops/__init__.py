@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 from ops.backend import Backend
+from ops.cupy_backend import CupyBackend
 from ops.errors import Array, OpsError, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.numpy_backend import NumpyBackend
 
 __all__ = ["Array", "Backend", "ConvGeometry", "OpsError", "PoolGeometry", "get_backend"]
 
-_BACKENDS: dict[str, tuple[type[Backend], tuple[str, ...]]] = {"numpy": (NumpyBackend, ("b_p",))}
+_BACKENDS: dict[str, tuple[type[Backend], tuple[str, ...]]] = {
+    "numpy": (NumpyBackend, ("b_p",)),
+    "cupy": (CupyBackend, ("b_p",)),  # imports cupy when it is made
+}
 
 
 def get_backend(name: str = "numpy", **options: Any) -> Backend:

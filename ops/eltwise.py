@@ -58,7 +58,7 @@ def _maximum(xp: Any, inputs: Sequence[Array], out: Array | None, which: Array |
     y: Array = xp.multiply(inputs[0], 1.0, out=out)
     for k, x in enumerate(inputs[1:], 1):
         won = x >= y if k == 1 else x > y
-        xp.copyto(winner, np.int32(k), where=won)
+        xp.copyto(winner, k, where=won)
         xp.copyto(y, x, where=won)
     return y, winner
 

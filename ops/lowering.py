@@ -16,13 +16,14 @@ from ops.errors import Array
 from ops.geometry import ConvGeometry
 
 
-def _is_identity(geometry: ConvGeometry) -> bool:
+def is_identity(geometry: ConvGeometry) -> bool:
+    """Whether windows are single pixels, so that nothing is copied."""
     return geometry.kernel == (1, 1) and geometry.stride == (1, 1) and geometry.pad == (0, 0)
 
 
 def lower(xp: Any, x_CNHW: Array, geometry: ConvGeometry) -> Array:
     """(C, N, H, W) -> windows (C, kh, kw, N, OH, OW); padding reads as zero. A 1x1 kernel gives a view."""
-    if _is_identity(geometry):
+    if is_identity(geometry):
         return x_CNHW[:, None, None]
     channels, images, height, width = x_CNHW.shape
     (kh, kw), (rows, columns) = geometry.kernel, (geometry.reaches(0, height), geometry.reaches(1, width))
@@ -42,7 +43,7 @@ def lower(xp: Any, x_CNHW: Array, geometry: ConvGeometry) -> Array:
 
 def lift(xp: Any, windows_CIJNPQ: Array, geometry: ConvGeometry, dx_CNHW: Array) -> Array:
     """The adjoint of `lower`: adds every window element to the pixel it was read from; overwrites dx_CNHW."""
-    if _is_identity(geometry):
+    if is_identity(geometry):
         dx_CNHW[...] = windows_CIJNPQ[:, 0, 0]
         return dx_CNHW
     channels, images, height, width = dx_CNHW.shape

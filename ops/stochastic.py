@@ -34,9 +34,14 @@ def sample(
     uniforms (N, C, OH, OW) in [0, 1) -> y and the int32 place of each chosen pixel in its H * W plane.
     """
     shape = check_forward(x, geometry, out, argmax)
+    check_uniforms(x, uniforms, shape)
+    return _choose(xp, x, uniforms, geometry, shape, out, argmax)
+
+
+def check_uniforms(x: Array, uniforms: Array, shape: Shape) -> None:
+    """The random numbers have the output's shape and x's dtype."""
     check_float("pool_forward", x=x, uniforms=uniforms)
     check_shape("pool_forward", "uniforms", uniforms, shape)
-    return _choose(xp, x, uniforms, geometry, shape, out, argmax)
 
 
 def _choose(

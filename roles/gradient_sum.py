@@ -27,9 +27,9 @@ class GradientSum:
     def add(self, key: Hashable, source: str, blobs: Blobs) -> Blobs | None:
         """Note a contribution; the whole sum if it was the last missing one. ValueError for a stranger or a repeat."""
         added, total = self._sums.get(key, (0, ()))
-        early = self._waiting.setdefault(key, {})
-        if source not in self.sources or source in early or self.sources.index(source) < added:
+        if source not in self.sources or source in self._waiting.get(key, ()) or source in self.sources[:added]:
             raise ValueError(f"{source} is no source of {self.sources}, or came twice for {key}")
+        early = self._waiting.setdefault(key, {})
         early[source] = blobs
         while added < len(self.sources) and self.sources[added] in early:
             total = self._plus(added, total, early.pop(self.sources[added]))

@@ -50,6 +50,7 @@ class Schedule:
         self._owed: dict[int, int] = {}  # iteration -> reports still missing
         self._tests_issued = 0
         self._tests_missing = 0
+        self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
         self._winding_down = False
         self._save_asked = False
         self._test_due = timetable.test_first and timetable.test_rows > 0
@@ -93,6 +94,7 @@ class Schedule:
         if self._tests_missing:
             return False
         self._test_due = False
+        self._tested_at = self.completed
         self._settle_after_test()
         return True
 
@@ -102,7 +104,7 @@ class Schedule:
         self.stage = Stage.DONE if self._at_end else Stage.TRAINING
 
     def wind_down(self) -> None:
-        """Hand out nothing more; save what there is, then end."""
+        """Hand out no further iteration and begin no test; save what there is, then end."""
         self._winding_down = True
         self._last = self.issued
         self._test_due = False
@@ -136,11 +138,11 @@ class Schedule:
             return
         done, table = self.completed, self.table
         trained = done > table.first
-        if trained and table.test_rows and not self._winding_down:
+        if trained and table.test_rows and not self._winding_down and done != self._tested_at:
             every = table.test_interval
             self._test_due = self._test_due or self._at_end or bool(every and done % every == 0)
         every = table.snapshot_interval
-        self._snapshot_due = trained and (self._at_end or bool(every and done % every == 0))
+        self._snapshot_due = trained and bool(every and done % every == 0)
         if self._test_due:
             self.stage = Stage.TESTING
             self._tests_issued, self._tests_missing = 0, self._test_count
@@ -148,7 +150,8 @@ class Schedule:
             self._settle_after_test()
 
     def _settle_after_test(self) -> None:
-        if self._snapshot_due or self._save_asked:
+        trained = self.completed > self.table.first
+        if self._snapshot_due or self._save_asked or (trained and self._at_end):
             self.stage = Stage.SAVING
         else:
             self.stage = Stage.DONE if self._at_end else Stage.TRAINING

@@ -7,6 +7,7 @@ computes, and repeats itself exactly. No threads may be used on it: nothing outs
 from __future__ import annotations
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -47,6 +48,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _advance(self, seconds: float) -> None:
         self._now += seconds
+        # The base class serves timers that are due before time() + resolution. Its 1e-9 s vanish in the rounding
+        # beyond 194 days: it would never serve any.
+        self._clock_resolution = math.ulp(self._now)
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:

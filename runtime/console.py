@@ -5,6 +5,7 @@ It shows any program's events by their fields and any actor's state; it knows no
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from rich.console import Console, Group
@@ -12,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from runtime.errors import ConvoyError
 from runtime.lifecycle import Heartbeat
 
 HEADLINE = "progress"  # the event whose latest fields head the table
@@ -46,6 +48,11 @@ class RunConsole:
         for name, status in heartbeat.actors.items():
             self._actors[name] = {**status, "process": process}
 
+    def failed(self, error: ConvoyError) -> None:
+        """What ended the run, on stderr."""
+        self.close()
+        print(error, file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
+
     def close(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
@@ -66,7 +73,7 @@ class RunConsole:
                 status["handled"],
                 status["inbox"],
             )
-            table.add_row(name, *map(str, cells))
+            table.add_row(*(Text(str(cell)) for cell in (name, *cells)))  # plain: a name may hold [brackets]
         return Group(Text(describe(self._headline)), table)
 
 

@@ -19,7 +19,7 @@ MINIMUM_COST = 256
 
 
 class CreditGate:
-    """Sender's side. At most `limit + limit / GRANT_SHARE` bytes are under way, or one larger message alone."""
+    """Sender's side. At most `limit / GRANT_SHARE` bytes and a window are under way: `limit`, or one larger message."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -34,9 +34,16 @@ class Hosted:
     inbox: asyncio.Queue[tuple[Envelope, Release]] = field(default_factory=asyncio.Queue)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     handled: int = 0
-    waiting_for: str = ""  # the peer whose answer it awaits
-    waiting_since: float = 0.0
     doing: str = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A question of one of this node's actors that is not answered yet."""
+
+    asker: str
+    peer: str
+    answer: asyncio.Future[Message]
 
 
 class Node:
@@ -56,7 +63,7 @@ class Node:
         self._log = logging.getLogger(f"convoy.{process}")
         self._where: dict[str, tuple[str, int, Transport]] = {}  # actor -> (process, incarnation, road)
         self._ids = itertools.count(1)
-        self._asks: dict[int, tuple[asyncio.Future[Message], str]] = {}
+        self._asks: dict[int, Ask] = {}
         self._counters: dict[tuple[str, str], Counter] = {}
         self._phases: dict[tuple[str, str], Histogram] = {}
         self._stopping = False
@@ -105,12 +112,14 @@ class Node:
         for name in chosen:
             for task in self.actors[name].tasks:
                 task.cancel()
-        for future, asker in list(self._asks.values()):
-            if asker in chosen and not future.done():
-                future.set_exception(ActorStopped(f"{asker} is stopping"))
+        for ask in list(self._asks.values()):
+            if ask.asker in chosen and not ask.answer.done():
+                ask.answer.set_exception(ActorStopped(f"{ask.asker} is stopping"))
         for name in chosen:
             hosted = self.actors.pop(name)
             await asyncio.gather(*hosted.tasks, return_exceptions=True)
+            while not hosted.inbox.empty():
+                hosted.inbox.get_nowait()[1]()  # its senders get their credits back
             try:
                 await asyncio.wait_for(hosted.actor.on_stop(), STOP_SECONDS)
             except Exception:  # noqa: BLE001  # one actor's bad end must not keep the others from theirs
@@ -130,22 +139,21 @@ class Node:
         self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> R:
         """See Actor.ask."""
+        if sender not in self.actors:
+            raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
         loop = asyncio.get_running_loop()
+        since = loop.time()
         envelope = Envelope(message, next(self._ids), sender, self.incarnation, to, sender, 0, step)
-        future: asyncio.Future[Message] = loop.create_future()
-        self._asks[envelope.id] = (future, sender)
-        hosted = self.actors[sender]
-        hosted.waiting_for, hosted.waiting_since = to, loop.time()
+        ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
         try:
             async with asyncio.timeout(timeout):
                 await self._send(envelope)
-                found = await future
+                found = await ask.answer
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
         finally:
             del self._asks[envelope.id]
-            waited = loop.time() - hosted.waiting_since
-            hosted.waiting_for = ""
+            waited = loop.time() - since
             self._counter("wait_seconds", "Seconds spent waiting for answers of a peer.", sender, to).inc(waited)
         if isinstance(found, Refusal):
             raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
@@ -175,7 +183,7 @@ class Node:
         self._counter("message_bytes_received", "Bytes received.", envelope.receiver, envelope.message.kind).inc(size)
         if envelope.answers:
             release()
-            self._asks[envelope.answers][0].set_result(envelope.message)
+            self._asks[envelope.answers].answer.set_result(envelope.message)
         else:
             hosted.inbox.put_nowait((envelope, release))
 
@@ -193,8 +201,8 @@ class Node:
         if place is None or place[1] != envelope.incarnation:
             return MessageError("unknown_sender", f"{envelope!r}: no such sender or incarnation is linked here")
         if envelope.answers:
-            future = self._asks.get(envelope.answers, (None, ""))[0]
-            if future is None or future.done():
+            ask = self._asks.get(envelope.answers)
+            if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (envelope.sender, envelope.receiver):
                 return MessageError("unasked", f"{envelope!r} answers nothing that is open")
         elif type(envelope.message) not in hosted.actor.handlers:
             understood = ", ".join(sorted(kind.__name__ for kind in hosted.actor.handlers))
@@ -243,14 +251,15 @@ class Node:
     # -- what is going on here
 
     def status(self) -> list[dict[str, Any]]:
-        """One plain dict per actor: what it does, for whom it waits and since when, what it has handled."""
+        """One plain dict per actor: what it does, for whom it waits, what it has handled."""
         current = self.compute.current
+        waits = {ask.asker: ask.peer for ask in reversed(self._asks.values())}  # the oldest open ask of each
         return [
             {
                 "actor": name,
                 "role": hosted.actor.role,
                 "doing": current.label if current and current.actor == name else hosted.doing,
-                "waiting_for": hosted.waiting_for,
+                "waiting_for": waits.get(name, ""),
                 "handled": hosted.handled,
                 "inbox": hosted.inbox.qsize(),
             }

@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runtime.errors import ConvoyError
 from runtime.lifecycle import Heartbeat
 
 SOCKETS = "convoy-sockets-"
@@ -45,6 +46,10 @@ class RunDirectory:
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Heartbeats are not kept."""
 
+    def failed(self, error: ConvoyError) -> None:
+        """Journal what ended the run."""
+        self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
+
     def close(self) -> None:
         """Close the journal."""
         self._events.close()
@@ -55,15 +60,22 @@ def make_socket_directory() -> Path:
     parent = Path(tempfile.gettempdir())
     for left in parent.glob(f"{SOCKETS}*-*"):
         pid = left.name.removeprefix(SOCKETS).partition("-")[0]
-        if pid.isdigit() and left.stat().st_uid == os.getuid() and not _alive(int(pid)):
+        if pid.isdecimal() and _is_mine(left) and not _alive(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-"))
+
+
+def _is_mine(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except FileNotFoundError:  # another run sweeps at the same moment
+        return False
 
 
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process can have a number of 20 digits
         return False
     except PermissionError:
         return True

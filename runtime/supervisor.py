@@ -37,6 +37,7 @@ TICK_SECONDS = 0.25
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
 TERMINATE_SECONDS = 1.0
 FAILURE_SECONDS = 0.5
+STACK_SECONDS = 0.2  # for a hanging process to write its stacks into its log
 
 
 class Launcher(Protocol):
@@ -54,6 +55,9 @@ class Watcher(Protocol):
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """A process lives and says what its actors do."""
+
+    def failed(self, error: ConvoyError) -> None:
+        """The run ends because of this; told at once, before anything is stopped."""
 
 
 class Supervisor(Actor):
@@ -81,23 +85,21 @@ class Supervisor(Actor):
 
     # -- the run
 
-    async def supervise(self) -> None:
-        """Start everything, watch until the outcome is known, end everything; raises the error that ended the run."""
+    async def supervise(self) -> ConvoyError | None:
+        """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
         try:
             for spec in self._placement.processes:
                 launched = await self._launcher.launch(spec)
                 self._launched[spec.name] = launched
                 self._watchers.append(asyncio.create_task(self._watch_exit(launched), name=f"exit of {spec.name}"))
             while not self.outcome.done():
-                self._judge()
+                await self._judge()
                 await asyncio.wait([self.outcome], timeout=TICK_SECONDS)
         except ConvoyError as error:
             self._end(error)
         finally:
             await self._stop_all()
-        ended_by = self.outcome.result()
-        if ended_by is not None:
-            raise ended_by
+        return self.outcome.result()
 
     async def wind_down(self, reason: str) -> None:
         """Ask the lead actor to bring the run to a good end; before it runs there is nothing to save: end now."""
@@ -114,6 +116,8 @@ class Supervisor(Actor):
     def end_now(self) -> None:
         """End the run without waiting for anything."""
         self._end(None)
+        for launched in self._launched.values():
+            launched.signal(signal.SIGKILL)
 
     @property
     def greetings(self) -> dict[str, Hello]:
@@ -173,9 +177,16 @@ class Supervisor(Actor):
 
     # -- deciding and acting
 
-    def _judge(self) -> None:
-        for process, why in self._supervision.check(self.now()):
+    async def _judge(self) -> None:
+        """Whoever counts as dead shows its stacks if it still can, is named, and gets no second chance."""
+        verdicts = self._supervision.check(self.now())
+        for process, _ in verdicts:
+            self._launched[process].signal(signal.SIGUSR1)
+        if verdicts:
+            await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
+        for process, why in verdicts:
             self._end(self._death(process, why))
+            self._launched[process].signal(signal.SIGKILL)
 
     async def _watch_exit(self, launched: Launched) -> None:
         status = await launched.wait()
@@ -194,8 +205,11 @@ class Supervisor(Actor):
         return RoleDied(f"process {process} ({', '.join(actors)}) on {self._host(process)} {why}{tail}")
 
     def _end(self, error: ConvoyError | None) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(error)
+        if self.outcome.done():
+            return
+        self.outcome.set_result(error)
+        if error is not None:
+            self._watcher.failed(error)
 
     def _host(self, process: str) -> str:
         greeting = self._greetings.get(process)

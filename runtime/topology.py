@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +37,13 @@ class Topology:
 
     def __post_init__(self) -> None:
         names = [actor.name for actor in self.actors]
-        problems = [f"topology: two actors are called '{name}'" for name in set(names) if names.count(name) > 1]
-        ends = {name for link in self.links for name in link} | {self.lead}
+        problems = [f"topology: two actors are called '{name}'" for name in _repeated(names)]
+        ends = {name for link in self.links for name in link}
         problems += [
             f"topology: no actor is called '{name}', but a link names it" for name in sorted(ends - set(names))
         ]
+        if self.lead not in names:
+            problems.append(f"topology: no actor is called '{self.lead}', but it is to lead")
         if problems:
             raise ConfigError(problems)
 
@@ -129,10 +132,19 @@ def group_into_processes(
         for name in taken:
             del left[name]
         groups.append((rule.name, rule.machine, taken))
-    if problems:
-        raise ConfigError(problems)
     if together and left:
         groups.append(("convoy", default_machine, tuple(left)))
     elif left:
         groups.extend((name, default_machine, (name,)) for name in left)
+    problems += [
+        f"process '{name}': two processes would be called '{name}' (a process without a rule has its actor's name, "
+        "or 'convoy'); choose another name"
+        for name in _repeated([name for name, _, _ in groups])
+    ]
+    if problems:
+        raise ConfigError(problems)
     return groups
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)

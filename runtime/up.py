@@ -98,6 +98,10 @@ class _Both:
         for watcher in self._watchers:
             watcher.beat(process, heartbeat)
 
+    def failed(self, error: ConvoyError) -> None:
+        for watcher in self._watchers:
+            watcher.failed(error)
+
 
 class _Run:
     def __init__(self, checked: Checked, console: RunConsole, directory: RunDirectory, sockets: Path) -> None:
@@ -138,12 +142,10 @@ class _Run:
             node.add(SUPERVISOR, SUPERVISOR, supervisor)
             node.begin([SUPERVISOR])
             self._listen(supervisor)
-            await supervisor.supervise()
-        except ConvoyError as error:
-            self._directory.event(SUPERVISOR, "failed", {"error": str(error), "exit_code": error.exit_code})
-            self._console.close()
-            print(error, file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
-            return error.exit_code
+            ended_by = await supervisor.supervise()
+        except ConvoyError as error:  # nothing was started yet
+            watcher.failed(error)
+            ended_by = error
         finally:
             await node.stop()
             node.compute.close()
@@ -151,6 +153,8 @@ class _Run:
             await road.close()
             if pages is not None:
                 pages.close()
+        if ended_by is not None:
+            return ended_by.exit_code
         return 128 + self._signal if self._signal else 0
 
     def _write_plan(self, endpoints: Endpoints, limits: Limits) -> None:

@@ -22,6 +22,7 @@ PROTOCOL = 1
 MAX_HEADER_BYTES = 64 * 1024  # a Directory of 400 processes fits; a header of training is about 150 bytes
 MAX_DIMENSIONS = 8
 MAX_ARRAYS = 1024
+MAX_DEPTH = 16  # of nested lists and dicts in the plain values: whoever shows or walks them recurses
 DTYPES = {
     name: np.dtype(name)
     for name in (
@@ -45,10 +46,13 @@ def encode(envelope: Envelope) -> list[Frame]:
         if several:
             descriptors.append(len(value))
         for array in value if several else (value,):
-            if array.dtype.name not in DTYPES:
-                raise MessageError("bad_type", f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
-            descriptors.append([array.dtype.name, list(array.shape)])
-            frames.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            descriptors.append(_descriptor(f"{body.kind}.{name}", array))
+            plain = np.ascontiguousarray(array, DTYPES[array.dtype.name])  # also turns foreign byte order into ours
+            frames.append(plain.reshape(-1).view(np.uint8).data)
+    if len(frames) - 1 > MAX_ARRAYS:
+        raise MessageError("too_large", f"{body.kind} has {len(frames) - 1} arrays, at most {MAX_ARRAYS}")
+    if _deeper(body.plain_values(), MAX_DEPTH):
+        raise MessageError("bad_type", f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
     try:
         frames[0] = msgpack.packb(
             [
@@ -79,6 +83,22 @@ def size_of(frames: Sequence[Any]) -> int:
     return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
 
 
+def _descriptor(where: str, array: Array) -> list[Any]:
+    if array.dtype.name not in DTYPES:
+        raise MessageError("bad_type", f"{where} has dtype {array.dtype}, which no message carries")
+    if array.ndim > MAX_DIMENSIONS:
+        raise MessageError("bad_shape", f"{where} has {array.ndim} dimensions, at most {MAX_DIMENSIONS}")
+    return [array.dtype.name, list(array.shape)]
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Is `value` nested more than `levels` deep?"""
+    if not isinstance(value, (list, tuple, dict)):
+        return False
+    inside = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in inside)
+
+
 def _header(frames: Sequence[Any]) -> list[Any]:
     if not frames:
         raise MessageError("bad_header", "no frames")
@@ -91,6 +111,8 @@ def _header(frames: Sequence[Any]) -> list[Any]:
         raise MessageError("bad_header", f"not a msgpack header: {type(error).__name__}") from None
     if not isinstance(head, list) or len(head) != 11:
         raise MessageError("bad_header", "not an array of 11 items")
+    if _deeper(head, MAX_DEPTH + 1):
+        raise MessageError("bad_header", f"its values are nested more than {MAX_DEPTH} deep")
     if head[0] != PROTOCOL:
         raise MessageError("wrong_version", f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")
     for name, expected, value in zip(_PLACE, _TYPES, head, strict=False):
@@ -143,6 +165,9 @@ def _array(kind: type[Message], name: str, descriptor: Any, frame: Any) -> Array
     size = memoryview(frame).nbytes
     if math.prod(shape) * dtype.itemsize != size:
         raise MessageError("bad_shape", f"{where}: {dtype_name}{shape!r:.60} does not fill a frame of {size} bytes")
-    array = np.frombuffer(frame, dtype).reshape(shape) if size else np.empty(shape, dtype)
+    try:
+        array = np.frombuffer(frame, dtype).reshape(shape) if size else np.empty(shape, dtype)
+    except ValueError:  # numpy has its own limit on the other dimensions of an empty array
+        raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}") from None
     array.flags.writeable = False
     return array

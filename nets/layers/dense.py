@@ -49,7 +49,7 @@ class InnerProduct(Layer):
             x.reshape(self.rows, self.width), dy_NO, bias=bias,
             out_w=self._turned(out[0]) if out else None, out_b=out[1] if out and bias else None,
         )  # fmt: skip
-        dx, dw = None, self._turned(dw)
+        dx, dw = None, out[0] if out else self._turned(dw)
         if wanted[0]:
             dx_ND = self.buffer("bottom", (self.rows, self.width))
             dx = self.ops.dense_backward_data(dy_NO, self._turned(values.blobs[0]), out=dx_ND).reshape(x.shape)

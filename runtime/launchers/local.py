@@ -36,7 +36,7 @@ class Launched:
             except ProcessLookupError:
                 return
 
-    def last_lines(self, count: int = 10) -> list[str]:
+    def last_lines(self, count: int = 20) -> list[str]:
         """The end of its log."""
         try:
             return self.log.read_text(errors="replace").splitlines()[-count:]

@@ -7,6 +7,7 @@ cluster that runs on one event loop.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
 
 from runtime import wire
@@ -39,6 +40,8 @@ class _Link:
     def __init__(self, limit: int) -> None:
         self.gate = CreditGate(limit)
         self.free_at = 0.0  # loop time at which the last byte sent so far has left
+        # On the way, oldest first: timers that are due at one moment run in no order, arrivals must keep theirs.
+        self.travelling: deque[tuple[list[wire.Frame], int]] = deque()
 
 
 class InprocTransport(Transport):
@@ -72,13 +75,16 @@ class InprocTransport(Transport):
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
         await link.gate.acquire(cost_of(size))
         loop = asyncio.get_running_loop()
+        link.travelling.append((frames, size))
         if peer == self.process or not (self.network.latency or self.network.bytes_per_second):
-            loop.call_soon(self._arrive, peer, link, frames, size)
+            loop.call_soon(self._arrive, peer, link)
             return
         link.free_at = max(loop.time(), link.free_at) + self.network.travel_time(size)
-        loop.call_at(link.free_at + self.network.latency, self._arrive, peer, link, frames, size)
+        loop.call_at(link.free_at + self.network.latency, self._arrive, peer, link)
 
-    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int) -> None:
+    def _arrive(self, peer: str, link: _Link) -> None:
+        frames, size = link.travelling.popleft()
+
         def release() -> None:
             link.gate.grant(cost_of(size))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import configure, environment, events, run_directory, runtime_command
+from tests.support import configure, environment, events, run_directory, run_up, runtime_command
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0-0", "coordinator"]
@@ -41,6 +41,11 @@ class Running:
             if line.startswith("progress") and " 20/" in line:
                 break
         self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(self.cluster), "process")}
+
+    def named(self) -> str:
+        """The first line on stderr, as soon as it is there."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline()
 
     def finish(self, timeout: float) -> tuple[int, str]:
         """Wait for the end of `up`; its exit code and what it said on stderr."""
@@ -80,13 +85,14 @@ def running(tmp_path: Path) -> Iterator[Running]:
 def test_a_killed_role_is_named_and_everything_else_stops(running: Running, victim: str) -> None:
     os.kill(running.pids[victim], signal.SIGKILL)
     killed = time.monotonic()
+    line = running.named()
+    assert time.monotonic() - killed <= NAMED_WITHIN
+    found = re.match(r"process (\S+) \((.*)\) on local \(\S+, pid (\d+)\) killed by SIGKILL", line)
+    assert found is not None, line
+    assert (found[1], int(found[3])) == (victim, running.pids[victim])
     code, said = running.finish(GONE_WITHIN)
     assert time.monotonic() - killed <= GONE_WITHIN
     assert code == 4
-    found = re.search(r"process (\S+) \((.*)\) on local \(\S+, pid (\d+)\) killed by SIGKILL", said)
-    assert found is not None, said
-    assert found[1] == victim
-    assert int(found[3]) == running.pids[victim]
     assert "Traceback" not in said
     assert running.left() == []
     assert running.sockets() == []
@@ -95,10 +101,13 @@ def test_a_killed_role_is_named_and_everything_else_stops(running: Running, vict
 def test_a_stopped_role_is_named_by_its_silence(running: Running) -> None:
     os.kill(running.pids["conv_model"], signal.SIGSTOP)
     stopped = time.monotonic()
-    code, said = running.finish(NAMED_WITHIN + GONE_WITHIN)
-    assert time.monotonic() - stopped <= NAMED_WITHIN + GONE_WITHIN
+    line = running.named()
+    named = time.monotonic()
+    assert named - stopped <= NAMED_WITHIN
+    assert re.match(r"process conv_model .* sent no heartbeat for \d\.\d s", line), line
+    code, _ = running.finish(GONE_WITHIN + 1)
+    assert time.monotonic() - named <= GONE_WITHIN
     assert code == 4
-    assert re.search(r"process conv_model .* sent no heartbeat for \d\.\d s", said), said
     assert running.left() == []
     assert running.sockets() == []
 
@@ -147,3 +156,49 @@ def test_a_hangup_saves_and_training_goes_on(running: Running) -> None:
     os.kill(running.process.pid, signal.SIGINT)
     code, _ = running.finish(10)
     assert code == 130
+
+
+STUCK = """
+import time
+from runtime import Actor, ActorSpec, Topology
+
+class Worker(Actor):
+    async def run(self):
+        await self.compute("a kernel that never ends", time.sleep, 1000)
+
+class Blocked(Actor):
+    async def run(self):
+        time.sleep(1000)
+
+class Broken(Actor):
+    async def run(self):
+        raise ValueError("no such number: 7")
+
+ROLES = {"worker": Worker, "blocked": Blocked, "broken": Broken}
+
+def plan(config, options):
+    return Topology(__name__, (ActorSpec("one", KIND),), (), "one")
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("worker", r"process one \(one\) on local .* has been computing 'one a kernel that never ends' for \d+ s"),
+        ("blocked", r"process one \(one\) on local .* sent no heartbeat for \d\.\d s: its event loop is blocked"),
+        ("broken", r"one \(process one on local .*\) failed: ValueError: no such number: 7\n  its log: "),
+    ],
+)
+def test_a_role_that_hangs_or_raises_is_named_with_its_stack(tmp_path: Path, kind: str, expected: str) -> None:
+    (tmp_path / "hanging.py").write_text(STUCK.replace("KIND", repr(kind)))
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('program = "hanging"\n[liveness]\nprogress_seconds = 1.0\n')
+    done = run_up(cluster)
+    assert done.returncode == 4
+    assert re.match(expected, done.stderr), done.stderr
+    log = (run_directory(cluster) / "logs" / "one.log").read_text()
+    if kind == "broken":
+        assert "Traceback" in log
+    else:
+        assert 'File "<frozen' in log or "hanging.py" in log or "thread.py" in log
+        assert "Current thread" in done.stderr or "Thread 0x" in done.stderr

@@ -6,33 +6,58 @@ inputs, into destinations full of NaN.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ops import Array, Backend, OpsError, get_backend
+from ops.cupy_backend import CupyBackend
 from ops.gradcheck import check_gradient
 from tests.ops.cases import CASES
 from tests.ops.cases.case import Arrays, Case, Outs
 from tests.ops.conftest import LAYOUTS, nans
+from tests.ops.host_cupy import HostCupy
 
-BACKENDS = ["numpy", "numpy b_p=1", "numpy b_p=3", "cupy"]
 LOWERED = [case for case in CASES if "convolution" in case.name]
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> Backend:
-    name, _, b_p = request.param.partition(" b_p=")
+def without(name: str) -> str | None:
+    """Why this backend cannot run here, or None."""
     try:
-        return get_backend(name, b_p=int(b_p) if b_p else None)
+        make(name)
     except OpsError as missing:
-        pytest.skip(str(missing))
+        return str(missing)
+    return None
 
 
-def skip_repeats(backend: Backend, case: Case) -> None:
-    if backend.name == "numpy" and backend.b_p is not None and case not in LOWERED:
-        pytest.skip("b_p matters to convolutions only")
+@functools.cache
+def make(name: str) -> Backend:
+    """Backends by name; "kernels" is the CuPy backend over NumPy arrays, its kernels compiled for the processor."""
+    if name == "kernels":
+        return CupyBackend(xp=HostCupy())
+    name, _, b_p = name.partition(" b_p=")
+    return get_backend(name, b_p=int(b_p) if b_p else None)
+
+
+def on_backends(cases: list[Case]) -> pytest.MarkDecorator:
+    """Every case on every backend that is here; lowering batches on convolutions alone."""
+    pairs = [("numpy", case) for case in cases]
+    pairs += [(f"numpy b_p={b_p}", case) for b_p in (1, 3) for case in cases if case in LOWERED]
+    pairs += [(name, case) for name in ("kernels", "cupy") if without(name) is None for case in cases]
+    return pytest.mark.parametrize(("backend", "case"), pairs, indirect=["backend"], ids=str)
+
+
+@pytest.fixture
+def backend(request: pytest.FixtureRequest) -> Backend:
+    return make(request.param)
+
+
+@pytest.mark.parametrize("name", ["kernels", "cupy"])
+def test_the_contract_covers_this_backend(name):
+    if (reason := without(name)) is not None:
+        pytest.skip(reason)
 
 
 def placed(backend: Backend, host: Array, layout: Any) -> Array:
@@ -42,7 +67,7 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
     if host.ndim != 4 and layout.__name__ == "channel_major":
         return backend.asarray(host)
     model = layout(host)
-    if backend.xp is np:
+    if isinstance(backend.empty((1,)), np.ndarray):
         return model
     block = backend.empty(tuple(s // model.itemsize for s in (model.nbytes * 8,)), host.dtype)
     view = backend.xp.lib.stride_tricks.as_strided(block, model.shape, model.strides)
@@ -81,9 +106,8 @@ def tolerance(case: Case, dtype: Any) -> float:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("case", CASES, ids=repr)
+@on_backends(CASES)
 def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(case, dtype, backend):
-    skip_repeats(backend, case)
     for layout in LAYOUTS:
         host, arrays = prepared(backend, case, dtype, layout)
         expected = case.reference(host)
@@ -110,9 +134,8 @@ def upstream(case: Case, result: Any, dtype: Any) -> Any:
 WITH_GRADIENT = [case for case in CASES if case.backward is not None]
 
 
-@pytest.mark.parametrize("case", WITH_GRADIENT, ids=repr)
+@on_backends(WITH_GRADIENT)
 def test_a_backward_pass_equals_finite_differences(case, backend):
-    skip_repeats(backend, case)
     _, arrays = prepared(backend, case, np.float64, np.ascontiguousarray)
 
     def moved(inputs: tuple[Array, ...]) -> Arrays:
@@ -131,9 +154,8 @@ def test_a_backward_pass_equals_finite_differences(case, backend):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("case", WITH_GRADIENT, ids=repr)
+@on_backends(WITH_GRADIENT)
 def test_a_backward_pass_is_the_same_in_every_layout_dtype_and_destination(case, dtype, backend):
-    skip_repeats(backend, case)
     host, _ = prepared(backend, case, dtype, np.ascontiguousarray)
     plain = {k: backend.asarray(a) for k, a in host.items()}
     dy = upstream(case, case.forward(backend, plain, Outs())[0], dtype)

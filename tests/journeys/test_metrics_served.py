@@ -36,7 +36,7 @@ def get(url: str) -> str:
 
 
 @pytest.fixture
-def pages(tmp_path: Path):  # noqa: ANN201
+def pages(tmp_path: Path):
     """process name -> its metrics page, taken in the middle of a run."""
     cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, test=True)
     with subprocess.Popen(
@@ -73,7 +73,5 @@ def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dic
     if shutil.which("promtool") is None:
         pytest.skip("promtool (Debian's package prometheus) is not installed: pages are not checked by it")
     for name, page in pages.items():
-        done = subprocess.run(
-            ["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout + done.stderr) == (0, ""), name

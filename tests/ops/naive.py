@@ -28,15 +28,6 @@ def conv_forward(x: Array, w: Array, b: Array, out_shape: tuple[int, ...], g: Co
     return y
 
 
-def conv_backward(x: Array, w: Array, dy: Array, g: ConvGeometry) -> tuple[Array, Array, Array]:
-    x, w, dy = (a.astype(np.float64) for a in (x, w, dy))
-    dx, dw = np.zeros(x.shape), np.zeros(w.shape)
-    for k, p, q, c, cg, i, j, h, v in conv_terms(x.shape, dy.shape, g):
-        dx[:, c, h, v] += dy[:, k, p, q] * w[k, cg, i, j]
-        dw[k, cg, i, j] += dy[:, k, p, q] @ x[:, c, h, v]
-    return dx, dw, dy.sum(axis=(0, 2, 3))
-
-
 def pool_size(size: int, kernel: int, stride: int, pad: int) -> int:
     """Caffe's pooled size, with its float ceiling and its clip."""
     outputs = int(np.ceil((size + 2 * pad - kernel) / stride)) + 1
@@ -62,17 +53,3 @@ def pool(x: Array, g: PoolGeometry) -> tuple[Array, Array]:
                     best, place[a, b, p, q] = float(x[a, b, h, w]), h * width + w
         y[a, b, p, q] = best if g.mode == "MAX" else total / area
     return y, place
-
-
-def pool_backward(dy: Array, g: PoolGeometry, in_shape: tuple[int, ...], place: Array) -> Array:
-    dx = np.zeros(in_shape)
-    _, _, height, width = in_shape
-    for a, b, p, q in np.ndindex(dy.shape):
-        if g.mode == "MAX":
-            dx[a, b].reshape(-1)[place[a, b, p, q]] += dy[a, b, p, q]
-            continue
-        h0, w0 = p * g.stride[0] - g.pad[0], q * g.stride[1] - g.pad[1]
-        h1, w1 = min(h0 + g.kernel[0], height + g.pad[0]), min(w0 + g.kernel[1], width + g.pad[1])
-        share = dy[a, b, p, q] / ((h1 - h0) * (w1 - w0))
-        dx[a, b, max(h0, 0) : min(h1, height), max(w0, 0) : min(w1, width)] += share
-    return dx

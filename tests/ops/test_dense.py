@@ -1,4 +1,4 @@
-"""Dense layers against the definition."""
+"""Dense layers: what the contract of the backends leaves to say."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import numpy as np
 import pytest
 
 from ops import Array, Backend, OpsError
-from ops.gradcheck import check_gradient
-from tests.ops.conftest import nans, strided
-
-SIZES = [(1, 1, 1), (7, 20, 3), (13, 5, 50)]
 
 
 def loops(a: Array, b: Array) -> Array:
@@ -20,46 +16,10 @@ def loops(a: Array, b: Array) -> Array:
     return out
 
 
-@pytest.mark.parametrize("layout", [np.ascontiguousarray, strided])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("sizes", SIZES)
-def test_dense_equals_its_definition(sizes, dtype, layout, random, backend: Backend):
-    n, d, o = sizes
-    x, w, b, dy = (random.standard_normal(s).astype(dtype) for s in ((n, d), (o, d), (o,), (n, o)))
-    outs = [layout(nans(s, dtype)) for s in ((n, o), (n, d), (o, d), (o,))]
-    dw, db = backend.dense_backward_weights(layout(x), layout(dy), bias=True, out_w=outs[2], out_b=outs[3])
-    got = [
-        backend.dense_forward(layout(x), layout(w), b, out=outs[0]),
-        backend.dense_backward_data(layout(dy), layout(w), out=outs[1]),
-        dw,
-        db,
-    ]
-    expected = [
-        loops(x, w.T) + b,
-        loops(dy, w),
-        loops(dy.T, x),
-        [sum(float(v) for v in dy[:, k]) for k in range(o)],
-    ]
-    for mine, out, reference in zip(got, outs, expected, strict=True):
-        assert mine is out
-        np.testing.assert_allclose(mine, reference, atol=1e-12 if dtype == np.float64 else 2e-5)
-
-
 def test_dense_allocates_and_does_without_a_bias(random, backend: Backend):
     x, w = random.standard_normal((3, 4)), random.standard_normal((2, 4))
     np.testing.assert_allclose(backend.dense_forward(x, w, None), loops(x, w.T))
     assert backend.dense_backward_weights(x, x[:, :2], bias=False)[1] is None
-
-
-@pytest.mark.parametrize("sizes", SIZES)
-def test_dense_gradients_pass_the_directional_check(sizes, random, backend: Backend):
-    n, d, o = sizes
-    x, w, b = (random.standard_normal(s) for s in ((n, d), (o, d), (o,)))
-
-    def backward(dy: Array, x: Array, w: Array, b: Array) -> tuple[Array, ...]:
-        return backend.dense_backward_data(dy, w), *backend.dense_backward_weights(x, dy, bias=True)
-
-    check_gradient(backend.dense_forward, backward, x, w, b)
 
 
 X, W, DY = np.zeros((3, 4)), np.zeros((2, 4)), np.zeros((3, 2))

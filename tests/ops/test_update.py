@@ -52,14 +52,6 @@ def test_sgd_keeps_float32_even_with_numpy_scalars_and_reads_strided_arrays(rand
         np.testing.assert_allclose(mine, right, atol=1e-6)
 
 
-def test_add_sums_gradients_and_may_work_in_place(random, backend: Backend):
-    a, b, _ = draw(random)
-    total = np.reshape([x + y for x, y in zip(a.flat, b.flat, strict=True)], a.shape)
-    np.testing.assert_array_equal(backend.add(strided(a), b), total)
-    assert backend.add(a, b, out=a) is a
-    np.testing.assert_array_equal(a, total)
-
-
 def test_updates_refuse_other_shapes_and_dtypes(random, backend: Backend):
     w, g, h = draw(random)
     for call in (

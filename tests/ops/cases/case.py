@@ -37,7 +37,7 @@ class Case:
     no_out_back: tuple[int, ...] = ()
     tolerance: float = 3e-5  # float32, relative to the largest value
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self.name
 
 

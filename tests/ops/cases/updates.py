@@ -31,9 +31,9 @@ def update(name, results, call, formula, regularization="L2") -> Case:
 
     def forward(b, a, o):
         histories = [a["h"], a["u"]][: results - 1]
-        return call(b)(a["x"], a["g"], *histories, rate=RATE, decay=DECAY, regularization=regularization, out_w=o[0], **{
-            key: o[k] for key, k in zip(OUTS[name], (1, 2), strict=False)
-        }, **OPTIONS[name])  # fmt: skip
+        options = {"rate": RATE, "decay": DECAY, "regularization": regularization, **OPTIONS[name]}
+        outs = {key: o[k] for k, key in enumerate(("out_w", *OUTS[name]))}
+        return call(b)(a["x"], a["g"], *histories, **options, **outs)
 
     return Case(f"{name} {regularization}", arrays, forward, reference)
 

@@ -1,0 +1,104 @@
+"""A stand-in for the module cupy that runs the CUDA kernels on the processor.
+
+Arrays are NumPy's. The kernels' text is compiled by the host's C++ compiler with a few lines in front; they use no
+shared memory, so a grid is a loop over its threads. Arguments are checked against the kernel's signature, which CUDA
+never does. What NumPy and CuPy themselves do differently stays untested.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ops import OpsError, cuda
+
+HOST = """
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+using std::pow;
+using std::sqrt;
+struct Index { int x; };
+static Index blockIdx, threadIdx, blockDim, gridDim;
+#define __global__
+#define __device__ static
+static inline float __int_as_float(int bits) { float f; std::memcpy(&f, &bits, 4); return f; }
+extern "C" void place_thread(int block, int thread, int blocks, int threads) {
+    blockIdx.x = block; threadIdx.x = thread; gridDim.x = blocks; blockDim.x = threads;
+}
+"""
+BLOCKS, THREADS = 2, 3  # of the emulated grid, so that most threads take several elements
+BEYOND_CUPY = ("indices", "errstate", "vecdot", "nditer")  # names of NumPy that the backend must not need
+
+
+class HostCupy:
+    """numpy, but for RawModule and what CuPy lacks."""
+
+    def __init__(self) -> None:
+        if shutil.which("g++") is None:
+            raise OpsError("no g++ here to compile the CUDA kernels for the processor")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in BEYOND_CUPY:
+            raise AttributeError(f"cupy has no {name}")
+        return getattr(np, name)
+
+    def asnumpy(self, x: Any) -> Any:
+        return np.asarray(x)
+
+    def RawModule(self, code: str, options: tuple[str, ...]) -> Module:
+        return Module(code, options)
+
+
+class Module:
+    """The kernels of one source, compiled when the first is asked for."""
+
+    def __init__(self, code: str, options: tuple[str, ...]) -> None:
+        self.code, self.options, self.library = code, options, None
+
+    def get_function(self, name: str) -> Any:
+        if self.library is None:
+            self.library = self._compile()
+        return lambda grid, block, arguments: self._launch(name, arguments)
+
+    def _compile(self) -> ctypes.CDLL:
+        with tempfile.TemporaryDirectory() as folder:
+            text, library = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            text.write_text(HOST + self.code)
+            flags = ["-O1", "-shared", "-fPIC", "-w", *self.options]
+            subprocess.run(["g++", *flags, text, "-o", library], check=True)
+            return ctypes.CDLL(str(library))
+
+    def _launch(self, name: str, arguments: tuple[Any, ...]) -> None:
+        scalar = np.float32 if "typedef float T" in self.code else np.float64
+        passed = [converted(name, *pair, scalar) for pair in zip(parameters(name), arguments, strict=True)]
+        for block in range(BLOCKS):
+            for thread in range(THREADS):
+                self.library.place_thread(block, thread, BLOCKS, THREADS)
+                getattr(self.library, name)(*passed)
+
+
+def parameters(name: str) -> list[str]:
+    """The C types of a kernel's parameters."""
+    listed = cuda.KERNELS[name].split("(", 1)[1].split(")", 1)[0]
+    return [p.strip().rsplit(" ", 1)[0].replace("const ", "") for p in listed.replace("\n", " ").split(",")]
+
+
+def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
+    """The argument as ctypes passes it, if it has exactly the parameter's type."""
+    numbers = {"int": (np.int32, ctypes.c_int), "long long": (np.int64, ctypes.c_longlong)}
+    numbers["T"] = (scalar, ctypes.c_float if scalar is np.float32 else ctypes.c_double)
+    if not kind.endswith("*"):
+        dtype, c_type = numbers[kind]
+        assert type(value) is dtype, f"{name}: {value!r} for {kind}"
+        return c_type(value.item())
+    if type(value) is np.uint64 and value == 0:
+        return ctypes.c_void_p(None)
+    assert isinstance(value, np.ndarray) and value.dtype == numbers[kind[:-1]][0], f"{name}: {value!r} for {kind}"
+    return ctypes.c_void_p(value.ctypes.data)

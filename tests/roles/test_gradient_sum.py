@@ -1,0 +1,128 @@
+"""The sum of gradients: that of sum(), to the last bit the same whatever the order of arrival."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import ops
+from ops import Array
+from roles.gradient_sum import GradientSum
+
+OPS = ops.get_backend("numpy")
+
+
+def names(count: int) -> tuple[str, ...]:
+    return tuple(f"worker-{n}" for n in range(count))
+
+
+def contributions(count: int, seed: int = 1) -> dict[str, tuple[Array, ...]]:
+    """Two blobs per source, of very different sizes so that the order of addition shows in the last bits."""
+    rng = np.random.default_rng(seed)
+    return {
+        name: tuple(
+            (rng.standard_normal(shape) * 10.0 ** rng.integers(-4, 5)).astype(np.float32) for shape in ((3, 4), (5,))
+        )
+        for name in names(count)
+    }
+
+
+def total_of(order: tuple[str, ...], given: dict[str, tuple[Array, ...]], key: object = 0) -> tuple[Array, ...]:
+    made = GradientSum(names(len(given)), OPS)
+    found = None
+    for place, name in enumerate(order):
+        found = made.add(key, name, given[name])
+        assert (found is not None) == (place == len(order) - 1)
+    assert found is not None
+    return found
+
+
+def orders(count: int) -> list[tuple[str, ...]]:
+    every = itertools.permutations(names(count))
+    if count <= 4:
+        return list(every)
+    shuffled = [list(names(count)) for _ in range(5)]
+    for number, order in enumerate(shuffled):
+        random.Random(number).shuffle(order)
+    return [tuple(order) for order in shuffled] + [names(count)[::-1]]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 17])
+def test_the_sum_is_that_of_all_sources_and_bit_equal_whatever_the_order_of_arrival(count: int) -> None:
+    given = contributions(count)
+    exact = [sum(blobs[n].astype(np.float64) for blobs in given.values()) for n in range(2)]
+    size = [sum(np.abs(blobs[n].astype(np.float64)) for blobs in given.values()) for n in range(2)]
+    # as written in the docstring: ((a + b) + c), in float32
+    in_order = [list(itertools.accumulate(blobs[n] for blobs in given.values()))[-1] for n in range(2)]
+    for order in orders(count):
+        found = total_of(order, given)
+        for n in range(2):
+            assert found[n].dtype == np.float32
+            assert found[n].tobytes() == in_order[n].tobytes()
+            assert np.all(np.abs(found[n] - exact[n]) <= count * 2.0**-24 * size[n])
+
+
+def test_the_contributions_differ_enough_for_the_order_to_matter() -> None:
+    given = list(contributions(8).values())
+    forward, backward = (list(itertools.accumulate(blobs[0] for blobs in way))[-1] for way in (given, given[::-1]))
+    assert forward.tobytes() != backward.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_what_was_contributed_is_never_written_to(count: int) -> None:
+    given = contributions(count)
+    before = {name: [blob.copy() for blob in blobs] for name, blobs in given.items()}
+    for blobs in given.values():
+        for blob in blobs:
+            blob.flags.writeable = False  # as received arrays are
+    for order in orders(count):
+        total_of(order, given)
+    for name, blobs in given.items():
+        for blob, copy in zip(blobs, before[name], strict=True):
+            np.testing.assert_array_equal(blob, copy)
+
+
+def test_sums_of_several_keys_grow_side_by_side() -> None:
+    made = GradientSum(names(2), OPS)
+    first, second = contributions(2, seed=1), contributions(2, seed=2)
+    assert made.add("x", "worker-1", first["worker-1"]) is None
+    assert made.add("y", "worker-0", second["worker-0"]) is None
+    assert repr(made) == "<sum over 2 sources, 2 keys open>"
+    x, y = made.add("x", "worker-0", first["worker-0"]), made.add("y", "worker-1", second["worker-1"])
+    assert x is not None
+    assert y is not None
+    np.testing.assert_array_equal(x[0], first["worker-0"][0] + first["worker-1"][0])
+    np.testing.assert_array_equal(y[0], second["worker-0"][0] + second["worker-1"][0])
+    assert repr(made) == "<sum over 2 sources, 0 keys open>"
+
+
+@pytest.mark.parametrize("before", [(), ("worker-0",), ("worker-2",), ("worker-0", "worker-2")])
+@pytest.mark.parametrize("intruder", ["stranger", ""])
+def test_a_stranger_is_refused_and_changes_nothing(before: tuple[str, ...], intruder: str) -> None:
+    refused_and_unchanged(before, intruder)
+
+
+@pytest.mark.parametrize("before", [("worker-0",), ("worker-2",), ("worker-0", "worker-1"), ("worker-2", "worker-1")])
+def test_a_repeat_is_refused_and_changes_nothing_whether_it_was_added_or_waits(before: tuple[str, ...]) -> None:
+    for again in before:
+        refused_and_unchanged(before, again)
+
+
+def refused_and_unchanged(before: tuple[str, ...], intruder: str) -> None:
+    given, made = contributions(3), GradientSum(names(3), OPS)
+    for name in before:
+        made.add("k", name, given[name])
+    shown = repr(made)
+    with pytest.raises(ValueError, match=f"{intruder} is no source of .* or came twice for k"):
+        made.add("k", intruder, given["worker-0"])
+    assert repr(made) == shown
+    found = None
+    for name in names(3):
+        if name not in before:
+            found = made.add("k", name, given[name])
+    assert found is not None
+    for blob, right in zip(found, total_of(names(3), given), strict=True):
+        assert blob.tobytes() == right.tobytes()

@@ -1,0 +1,238 @@
+"""The schedule under every interleaving: each iteration once, nothing under way while testing or saving, an end."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roles.messages import STOP, TEST, TRAIN
+from roles.schedule import Schedule, Stage, Timetable
+
+Event = tuple[str, int]
+
+
+class Play:
+    """Groups that ask, report and finish tests in an order drawn from `choice`; checks every rule on the way."""
+
+    def __init__(self, table: Timetable, groups: int, choice: random.Random) -> None:
+        self.table, self.choice = table, choice
+        self.schedule = Schedule(table)
+        self.idle = list(range(groups))
+        self.reports = {group: 1 + group % 3 for group in range(groups)}  # how many reports each group's passes bring
+        self.training: dict[int, tuple[int, int]] = {}  # iteration -> (group, reports still to send)
+        self.testing: list[int] = []  # groups with a test batch
+        self.trained: list[int] = []
+        self.events: list[Event] = []  # ("test" | "save", iterations in the model)
+        self.rows: list[tuple[int, int]] = []  # (number, rows) of the present test
+        self.wound_down_at: int | None = None
+
+    def run(self, interrupt: tuple[str, int] | None = None) -> None:
+        """To the end; `interrupt` = (what, at which step) calls `wind_down` or `save` in between."""
+        steps = 0
+        while self.schedule.stage is not Stage.DONE:
+            if interrupt is not None and steps == interrupt[1]:
+                self.interrupt(interrupt[0])
+            else:
+                self.step()
+            steps += 1
+            assert steps < 10_000, "no end"
+        assert not self.training and not self.testing
+        last = self.schedule.next_ticket(1)
+        assert last is not None
+        assert (last.phase, last.number, last.rows) == (STOP, 0, 0)
+
+    def interrupt(self, what: str) -> None:
+        if what == "wind_down":
+            self.schedule.wind_down()
+            self.wound_down_at = len(self.trained)
+        else:
+            self.schedule.save()
+
+    def step(self) -> None:
+        moves = [self.ask] * bool(self.idle) + [self.report] * bool(self.training) + [self.score] * bool(self.testing)
+        if self.schedule.stage is Stage.SAVING:
+            assert not self.training and not self.testing, "something was under way while saving"
+            moves.append(self.save)
+        self.choice.choice(moves)()
+
+    def ask(self) -> None:
+        group = self.choice.choice(self.idle)
+        ticket = self.schedule.next_ticket(self.reports[group])
+        if ticket is None:
+            assert self.training or self.testing or self.schedule.stage is Stage.SAVING, "nobody will ever go on"
+            return
+        self.idle.remove(group)
+        if ticket.phase == TRAIN:
+            assert self.wound_down_at is None, "trained on after winding down"
+            assert ticket.rows == self.table.batch
+            self.training[ticket.number] = (group, self.reports[group])
+            self.trained.append(ticket.number)
+        else:
+            assert ticket.phase == TEST
+            assert not self.training, "an iteration was under way while testing"
+            self.testing.append(group)
+            self.rows.append((ticket.number, ticket.rows))
+
+    def report(self) -> None:
+        number = self.choice.choice(list(self.training))
+        group, missing = self.training.pop(number)
+        whole = self.schedule.reported(number)
+        assert whole == (missing == 1)
+        if whole:
+            self.idle.append(group)
+        else:
+            self.training[number] = (group, missing - 1)
+
+    def score(self) -> None:
+        self.idle.append(self.testing.pop(self.choice.randrange(len(self.testing))))
+        if self.schedule.tested():
+            assert not self.testing
+            assert [number for number, _ in self.rows] == list(range(len(self.rows)))
+            assert sum(rows for _, rows in self.rows) == self.table.test_rows
+            assert all(0 < rows <= self.table.test_batch for _, rows in self.rows)
+            self.rows = []
+            self.events.append(("test", self.schedule.completed))
+
+    def save(self) -> None:
+        self.schedule.saved()
+        self.events.append(("save", self.schedule.completed))
+
+
+def expected(table: Timetable) -> list[Event]:
+    """Tests and saves as the timetable's docstring has them, by a plain loop."""
+    found: list[Event] = []
+    if table.test_first and table.test_rows:
+        found.append(("test", table.first))
+    for done in range(table.first + 1, table.last + 1):
+        end = done == table.last
+        if table.test_rows and (end or (table.test_interval and done % table.test_interval == 0)):
+            found.append(("test", done))
+        if end or (table.snapshot_interval and done % table.snapshot_interval == 0):
+            found.append(("save", done))
+    return found
+
+
+@st.composite
+def timetables(draw: st.DrawFn) -> Timetable:
+    first = draw(st.integers(0, 10))
+    return Timetable(
+        first=first,
+        last=first + draw(st.integers(0, 12)),
+        batch=4,
+        test_interval=draw(st.integers(0, 5)),
+        test_batch=draw(st.integers(1, 4)),
+        test_rows=draw(st.integers(0, 7)),
+        test_first=draw(st.booleans()),
+        snapshot_interval=draw(st.integers(0, 5)),
+    )
+
+
+everything = {"table": timetables(), "groups": st.integers(1, 4), "choice": st.randoms(use_true_random=False)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(**everything)
+def test_every_iteration_is_handed_out_once_in_order_and_tests_and_saves_come_when_they_are_due(
+    table: Timetable, groups: int, choice: random.Random
+) -> None:
+    play = Play(table, groups, choice)
+    play.run()
+    assert play.trained == list(range(table.first, table.last))
+    assert play.events == expected(table)
+    assert play.schedule.completed == table.last
+
+
+@settings(max_examples=100, deadline=None)
+@given(at=st.integers(0, 60), **everything)
+def test_winding_down_at_any_point_trains_no_further_saves_what_there_is_and_ends(
+    table: Timetable, groups: int, choice: random.Random, at: int
+) -> None:
+    play = Play(table, groups, choice)
+    play.run(("wind_down", at))
+    assert play.trained == list(range(table.first, table.first + len(play.trained)))
+    if play.trained:
+        assert play.events[-1] == ("save", table.first + len(play.trained))
+    if play.wound_down_at is not None:
+        assert len(play.trained) == play.wound_down_at
+
+
+@settings(max_examples=100, deadline=None)
+@given(at=st.integers(0, 60), **everything)
+def test_a_save_asked_for_at_any_point_is_one_save_more_at_most_and_changes_nothing_else(
+    table: Timetable, groups: int, choice: random.Random, at: int
+) -> None:
+    play = Play(table, groups, choice)
+    play.run(("save", at))
+    assert play.trained == list(range(table.first, table.last))
+    planned = expected(table)
+    assert [event for event in play.events if event[0] == "test"] == [e for e in planned if e[0] == "test"]
+    saves, planned_saves = ([count for what, count in events if what == "save"] for events in (play.events, planned))
+    assert saves == sorted(saves)
+    extra = list(saves)
+    for count in planned_saves:
+        extra.remove(count)
+    assert len(extra) <= 1
+
+
+def drained(table: Timetable) -> Schedule:
+    """A schedule whose first iterations are done one by one up to its first test, save or end."""
+    made = Schedule(table)
+    while made.stage is Stage.TRAINING:
+        ticket = made.next_ticket(1)
+        assert ticket is not None
+        made.reported(ticket.number)
+    return made
+
+
+def test_winding_down_during_a_test_still_saves_the_model_under_test() -> None:
+    made = drained(Timetable(last=10, batch=1, test_interval=2, test_batch=1, test_rows=2))
+    assert made.stage is Stage.TESTING
+    made.next_ticket(1)
+    made.wind_down()
+    made.next_ticket(1)
+    assert not made.tested()
+    assert made.tested()
+    assert made.stage is Stage.SAVING
+    made.saved()
+    assert made.stage is Stage.DONE
+    assert made.completed == 2
+
+
+def test_winding_down_before_the_first_iteration_ends_at_once_with_nothing_to_save() -> None:
+    made = Schedule(Timetable(last=10, batch=1))
+    made.wind_down()
+    assert made.stage is Stage.DONE
+
+
+def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
+    made = Schedule(Timetable(last=10, batch=1))
+    first, second = made.next_ticket(2), made.next_ticket(1)
+    assert first is not None
+    assert second is not None
+    made.save()
+    assert made.next_ticket(1) is None
+    assert made.reported(second.number)
+    assert not made.reported(first.number)
+    assert made.stage is Stage.DRAINING
+    assert made.reported(first.number)
+    assert made.stage is Stage.SAVING
+    made.saved()
+    assert made.stage is Stage.TRAINING
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(1, 1), (7, 3), (6, 3), (3, 7)])
+def test_the_last_test_batch_holds_what_is_left(rows: int, batch: int) -> None:
+    made = drained(Timetable(last=1, batch=1, test_batch=batch, test_rows=rows))
+    tickets = [made.next_ticket(1) for _ in range(math.ceil(rows / batch))]
+    assert sum(ticket.rows for ticket in tickets if ticket is not None) == rows
+    assert made.next_ticket(1) is None
+
+
+def test_a_schedule_shows_its_state_in_one_line() -> None:
+    made = Schedule(Timetable(first=2, last=10, batch=1))
+    made.next_ticket(1)
+    assert repr(made) == "<schedule training: 2 of 10 done, 3 handed out>"

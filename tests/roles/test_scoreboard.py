@@ -1,0 +1,60 @@
+"""What the numbers of a run say, each worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from roles.scoreboard import Scoreboard
+
+
+def test_a_report_holds_the_means_since_the_last_one() -> None:
+    board = Scoreboard(batch=10)
+    board.begin(100.0)
+    for loss, staleness in ((2.0, 0), (1.0, 3)):
+        board.trained(loss)
+        board.stale(staleness)
+    assert board.progress(2, 8, 104.0) == {"iteration": "2/8", "loss": 1.5, "images/s": 5.0, "staleness": 1.5}
+    board.trained(0.5)
+    board.stale(1)
+    assert board.progress(5, 8, 105.0) == {"iteration": "5/8", "loss": 0.5, "images/s": 30.0, "staleness": 1.0}
+
+
+def test_a_report_of_nothing_is_zero_not_an_error() -> None:
+    board = Scoreboard(batch=10)
+    board.begin(5.0)
+    assert board.progress(0, 8, 5.0) == {"iteration": "0/8", "loss": 0.0, "images/s": 0.0, "staleness": 0.0}
+    assert board.test_result() == {}
+    assert board.summary(0, 5.0) == {"iterations": 0, "seconds": 0.0, "images/s": 0.0}
+
+
+def test_the_result_of_a_test_weighs_its_batches_by_their_rows() -> None:
+    board = Scoreboard(batch=10)
+    board.tested(100, {"accuracy": 0.9, "loss": 0.2})
+    board.tested(50, {"accuracy": 0.6, "loss": 0.5})
+    assert board.test_result() == pytest.approx({"accuracy": 0.8, "loss": 0.3})
+
+
+def test_the_next_test_starts_afresh() -> None:
+    board = Scoreboard(batch=10)
+    board.tested(10, {"accuracy": 0.0})
+    board.test_result()
+    board.tested(10, {"accuracy": 1.0})
+    assert board.test_result() == {"accuracy": 1.0}
+
+
+def test_reports_after_a_test_show_its_scores_but_not_its_loss_in_place_of_the_training_loss() -> None:
+    board = Scoreboard(batch=10)
+    board.begin(0.0)
+    board.tested(10, {"accuracy": 0.75, "loss": 9.0})
+    board.test_result()
+    board.trained(0.5)
+    shown = board.progress(1, 2, 1.0)
+    assert (shown["accuracy"], shown["loss"]) == (0.75, 0.5)
+    assert board.summary(1, 1.0)["accuracy"] == 0.75
+
+
+def test_the_summary_counts_the_images_of_this_run_only() -> None:
+    board = Scoreboard(batch=10)
+    board.begin(50.0, completed=100)
+    assert board.progress(110, 120, 60.0)["images/s"] == 10.0
+    assert board.summary(120, 60.0) == {"iterations": 120, "seconds": 10.0, "images/s": 20.0}

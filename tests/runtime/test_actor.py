@@ -1,0 +1,156 @@
+"""Actors: how they are declared, and what can be seen of them: metrics, status, events, credits."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from node_pair import Answer, Bulk, Other, Pair, Question, on_virtual_time
+
+from runtime.actor import Actor
+from runtime.errors import MessageError
+from runtime.messages import Envelope, Save, WindDown
+from runtime.transport import Endpoints, Limits
+
+# -- declaring actors
+
+
+def test_a_handler_must_be_called_after_its_message() -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.on_query: annotate its first parameter with the message of that name"):
+
+        class Wrong(Actor):
+            async def on_query(self, said: Question, envelope: Envelope) -> None: ...
+
+
+def test_a_handler_must_say_which_message_it_handles() -> None:
+    with pytest.raises(TypeError, match=r"Silent\.on_question"):
+
+        class Silent(Actor):
+            async def on_question(self, said, envelope): ...  # type: ignore[no-untyped-def]
+
+
+def test_a_subclass_handles_what_its_base_handles_and_may_do_it_otherwise() -> None:
+    class Base(Actor):
+        async def on_question(self, said: Question, envelope: Envelope) -> None: ...
+
+    class Derived(Base):
+        async def on_other(self, said: Other, envelope: Envelope) -> None: ...
+        async def on_save(self, message: Save, envelope: Envelope) -> None: ...
+
+    assert set(Derived.handlers) == {Question, Other, Save, WindDown}
+    assert set(Base.handlers) == {Question, Save, WindDown}
+    assert repr(Derived()) == "<Derived (not placed)>"
+
+
+# -- what is going on
+
+
+def test_phases_waits_and_counts_appear_in_the_metrics_with_their_owner() -> None:
+    class Meter(Actor):
+        async def on_start(self) -> None:
+            self.counter("things", "Things.", colour="red").inc(3)
+            self.gauge("level", "Level.").set(0.5)
+            self.histogram("sizes", "Sizes.", (1, 10)).observe(5)
+
+    async def talk(pair: Pair) -> str:
+        pair.p.add("meter", "client", Meter())
+        await pair.p.prepare(["meter"])
+        with pair.asker.phase("forward"):
+            await asyncio.sleep(2)
+        asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
+        await asyncio.sleep(3)
+        await pair.server.reply(pair.server.kept[0], Answer(number=1))
+        await asking
+        return pair.p.metrics.text()
+
+    page = on_virtual_time(talk)
+    for line in (
+        'convoy_phase_duration_seconds_sum{actor="asker",phase="forward",role="client"} 2.0',
+        'convoy_phase_duration_seconds_count{actor="asker",phase="forward",role="client"} 1.0',
+        'convoy_wait_seconds_total{actor="asker",peer="server",role="client"} 3.0',
+        'convoy_messages_sent_total{actor="asker",kind="node_pair.Question",role="client"} 1.0',
+        'convoy_messages_received_total{actor="asker",kind="node_pair.Answer",role="client"} 1.0',
+        'convoy_things_total{actor="meter",colour="red",role="client"} 3.0',
+        'convoy_level{actor="meter",role="client"} 0.5',
+        'convoy_sizes_bucket{actor="meter",le="10.0",role="client"} 1.0',
+    ):
+        assert line in page.splitlines()
+    assert all(line.startswith(("#", "convoy_")) for line in page.splitlines())
+
+
+def test_two_asks_at_once_are_both_waited_for_and_each_wait_is_counted() -> None:
+    async def talk(pair: Pair) -> None:
+        def waits() -> str:
+            return str(pair.p.status()[0]["waiting_for"])
+
+        asking = [asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer)) for _ in range(2)]
+        await asyncio.sleep(2)
+        assert waits() == "server"
+        await pair.server.reply(pair.server.kept[1], Answer(number=1))
+        await asking[1]
+        assert waits() == "server"
+        await asyncio.sleep(3)
+        await pair.server.reply(pair.server.kept[0], Answer(number=1))
+        await asking[0]
+        assert waits() == ""
+        page = pair.p.metrics.text()
+        assert 'convoy_wait_seconds_total{actor="asker",peer="server",role="client"} 7.0' in page
+
+    on_virtual_time(talk)
+
+
+async def test_the_status_says_what_each_actor_does_and_for_whom_it_waits(pair: Pair) -> None:
+    pair.server.gate.clear()
+    asking = asyncio.create_task(pair.asker.ask("server", Question(number=1), Answer))
+    await pair.asker.tell("server", Question(number=2))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert pair.p.status() == [
+        {"actor": "asker", "role": "client", "doing": "idle", "waiting_for": "server", "handled": 0, "inbox": 0}
+    ]
+    assert pair.q.status() == [
+        {"actor": "server", "role": "service", "doing": "Question", "waiting_for": "", "handled": 0, "inbox": 1}
+    ]
+    pair.server.gate.set()
+    await asking
+    await pair.settled()
+    await asyncio.sleep(0)
+    status = pair.q.status()[0]
+    assert (status["doing"], status["handled"], status["inbox"]) == ("idle", 3, 0)
+
+
+async def test_the_status_names_the_array_work_under_way(pair: Pair) -> None:
+    seen = await pair.server.compute("conv1 forward", lambda: pair.q.status()[0]["doing"])
+    assert seen == "conv1 forward"
+
+
+async def test_an_event_goes_to_whoever_listens_with_the_name_of_its_actor(pair: Pair) -> None:
+    pair.asker.emit("progress", iteration=3, loss=0.5)
+    assert pair.events == [("asker", "progress", {"iteration": 3, "loss": 0.5})]
+
+
+async def test_credits_are_given_back_when_a_handler_is_done_not_before() -> None:
+    class Reader(Actor):
+        def __init__(self) -> None:
+            self.gate = asyncio.Event()
+
+        async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
+            await self.gate.wait()
+            if not said.blob.size:
+                raise MessageError("empty", "nothing in it")
+
+    pair = Pair(limits=Limits(credit_bytes=10_000))
+    reader = Reader()
+    pair.q.add("reader", "service", reader)
+    await pair.open()
+    pair.p.connect("q", 1, Endpoints("", ""), ["server", "reader"], pair.road_p)
+    for size in (9000, 0):  # also when the handler finds the message illegal
+        reader.gate.clear()
+        await pair.asker.tell("reader", Bulk(blob=np.zeros(size, np.uint8)))
+        await pair.settled()
+        assert pair.road_p.queued_bytes()["q"] >= max(256, size)
+        reader.gate.set()
+        await pair.settled()
+        assert pair.road_p.queued_bytes()["q"] == 0
+    await pair.close()

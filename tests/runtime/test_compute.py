@@ -1,0 +1,126 @@
+"""Array work: one piece at a time, off the loop or on virtual time, and always known by name."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from runtime.clock import run_virtual
+from runtime.compute import REMEMBERED, Compute, InlineCompute, Item, ThreadCompute
+
+
+@pytest_asyncio.fixture(params=["thread", "inline"])
+async def compute(request: pytest.FixtureRequest) -> AsyncIterator[Compute]:
+    made: Compute = ThreadCompute() if request.param == "thread" else InlineCompute()
+    yield made
+    made.close()
+
+
+class Kernel:
+    """Array work that says when it has begun and ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.started, self.go = asyncio.Event(), threading.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self) -> bool:
+        self._loop.call_soon_threadsafe(self.started.set)
+        return self.go.wait()
+
+
+async def test_a_result_comes_back_and_is_counted(compute: Compute) -> None:
+    assert await compute.run("a", "add", lambda x, y: x + y, 2, 3) == 5
+    assert (compute.done, compute.current) == (1, None)
+
+
+async def test_an_error_comes_through_and_the_next_piece_runs(compute: Compute) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await compute.run("a", "divide", lambda: 1 // 0)
+    assert await compute.run("a", "add", lambda: 1) == 1
+    assert (compute.done, compute.current) == (2, None)
+
+
+async def test_pieces_run_one_at_a_time_in_the_order_in_which_they_came(compute: Compute) -> None:
+    order: list[str] = []
+    inside = threading.Lock()
+
+    def work(number: int) -> None:
+        assert inside.acquire(blocking=False), "two pieces at once"
+        assert compute.current is not None
+        order.append(f"{number} {compute.current.actor} {compute.current.label}")
+        inside.release()
+
+    await asyncio.gather(*(compute.run(f"actor{n}", f"label{n}", work, n) for n in range(20)))
+    assert order == [f"{n} actor{n} label{n}" for n in range(20)]
+
+
+async def test_the_loop_turns_while_a_kernel_runs_and_sees_what_it_is() -> None:
+    compute, kernel = ThreadCompute(), Kernel()
+    running = asyncio.create_task(compute.run("worker", "conv1 forward", kernel))
+    await kernel.started.wait()
+    item = compute.current
+    assert item is not None
+    assert (item.actor, item.label) == ("worker", "conv1 forward")
+    assert item.since <= asyncio.get_running_loop().time()
+    assert not running.done()
+    kernel.go.set()
+    assert await running is True
+    compute.close()
+
+
+async def test_a_waiting_piece_that_is_cancelled_never_runs() -> None:
+    compute, kernel, ran = ThreadCompute(), Kernel(), []
+    first = asyncio.create_task(compute.run("a", "first", kernel))
+    second = asyncio.create_task(compute.run("a", "second", ran.append, 1))
+    await kernel.started.wait()
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    kernel.go.set()
+    await first
+    assert await compute.run("a", "third", lambda: 3) == 3
+    assert ran == []
+    compute.close()
+
+
+async def test_a_closed_compute_thread_takes_no_more_work() -> None:
+    compute = ThreadCompute()
+    compute.close()
+    with pytest.raises(RuntimeError):
+        await compute.run("a", "late", lambda: None)
+    assert compute.current is None
+
+
+def test_inline_work_takes_its_service_time_on_the_virtual_clock_one_after_another() -> None:
+    async def main() -> tuple[list[tuple[str, float]], float, Item | None]:
+        compute = InlineCompute(lambda actor, label: {"a": 2.0, "b": 3.0}[actor])
+        ends: list[tuple[str, float]] = []
+
+        async def piece(actor: str) -> None:
+            await compute.run(actor, "work", lambda: None)
+            ends.append((actor, asyncio.get_running_loop().time()))
+
+        await asyncio.gather(piece("a"), piece("b"), piece("a"))
+        return ends, compute.usual_seconds(), compute.current
+
+    ends, usual, current = run_virtual(main())
+    assert ends == [("a", 2.0), ("b", 5.0), ("a", 7.0)]
+    assert usual == 2.0
+    assert current is None
+
+
+def test_what_a_piece_usually_takes_is_the_median_of_the_last_ones() -> None:
+    async def main() -> list[float]:
+        seconds = iter([9.0, 1.0, 5.0] + [4.0] * REMEMBERED)
+        compute = InlineCompute(lambda actor, label: next(seconds))
+        usual = [compute.usual_seconds()]
+        for count in (1, 2, REMEMBERED):
+            for _ in range(count):
+                await compute.run("a", "work", lambda: None)
+            usual.append(compute.usual_seconds())
+        return usual
+
+    assert run_virtual(main()) == [0.0, 9.0, 5.0, 4.0]

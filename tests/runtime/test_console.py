@@ -1,0 +1,120 @@
+"""What a person sees: plain lines in a pipe, a table on a terminal."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from runtime.console import RunConsole, describe
+from runtime.lifecycle import Heartbeat
+
+
+def console(*, terminal: bool = False) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, highlight=False, soft_wrap=True)
+
+
+def output(shown: RunConsole) -> str:
+    file = shown.console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def beat(**actors: dict[str, Any]) -> Heartbeat:
+    return Heartbeat(
+        process="p1", progress=0, busy_seconds=0.0, usual_seconds=0.0, busy_with="", loop_lag=0.0, actors=actors
+    )
+
+
+def status(**changes: Any) -> dict[str, Any]:
+    return {"actor": "", "role": "", "doing": "idle", "waiting_for": "", "handled": 0, "inbox": 0, **changes}
+
+
+def table_text(shown: RunConsole) -> str:
+    plain = console()
+    plain.print(shown.table())
+    assert isinstance(plain.file, io.StringIO)
+    return plain.file.getvalue()
+
+
+def test_in_a_pipe_every_event_is_one_plain_line() -> None:
+    shown = RunConsole(console())
+    shown.say("run directory runs/x")
+    shown.event("coordinator", "progress", {"iteration": "100/400", "loss": 0.123456, "images/s": 123456.7})
+    shown.event("coordinator", "began", {"processes": 6})
+    shown.event("coordinator", "empty", {})
+    shown.close()
+    assert output(shown).splitlines() == [
+        "run directory runs/x",
+        "progress   iteration 100/400  loss 0.1235  images/s 123457",
+        "began      processes 6",
+        "empty",
+    ]
+
+
+def test_a_lost_link_is_not_told_because_an_exit_or_a_silence_will_explain_it() -> None:
+    shown = RunConsole(console())
+    shown.event("supervisor", "link lost", {"process": "p"})
+    assert output(shown) == ""
+
+
+def test_brackets_in_a_line_are_shown_as_they_are() -> None:
+    shown = RunConsole(console())
+    shown.say("[bold]no markup[/bold] [/] [red]")
+    assert output(shown) == "[bold]no markup[/bold] [/] [red]\n"
+
+
+def test_a_long_line_is_not_broken() -> None:
+    shown = RunConsole(console())
+    shown.say("x" * 500)
+    assert output(shown) == "x" * 500 + "\n"
+
+
+def test_the_table_shows_each_actor_what_it_does_and_for_whom_it_waits() -> None:
+    shown = RunConsole(console(), live=False)
+    shown.event("coordinator", "progress", {"iteration": "5/10"})
+    shown.beat("p1", beat(worker=status(waiting_for="server", handled=7), server=status(doing="fc forward", inbox=3)))
+    shown.beat("p1", beat(worker=status(waiting_for="model", handled=8)))
+    head, titles, server, worker = table_text(shown).splitlines()
+    assert head.split() == ["iteration", "5/10"]
+    assert titles.split() == ["actor", "process", "doing", "waits", "for", "handled", "inbox"]
+    assert server.split() == ["server", "p1", "fc", "forward", "0", "3"]
+    assert worker.split() == ["worker", "p1", "idle", "model", "8", "0"]
+
+
+def test_brackets_in_names_and_labels_are_shown_as_they_are() -> None:
+    shown = RunConsole(console(), live=False)
+    shown.beat("p1", beat(**{"worker[a]": status(doing="[/] update [conv1]", waiting_for="[red]x")}))
+    assert table_text(shown).splitlines()[-1].split() == [
+        "worker[a]", "p1", "[/]", "update", "[conv1]", "[red]x", "0", "0",
+    ]  # fmt: skip
+
+
+def test_on_a_terminal_progress_is_in_the_table_and_everything_else_is_a_line_above_it() -> None:
+    shown = RunConsole(console(terminal=True))
+    shown.event("coordinator", "progress", {"iteration": "7/10"})
+    shown.event("coordinator", "checkpoint", {"file": "c.safetensors"})
+    shown.close()
+    shown.close()
+    text = output(shown)
+    assert "checkpoint file c.safetensors" in text
+    assert "iteration 7/10" in text
+    assert "progress" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.23456, "1.235"),
+        (123456.7, "123457"),
+        (0.0, "0"),
+        (1e-9, "1e-09"),
+        (float("nan"), "nan"),
+        (7, "7"),
+        ("a", "a"),
+    ],
+)
+def test_values_are_short(value: object, text: str) -> None:
+    assert describe({"k": value}) == f"k {text}"

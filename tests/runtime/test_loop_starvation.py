@@ -1,0 +1,61 @@
+"""A busy socket leaves the event loop its turns: counted in turns, not in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from runtime.errors import MessageError
+from runtime.messages import Envelope, Message, message
+from runtime.transport import Limits, Release
+from runtime.transport.zeromq import BATCH, ZmqTransport
+
+READY = 60_000
+
+
+@message
+class Tick(Message):
+    number: int
+
+
+async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_ready_messages(tmp_path: Path) -> None:
+    turns, since_turn, worst, arrived = 0, 0, 0, 0
+    all_here = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def deliver(envelope: Envelope, size: int, release: Release) -> None:
+        nonlocal since_turn, worst, arrived
+        arrived += 1
+        since_turn += 1
+        worst = max(worst, since_turn)
+        if arrived == READY:
+            all_here.set()
+
+    def turn() -> None:
+        """Runs once per turn of the loop, as any timer or task that is due would."""
+        nonlocal turns, since_turn
+        turns, since_turn = turns + 1, 0
+        if not all_here.is_set():
+            loop.call_soon(turn)
+
+    def reject(peer: str, error: MessageError) -> None:
+        raise error
+
+    limits = Limits(control_credit_bytes=READY * 1024)  # nobody is held back: all of them are ready at once
+
+    def road(name: str) -> ZmqTransport:
+        bind = f"ipc://{tmp_path}/{name}."
+        return ZmqTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: bind + lane)
+
+    a, b = road("a"), road("b")
+    await a.open()
+    a.connect("b", await b.open())
+    for number in range(READY):
+        await a.send("b", Envelope(Tick(number=number), number + 1, "x", 1, "y"))
+    loop.call_soon(turn)
+    await all_here.wait()
+    assert worst <= BATCH
+    assert turns >= READY // BATCH
+    assert BATCH <= 64  # at 8 000 messages a second and more this is 8 ms between two turns
+    await a.close()
+    await b.close()

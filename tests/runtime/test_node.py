@@ -1,0 +1,267 @@
+"""Nodes: tell, ask, reply; whose error goes where; what is refused and counted; the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from node_pair import Answer, Asker, Pair, Question, on_virtual_time, rejected
+
+from runtime.actor import Actor
+from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
+from runtime.messages import Envelope, Save, WindDown
+from runtime.transport import Endpoints
+
+# -- tell, ask, reply
+
+
+async def test_an_ask_brings_the_answer_and_a_tell_only_arrives(pair: Pair) -> None:
+    assert (await pair.asker.ask("server", Question(number=21), Answer)).number == 42
+    await pair.asker.tell("server", Question(number=5))
+    await pair.settled()
+    assert pair.server.seen == [21, 5, 0]
+    assert rejected(pair.p, "unasked") == 0  # nothing is sent in reply to a tell
+    assert repr(pair.p) == "<node p.1: 1 actors, 0 asks open>"
+
+
+async def test_handlers_run_one_at_a_time_in_the_order_of_arrival(pair: Pair) -> None:
+    for number in range(1, 50):
+        await pair.asker.tell("server", Question(number=number))
+    answers = await asyncio.gather(
+        *(pair.asker.ask("server", Question(number=number), Answer) for number in range(50, 60))
+    )
+    assert pair.server.seen == list(range(1, 60))
+    assert [answer.number for answer in answers] == [2 * number for number in range(50, 60)]
+
+
+async def test_a_reply_may_come_later_from_outside_the_handler_while_others_are_answered(pair: Pair) -> None:
+    late = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer, step=7))
+    await pair.settled()
+    assert not late.done()
+    assert pair.server.kept[0].step == 7
+    await pair.server.reply(pair.server.kept[0], Answer(number=1))
+    assert (await late).number == 1
+
+
+async def test_actors_of_one_process_talk_through_the_same_checks(pair: Pair) -> None:
+    second = Asker()
+    pair.q.add("second", "client", second)
+    pair.q.connect("q", 1, Endpoints("", ""), ["server", "second"], pair.road_q)
+    assert (await second.ask("server", Question(number=4), Answer)).number == 8
+
+
+# -- whose error goes where
+
+
+async def test_an_error_in_a_handler_goes_to_the_asker_and_the_actor_lives_on(pair: Pair) -> None:
+    with pytest.raises(Refused, match=r"server refused Question\(number=-1\) of asker: ValueError: no such number"):
+        await pair.asker.ask("server", Question(number=-1), Answer)
+    assert (await pair.asker.ask("server", Question(number=1), Answer)).number == 2
+    assert pair.failures == []
+
+
+async def test_an_error_after_a_tell_is_the_actors_failure_and_is_reported_with_its_name(pair: Pair) -> None:
+    await pair.asker.tell("server", Question(number=-1))
+    await asyncio.wait(pair.q.actors["server"].tasks)
+    ((name, error),) = pair.failures
+    assert (name, str(error)) == ("server", "no such number")
+
+
+async def test_a_message_that_the_handler_finds_illegal_is_counted_and_harmless(pair: Pair) -> None:
+    await pair.asker.tell("server", Question(number=-2))
+    with pytest.raises(Refused, match="bad_number: not legal here"):
+        await pair.asker.ask("server", Question(number=-2), Answer)
+    await pair.settled()
+    assert rejected(pair.q, "bad_number") == 2
+    assert pair.failures == []
+
+
+async def test_an_answer_of_another_kind_is_an_error_for_the_asker(pair: Pair) -> None:
+    with pytest.raises(MessageError, match=r"server answered .*Other.* expected Answer"):
+        await pair.asker.ask("server", Question(number=-4), Answer)
+
+
+async def test_asking_somebody_without_a_link_is_an_error_and_leaves_no_ask_open(pair: Pair) -> None:
+    with pytest.raises(ActorStopped, match="asker has no link to an actor called 'nobody'"):
+        await pair.asker.ask("nobody", Question(number=1), Answer)
+    with pytest.raises(ActorStopped, match="nobody"):
+        await pair.asker.tell("nobody", Question(number=1))
+    assert "0 asks open" in repr(pair.p)
+
+
+def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_counted() -> None:
+    async def talk(pair: Pair) -> None:
+        with pytest.raises(AskTimeout, match=r"asker asked server Question\(number=-3\): no answer in 5 s"):
+            await pair.asker.ask("server", Question(number=-3), Answer, timeout=5)
+        assert pair.asker.now() == 5.0
+        await pair.server.reply(pair.server.kept[0], Answer(number=1))
+        await pair.settled()
+        assert rejected(pair.p, "unasked") == 1
+        assert "0 asks open" in repr(pair.p)
+
+    on_virtual_time(talk)
+
+
+# -- what is refused and counted
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("unknown_receiver", {"receiver": "nobody"}),
+        ("unknown_sender", {"sender": "stranger"}),
+        ("unknown_sender", {"incarnation": 2}),
+        ("unknown_sender", {"incarnation": 0}),
+        ("not_understood", {"message": Answer(number=1)}),
+        ("unasked", {"answers": 77}),
+    ],
+)
+async def test_a_message_that_does_not_belong_here_is_counted_released_and_changes_nothing(
+    pair: Pair, reason: str, changes: dict[str, Any]
+) -> None:
+    good = {"message": Question(number=1), "id": 1, "sender": "asker", "incarnation": 1, "receiver": "server"}
+    released: list[int] = []
+    pair.q.deliver(Envelope(**{**good, **changes}), 10, lambda: released.append(1))
+    assert released == [1]
+    assert rejected(pair.q, reason) == 1
+    await pair.settled()
+    assert pair.server.seen == [0]
+    assert pair.failures == []
+
+
+@pytest.mark.parametrize(("sender", "receiver"), [("other", "asker"), ("server", "second")])
+async def test_only_the_actor_that_was_asked_can_answer_and_only_to_the_asker(
+    pair: Pair, sender: str, receiver: str
+) -> None:
+    pair.p.connect("q", 1, Endpoints("", ""), ["server", "other"], pair.road_p)
+    pair.p.add("second", "client", Asker())
+    asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
+    await pair.settled()
+    asked = pair.server.kept[0].id
+    pair.p.deliver(Envelope(Answer(number=6), 1, sender, 1, receiver, answers=asked), 10, lambda: None)
+    assert rejected(pair.p, "unasked") == 1
+    await pair.server.reply(pair.server.kept[0], Answer(number=7))
+    assert (await asking).number == 7
+
+
+async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_started_anew(pair: Pair) -> None:
+    pair.q.connect("p", 2, Endpoints("", ""), ["asker"], pair.road_q)
+    await pair.asker.tell("server", Question(number=1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert rejected(pair.q, "unknown_sender") == 1
+    assert pair.server.seen == []
+
+
+async def test_two_answers_to_one_ask_are_one_answer_and_one_rejection(pair: Pair) -> None:
+    asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
+    await pair.settled()
+    for number in (1, 2):
+        await pair.server.reply(pair.server.kept[0], Answer(number=number))
+    assert (await asking).number == 1
+    await pair.settled()
+    assert rejected(pair.p, "unasked") == 1
+
+
+# -- the end
+
+
+async def test_stopping_fails_the_open_asks_of_the_stopped_actor(pair: Pair) -> None:
+    asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
+    await pair.settled()
+    await pair.p.stop(["asker"])
+    with pytest.raises(ActorStopped, match="asker is stopping"):
+        await asking
+
+
+async def test_a_stopped_actor_cannot_ask_any_more(pair: Pair) -> None:
+    await pair.p.stop(["asker"])
+    with pytest.raises(ActorStopped, match="asker has stopped"):
+        await pair.asker.ask("server", Question(number=1), Answer)
+    assert "0 asks open" in repr(pair.p)
+
+
+async def test_stopping_calls_on_stop_once_even_if_another_actors_end_fails(pair: Pair) -> None:
+    class Sore(Actor):
+        async def on_stop(self) -> None:
+            raise ValueError("sore")
+
+    server = pair.q.actors.pop("server")
+    pair.q.add("sore", "service", Sore())
+    pair.q.actors["server"] = server  # it ends after the sore one
+    await pair.q.stop()
+    await pair.q.stop()
+    assert pair.server.stopped == 1
+    assert pair.failures == []
+
+
+def test_stopping_waits_only_so_long_for_an_actor_whose_end_hangs() -> None:
+    class Endless(Actor):
+        async def on_stop(self) -> None:
+            await asyncio.Event().wait()
+
+    async def talk(pair: Pair) -> None:
+        pair.q.add("endless", "service", Endless())
+        await pair.q.stop(["endless"])
+        assert pair.asker.now() == 1.0
+
+    on_virtual_time(talk)
+
+
+async def test_what_a_stopped_actor_had_not_read_gives_its_senders_their_credits_back(pair: Pair) -> None:
+    pair.server.gate.clear()
+    for _ in range(3):
+        await pair.asker.tell("server", Question(number=1))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert pair.road_p.queued_bytes()["q"] > 0
+    await pair.q.stop(["server"])
+    assert pair.road_p.queued_bytes()["q"] == 0
+
+
+async def test_the_end_of_the_leads_own_work_ends_the_run_once(pair: Pair) -> None:
+    class Worker(Actor):
+        async def run(self) -> None:
+            await asyncio.sleep(0)
+
+    for name in ("follower", "asker2"):
+        pair.p.add(name, "client", Worker())
+    pair.p.lead = "asker2"
+    pair.p.begin(["follower"])
+    await asyncio.gather(pair.p.actors["follower"].tasks[1])
+    assert pair.ends == 0
+    pair.p.begin(["asker2"])
+    await asyncio.gather(pair.p.actors["asker2"].tasks[1])
+    assert pair.ends == 1
+
+
+async def test_a_lead_that_only_answers_does_not_end_the_run_until_it_is_wound_down(pair: Pair) -> None:
+    assert pair.ends == 0
+    pair.q.lead = "server"
+    await pair.asker.tell("server", Save())
+    await pair.asker.tell("server", WindDown(reason="enough"))
+    await pair.settled()
+    assert pair.ends == 1
+
+
+async def test_an_error_in_an_actors_own_work_is_its_failure(pair: Pair) -> None:
+    class Worker(Actor):
+        async def run(self) -> None:
+            raise KeyError("lost")
+
+    pair.p.add("worker", "client", Worker())
+    pair.p.begin(["worker"])
+    await asyncio.wait([pair.p.actors["worker"].tasks[1]])
+    ((name, error),) = pair.failures
+    assert (name, type(error)) == ("worker", KeyError)
+
+
+async def test_the_first_error_of_on_start_comes_through_prepare(pair: Pair) -> None:
+    class Unready(Actor):
+        async def on_start(self) -> None:
+            raise OSError("no such data")
+
+    pair.p.add("unready", "client", Unready())
+    with pytest.raises(OSError, match="no such data"):
+        await pair.p.prepare(["unready"])

@@ -1,0 +1,169 @@
+"""Who counts as dead, and every step of a process's life, legal or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.errors import MessageError
+from runtime.lifecycle import Heartbeat, Stage
+from runtime.supervision import Liveness, Supervision
+
+EVENTS = ("hello", "ready", "begin", "halt", "exit")
+TICK = 0.25
+
+# stage -> what each of EVENTS leads to; None: refused. The diagram at the top of `lifecycle`, written out.
+S = Stage
+TABLE: dict[Stage, tuple[Stage | None, ...]] = {
+    S.STARTING: (S.GREETED, None, None, S.HALTING, S.GONE),
+    S.GREETED: (None, S.READY, None, S.HALTING, S.GONE),
+    S.READY: (None, None, S.RUNNING, S.HALTING, S.GONE),
+    S.RUNNING: (None, None, None, S.HALTING, S.GONE),
+    S.HALTING: (None, None, None, S.HALTING, S.GONE),
+    S.GONE: (None, None, None, None, S.GONE),
+}
+
+
+def beat(process: str = "p", busy: float = 0.0, usual: float = 0.0) -> Heartbeat:
+    return Heartbeat(
+        process=process, progress=0, busy_seconds=busy, usual_seconds=usual, busy_with="worker conv1",
+        loop_lag=0.0, actors={},
+    )  # fmt: skip
+
+
+def at_stage(stage: Stage, liveness: Liveness | None = None) -> Supervision:
+    """One process "p" that has reached a stage at time 0."""
+    made = Supervision(["p"], liveness or Liveness(), 0.0)
+    ways = {S.GREETED: ["hello"], S.READY: ["hello", "ready"], S.RUNNING: ["hello", "ready", "begin"]}
+    for event in ways.get(stage, {S.HALTING: ["halt"], S.GONE: ["exit"]}.get(stage, [])):
+        made.note("p", event, 0.0)
+    assert made.at(stage) == ["p"]
+    return made
+
+
+def watched(made: Supervision, until: float, *, beats: Heartbeat | None = None) -> list[tuple[str, str]]:
+    """Check every tick, with or without heartbeats, up to a time; the verdict at the last check."""
+    verdict: list[tuple[str, str]] = []
+    for tick in range(1, round(until / TICK) + 1):
+        if beats is not None:
+            made.beat(beats, tick * TICK)
+        verdict = made.check(tick * TICK)
+        if verdict and tick * TICK < until:
+            return [("early", f"at {tick * TICK}")]
+    return verdict
+
+
+STEPS = [(stage, event, to) for stage, row in TABLE.items() for event, to in zip(EVENTS, row, strict=True)]
+
+
+@pytest.mark.parametrize(("stage", "event", "to"), STEPS)
+def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_nothing(
+    stage: Stage, event: str, to: Stage | None
+) -> None:
+    made = at_stage(stage)
+    if to is None:
+        with pytest.raises(MessageError, match=f"'{event}' of process 'p', which is {stage.value}") as caught:
+            made.note("p", event, 1.0)
+        assert caught.value.reason == "illegal_step"
+        assert made.at(stage) == ["p"]
+        assert made.processes["p"].last_heard == 0.0
+    else:
+        made.note("p", event, 1.0)
+        assert made.at(to) == ["p"]
+        assert made.processes["p"].last_heard == 1.0
+
+
+@pytest.mark.parametrize("process", ["stranger", ""])
+@pytest.mark.parametrize("event", [*EVENTS, "dance"])
+def test_a_step_of_a_process_that_is_not_of_this_run_is_refused(process: str, event: str) -> None:
+    with pytest.raises(MessageError, match="not of this run"):
+        Supervision(["p"], Liveness(), 0.0).note(process, event, 0.0)
+
+
+def test_a_heartbeat_of_a_stranger_is_no_news() -> None:
+    made = at_stage(Stage.RUNNING)
+    made.beat(beat("stranger"), 1.0)
+    assert list(made.processes) == ["p"]
+
+
+def test_all_have_reached_a_stage_only_when_each_is_exactly_there() -> None:
+    made = Supervision(["p", "q"], Liveness(), 0.0)
+    made.note("p", "hello", 0.0)
+    assert not made.all_reached(Stage.GREETED)
+    made.note("q", "hello", 0.0)
+    assert made.all_reached(Stage.GREETED)
+    made.note("q", "ready", 0.0)
+    assert not made.all_reached(Stage.GREETED)
+    assert made.at(Stage.GREETED, Stage.READY) == ["p", "q"]
+    assert repr(made) == "<supervision p greeted, q ready>"
+
+
+@pytest.mark.parametrize("stage", [S.GREETED, S.READY, S.RUNNING])
+def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_before(stage: Stage) -> None:
+    assert watched(at_stage(stage), 2.0) == []
+    ((process, why),) = watched(at_stage(stage), 2.25)
+    assert process == "p"
+    assert "no heartbeat for 2.2 s" in why
+
+
+@pytest.mark.parametrize("stage", [S.HALTING, S.GONE])
+def test_a_process_that_ends_may_be_silent(stage: Stage) -> None:
+    assert watched(at_stage(stage), 100.0) == []
+
+
+def test_a_process_that_beats_lives_for_ever() -> None:
+    assert watched(at_stage(Stage.RUNNING), 500.0, beats=beat()) == []
+
+
+def test_other_settings_make_other_deadlines() -> None:
+    slow = Liveness(heartbeat_seconds=1.0, missed=9)
+    assert watched(at_stage(Stage.RUNNING, slow), 10.0) == []
+    assert watched(at_stage(Stage.RUNNING, slow), 10.25) != []
+
+
+def test_a_process_that_does_not_report_after_its_start_is_dead_by_its_own_deadline() -> None:
+    assert watched(at_stage(Stage.STARTING), 30.0) == []
+    ((_, why),) = watched(at_stage(Stage.STARTING), 30.25)
+    assert "did not report within 30 s of its start" in why
+
+
+@pytest.mark.parametrize(
+    ("busy", "usual", "stuck"),
+    [
+        (9.9, 0.001, False),
+        (10.1, 0.001, True),
+        (10.1, 2.0, False),
+        (19.9, 2.0, False),
+        (20.1, 2.0, True),
+        (0, 0, False),
+    ],
+)
+def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
+    busy: float, usual: float, stuck: bool
+) -> None:
+    verdict = watched(at_stage(Stage.RUNNING), TICK, beats=beat(busy=busy, usual=usual))
+    assert bool(verdict) == stuck
+    if stuck:
+        assert "has been computing 'worker conv1'" in verdict[0][1]
+        assert "it is stuck" in verdict[0][1]
+
+
+def test_every_dead_process_is_named() -> None:
+    made = Supervision(["p", "q", "r"], Liveness(), 0.0)
+    for name in ("p", "q", "r"):
+        made.note(name, "hello", 0.0)
+    assert watched(made, 2.25, beats=beat("q"))[0][0] == "p"
+    assert [name for name, _ in made.check(2.5)] == ["p", "r"]
+
+
+def test_a_supervisor_that_was_itself_stopped_blames_nobody_but_goes_on_watching() -> None:
+    made = at_stage(Stage.RUNNING)
+    assert watched(made, 1.0) == []
+    assert made.check(61.0) == []
+    dead_after = next(tick * TICK for tick in range(1, 20) if made.check(61.0 + tick * TICK))
+    assert dead_after == 2.25
+
+
+def test_a_check_that_comes_a_little_late_still_finds_a_stuck_process() -> None:
+    made = at_stage(Stage.RUNNING)
+    made.beat(beat(busy=100.0), 0.9)
+    assert made.check(0.9) != []

@@ -1,0 +1,155 @@
+"""The house: which package imports which, who alone may touch a library, and the size of things."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("ops", "nets", "roles", "runtime")
+GENERATED = {"nets/schema/caffe_pb2.py"}
+# ops <- nets <- roles -> runtime
+MAY_IMPORT = {
+    "ops": {"ops"},
+    "nets": {"nets", "ops"},
+    "roles": {"roles", "nets", "ops", "runtime"},
+    "runtime": {"runtime"},
+}
+ONE_FILE_EACH = ("zmq", "cupy", "prometheus_client")
+CALLS_OF_TIME = {"time", "sleep", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
+
+
+def files_of(*packages: str) -> list[str]:
+    found = [str(path.relative_to(ROOT)) for package in packages for path in sorted((ROOT / package).rglob("*.py"))]
+    return [name for name in found if name not in GENERATED]
+
+
+OURS = files_of(*PACKAGES)
+TESTS = files_of("tests")
+
+
+@cache
+def tree_of(name: str) -> ast.Module:
+    return ast.parse((ROOT / name).read_text("utf-8"))
+
+
+def imports_of(name: str) -> Iterator[tuple[str, int]]:
+    """(full module name, line) of everything a file imports, wherever in the file."""
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield ("." * node.level + (node.module or ""), node.lineno)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("__import__", "importlib.import_module"):
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                yield (first.value, node.lineno)
+
+
+def top(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def functions_of(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    yield from (node for node in ast.walk(tree_of(name)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(OURS) > 50
+    assert {top(name.replace("/", ".")) for name in OURS} == set(PACKAGES)
+
+
+def test_packages_import_along_the_arrows_only() -> None:
+    against = [
+        f"{name}:{line} imports {module}"
+        for name in OURS
+        for module, line in imports_of(name)
+        if top(module) in PACKAGES and top(module) not in MAY_IMPORT[name.partition("/")[0]]
+    ]
+    assert against == []
+
+
+def test_imports_name_their_package_in_full_so_that_the_arrows_can_be_seen() -> None:
+    assert [f"{name}:{line}" for name in OURS for module, line in imports_of(name) if module.startswith(".")] == []
+
+
+def test_arrays_and_nets_know_nothing_of_messages_or_event_loops() -> None:
+    foreign = {"asyncio", "zmq", "msgpack", "uvloop", "threading", "multiprocessing"}
+    allowed = {("ops", "threading"), ("nets", "threading")}  # a thread that prefetches or computes is no message
+    found = [
+        f"{name}:{line} imports {module}"
+        for name in files_of("ops", "nets")
+        for module, line in imports_of(name)
+        if top(module) in foreign and (name.partition("/")[0], top(module)) not in allowed
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("library", ONE_FILE_EACH)
+def test_one_file_knows_each_of_these_libraries(library: str) -> None:
+    users = {name for name in OURS for module, _ in imports_of(name) if top(module) == library}
+    assert len(users) <= 1, f"{library} is imported in {sorted(users)}"
+
+
+def test_nobody_unpickles_or_evaluates_anything() -> None:
+    forbidden = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal", "joblib"}
+    found = [f"{n}:{line} {module}" for n in OURS + TESTS for module, line in imports_of(n) if top(module) in forbidden]
+    for name in OURS:
+        for node in ast.walk(tree_of(name)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec"):
+                found.append(f"{name}:{node.lineno} {ast.unparse(node.func)}")
+            if isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+                found.append(f"{name}:{node.lineno} allow_pickle")
+    assert found == []
+
+
+def test_runtime_and_roles_take_time_from_the_event_loop_only() -> None:
+    found = []
+    for name in files_of("runtime", "roles"):
+        if name == "runtime/rundir.py":  # names the run by the day, and outlives the loop
+            continue
+        found += [f"{name}:{line} imports time" for module, line in imports_of(name) if top(module) == "time"]
+        for node in ast.walk(tree_of(name)):
+            if isinstance(node, ast.Attribute) and ast.unparse(node).startswith("time.") and node.attr in CALLS_OF_TIME:
+                found.append(f"{name}:{node.lineno} {ast.unparse(node)}")
+    assert found == []
+
+
+def test_no_file_is_longer_than_400_lines_and_no_function_longer_than_60() -> None:
+    long = [name for name in OURS + TESTS if len((ROOT / name).read_text("utf-8").splitlines()) > 400]
+    for name in OURS:
+        for function in functions_of(name):
+            if (function.end_lineno or 0) - function.lineno + 1 > 60:
+                long.append(f"{name}:{function.lineno} {function.name}")
+    assert long == []
+
+
+def test_every_module_opens_with_its_rule() -> None:
+    silent = [name for name in OURS if not ast.get_docstring(tree_of(name))]
+    tests = [name for name in TESTS if not name.endswith("__init__.py") and not ast.get_docstring(tree_of(name))]
+    assert silent + tests == []
+
+
+def test_input_is_checked_by_errors_that_an_optimising_python_keeps() -> None:
+    """An assert may only state an invariant: a message of its own is the mark of one that checks input."""
+    found = [
+        f"{name}:{node.lineno}"
+        for name in OURS
+        for node in ast.walk(tree_of(name))
+        if isinstance(node, ast.Assert) and node.msg is not None
+    ]
+    assert found == []
+
+
+def test_the_names_of_tests_are_sentences() -> None:
+    short = [
+        f"{name}:{function.lineno} {function.name}"
+        for name in files_of("tests/runtime", "tests/roles", "tests/contracts")
+        for function in functions_of(name)
+        if function.name.startswith("test_") and function.name.count("_") < 3
+    ]
+    assert short == []
