@@ -45,7 +45,10 @@ def write_message(path: Path, message: Message) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` beside `path` under another name, flush it to the disk, and rename it."""
+    """Write `data` beside `path` under another name, flush it to the disk, rename it, and flush the directory.
+
+    OSError passes through (full disk, no such directory); the temporary file is then gone.
+    """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     temporary = Path(name)
     try:
@@ -57,3 +60,16 @@ def write_bytes(path: Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable, where the system can open a directory."""
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except PermissionError:  # Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -20,7 +20,7 @@ from nets.data.writers import records_of_files, records_of_source, write_lmdb
 from nets.errors import CheckpointError, DataError
 from nets.mean import write_mean
 from nets.params import ParamSpec, generator
-from nets.solverstate import History, SolverState, join_history, read_solverstate, split_history, write_solverstate
+from nets.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
 from nets.spec import NetSpec
 from nets.weights import from_checkpoint, load_weights, read_weights, write_weights
 
@@ -93,48 +93,63 @@ def convert_solverstate(source: Path, target: Path) -> SolverState:
 
 
 def checkpoint_from_caffe(
-    weights: Path, target: Path, params: Params, state: Path | None = None, name: str = ""
+    weights: Path, target: Path, params: Params, state: Path | None = None, *, histories: int = 1, name: str = ""
 ) -> int:
     """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0 without `state`).
 
-    It holds `layer.i` and, for each blob, `layer.i.history`: from `state`, or zeros. `params` are the net's; NetError
-    when a layer of the net is missing or the history is another solver's.
+    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`, as many as
+    `histories` says: from `state`, or zeros. `params` are the net's. NetError when a layer of the net is missing or the
+    history is another solver's.
     """
     matched = load_weights(weights, params)
     if matched.missing:
         raise CheckpointError(f"{weights.name}: found no weights for {', '.join(matched.missing)}, expected all layers")
+    found = read_solverstate(state) if state is not None else None
+    history = split_history(found, params) if found else {}
     arrays: dict[str, NDArray[Any]] = {}
-    iteration = 0
-    history: History = {layer: tuple((np.zeros_like(b),) for b in blobs) for layer, blobs in matched.blobs.items()}
-    if state is not None:
-        found = read_solverstate(state)
-        iteration = found.iteration
-        history = split_history(found, params)
     for layer, blobs in matched.blobs.items():
-        for at, (blob, kept) in enumerate(zip(blobs, history[layer], strict=True)):
-            if len(kept) != 1:
-                raise CheckpointError(f"{weights.name}: found {len(kept)} histories a blob, expected 1 (SGD)")
-            arrays[f"{layer}.{at}"], arrays[f"{layer}.{at}.history"] = blob, kept[0]
+        for at, (blob, param) in enumerate(zip(blobs, params[layer], strict=True)):
+            kept = history[layer][at] if found else (np.zeros_like(blob),) * histories
+            if len(kept) != histories:
+                raise CheckpointError(f"{weights.name}: found {len(kept)} histories a blob, expected {histories}")
+            arrays[f"{layer}.{at}"] = blob
+            arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
+    iteration = found.iteration if found else 0
     checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name})
     return iteration
 
 
-def checkpoint_to_caffe(source: Path, weights: Path, state: Path, params: Params, net: NetSpec | None = None) -> int:
+def checkpoint_to_caffe(
+    source: Path, weights: Path, state: Path, params: Params, *, histories: int = 1, net: NetSpec | None = None
+) -> int:
     """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration."""
     arrays, facts = checkpoint.load(source)
     found = from_checkpoint(arrays, source.name)
     iteration = facts.get("iteration", "0")
+    named = {
+        layer: [_histories(layer, at, param, histories) for at, param in enumerate(blobs)]
+        for layer, blobs in params.items()
+    }
     missing = [
-        f"{source.name}: '{layer}.{at}.history': missing, expected the solver's history"
-        for layer in params
-        for at in range(len(params[layer]))
-        if f"{layer}.{at}.history" not in arrays
+        f"{source.name}: '{name}': missing, expected the solver's history"
+        for name in (name for blobs in named.values() for names in blobs for name in names)
+        if name not in arrays
     ]
     if missing or not iteration.isdigit():
         raise CheckpointError(missing or f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
     write_weights(weights, found, net)
     history = {
-        layer: tuple((arrays[f"{layer}.{at}.history"],) for at in range(len(blobs))) for layer, blobs in params.items()
+        layer: tuple(
+            tuple(arrays[name] for name in names) or (np.zeros(param.shape, np.float32),) * histories
+            for names, param in zip(blobs, params[layer], strict=True)
+        )
+        for layer, blobs in named.items()
     }
     write_solverstate(state, SolverState(int(iteration), join_history(history), weights.name))
     return int(iteration)
+
+
+def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str]:
+    """The names of a blob's history in a checkpoint; Caffe keeps zeros beside a running statistic, we keep nothing."""
+    known = range(1, count + 1) if param.keep is None else ()
+    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in known]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nets import CheckpointError, DataError, NetError, checkpoint, load_net
+from nets import CheckpointError, DataError, Net, NetError, checkpoint, load_net, load_solver
 from nets.convert import (
     checkpoint_from_caffe,
     checkpoint_to_caffe,
@@ -18,6 +18,8 @@ from nets.data import MemorySource, open_source
 from nets.mean import read_mean
 from nets.solverstate import SolverState, read_solverstate, write_solverstate
 from nets.weights import read_weights, write_weights
+from ops import get_backend
+from roles.parameter_store import ParameterStore
 from tests.nets.support import SHARED, lenet, needs_shared
 from tests.nets.test_weights import some_weights
 
@@ -101,7 +103,10 @@ def test_a_checkpoint_of_caffes_snapshot_goes_back_to_the_same_snapshot(tmp_path
     write_weights(tmp_path / "a.caffemodel", weights)
     write_solverstate(tmp_path / "a.solverstate", SolverState(500, history))
     target = tmp_path / "a.safetensors"
-    assert checkpoint_from_caffe(tmp_path / "a.caffemodel", target, params, tmp_path / "a.solverstate", "LeNet") == 500
+    assert (
+        checkpoint_from_caffe(tmp_path / "a.caffemodel", target, params, tmp_path / "a.solverstate", name="LeNet")
+        == 500
+    )
     arrays, facts = checkpoint.load(target)
     assert facts == {"iteration": "500", "net": "LeNet"}
     assert np.array_equal(arrays["ip2.1"], weights["ip2"][1])
@@ -121,3 +126,31 @@ def test_a_checkpoint_needs_weights_for_every_layer(tmp_path):
     write_weights(tmp_path / "b.safetensors", weights)
     with pytest.raises(CheckpointError, match=r"'conv1.0.history': missing"):
         checkpoint_to_caffe(tmp_path / "b.safetensors", tmp_path / "x.caffemodel", tmp_path / "x.solverstate", params)
+
+
+def test_the_parameter_store_resumes_where_caffe_stopped(tmp_path):
+    """BatchNorm's running statistics have a history in Caffe and none here; Adam has two a blob."""
+    net = Net(load_net("resnet20"), "TRAIN", ops=get_backend(), input_shape=(3, 32, 32))
+    flat = [param for blobs in net.params.values() for param in blobs]
+    initial = {layer: tuple(np.asarray(blob) for blob in blobs) for layer, blobs in net.initial_blobs().items()}
+    for kind, histories in (("SGD", 1), ("Adam", 2)):
+        arrays = tuple(np.full(p.shape, at, np.float32) for at, p in enumerate(flat * histories))
+        write_weights(tmp_path / "a.caffemodel", initial)
+        write_solverstate(tmp_path / "a.solverstate", SolverState(640, arrays))
+        target = tmp_path / f"{kind}.safetensors"
+        files = tmp_path / "a.caffemodel", target, net.params, tmp_path / "a.solverstate"
+        assert checkpoint_from_caffe(*files, histories=histories) == 640
+        (tmp_path / "s.prototxt").write_text(f'base_lr: 0.1 lr_policy: "fixed" max_iter: 9 type: "{kind}"')
+        solver = load_solver(tmp_path / "s.prototxt")
+        store = ParameterStore(net.params, net.initial_blobs(), solver, get_backend())
+        store.restore(checkpoint.load(target)[0], 640)
+        state = store.state()
+        last = len(flat) * histories - 1
+        assert state[f"fc.1.history{'' if histories == 1 else 2}"].tolist() == [last] * 10
+        assert set(state) == set(checkpoint.load(target)[0])
+        back = tmp_path / "b.caffemodel", tmp_path / "b.solverstate", net.params
+        checkpoint_to_caffe(target, *back, histories=histories)
+        found = read_solverstate(tmp_path / "b.solverstate").history
+        kept = [param.keep is None for param in flat * histories]
+        assert [bool(a.any()) for a in found[1:]] == kept[1:]
+        assert all(np.array_equal(a, b) for a, b, keep in zip(found, arrays, kept, strict=True) if keep)
