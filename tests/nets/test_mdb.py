@@ -79,6 +79,31 @@ def test_a_tree_that_runs_in_circles_is_refused(tmp_path):
         open_mdb(tmp_path)
 
 
+def newest_meta(data):
+    psize = struct.unpack_from("<I", data, 40)[0]
+    return max((16, psize + 16), key=lambda at: struct.unpack_from("<Q", data, at + 128)[0])
+
+
+def test_a_database_that_holds_other_than_it_says_is_refused(tmp_path):
+    database(tmp_path, [[(b"%d" % at, b"value") for at in range(5)]])
+    data = bytearray((tmp_path / "data.mdb").read_bytes())
+    struct.pack_into("<Q", data, newest_meta(data) + 104, 4)
+    (tmp_path / "data.mdb").write_bytes(data)
+    with pytest.raises(DataError, match="found 5 records, expected 4"):
+        open_mdb(tmp_path)
+
+
+def test_a_value_that_runs_past_the_end_of_the_file_is_refused(tmp_path):
+    value = bytes(range(256)) * 40
+    database(tmp_path, [[(b"a", value)]])
+    data = bytearray((tmp_path / "data.mdb").read_bytes())
+    node = data.index(struct.pack("<HHHH", len(value), 0, 1, 1))
+    struct.pack_into("<HH", data, node, 0, 100)  # 6.5 million bytes
+    (tmp_path / "data.mdb").write_bytes(data)
+    with pytest.raises(DataError, match=r"found a value on pages \d+ to \d+ of \d+"):
+        open_mdb(tmp_path)
+
+
 def test_several_values_a_key_are_refused(tmp_path):
     with lmdb.open(str(tmp_path), lock=False, max_dbs=1) as env:
         inner = env.open_db(b"inner")

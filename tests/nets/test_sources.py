@@ -76,6 +76,9 @@ def test_images_of_a_list_are_bgr_planes_with_their_labels(tmp_path):
     images, labels = everything(source)
     assert (labels.tolist(), source.num_classes, source.shape) == ([4, 0], 5, (3, 9, 7))
     assert np.array_equal(images[0], pixels[1][:, :, ::-1].transpose(2, 0, 1))
+    (tmp_path / "in dir" / "here.txt").write_text("1.png 3\n")
+    beside = open_source({"format": "images", "source": "in dir/here.txt"}, tmp_path)
+    assert np.array_equal(everything(beside)[0][0], images[0])
     with pytest.raises(DataError, match=r"absent/in dir/1.png: no such file"):
         open_source({"format": "images", "source": "list.txt", "root_folder": "absent"}, tmp_path)
 
