@@ -292,9 +292,9 @@ class Net:
         return [*nodes, *(reader for top in through for reader in self._readers(top))]
 
     def _first_rows(self) -> int:
-        """The batch size: the length of the first input along the batch axis (of what a net without inputs makes)."""
+        """The batch size: the length of the first input along the batch axis, else of what the net begins with."""
         shapes = [self._value(i).shape for i in self._inputs.values()]
-        shapes += [self._value(i).shape for node in self._nodes if not node.bottoms for i in node.tops]
+        shapes += [self._value(i).shape for node in self._wiring.nodes if not node.bottoms for i in node.tops]
         shapes = [shape for shape in shapes if len(shape) > self.batch_axis]
         if not shapes:
             raise NetError(f"net '{self.spec.name}': no layer gives data, expected a Data or Input layer")
