@@ -45,8 +45,7 @@ class Net:
 
     `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
     phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
-    ("conv") is the rest. `batch_axis` is the axis of the rows: 0, or 1 in nets with recurrent layers, whose blobs are
-    (T, N, ...).
+    ("conv") is the rest. `time_first` says that recurrent layers take the rows (axis 0) for steps of time.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Net:
         ops: Backend,
         part: str = "all",
         batch: int | None = None,
-        input_shape: Shape | None = None,
+        input_shape: Shape | Mapping[str, Shape] | None = None,
         seed: int = 0,
         dtype: Any = np.float32,
         level: int = 0,
@@ -69,8 +68,8 @@ class Net:
         self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
         kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
-        self.batch_axis = int(any(kind is not None and kind.time_first for kind in kinds))
-        setup = Setup(phase, batch, input_shape, self.batch_axis)
+        self.time_first = any(kind is not None and kind.time_first for kind in kinds)
+        setup = Setup(phase, batch, input_shape)
         self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype))
         self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if self._takes(node)]
@@ -91,7 +90,7 @@ class Net:
         self._grads: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
         self._borrowed: dict[Slot, Array] = {}  # gradients from borrowers, until the owner's turn
-        self._run = Run(phase, seed, 0, 0, self.batch, self.batch, self.batch_axis)
+        self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
 
     def __repr__(self) -> str:
         size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
@@ -136,9 +135,9 @@ class Net:
         if not 0 <= low < high <= self.batch:
             raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
         if high - low != self._rows:
-            self._wiring.reshape(Setup(self.phase, high - low, self._input_shape, self.batch_axis))
+            self._wiring.reshape(Setup(self.phase, high - low, self._input_shape))
             self._rows = high - low
-        self._run = Run(self.phase, self.seed, step, low, high, self.batch, self.batch_axis)
+        self._run = Run(self.phase, self.seed, step, low, high, self.batch)
         self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
         for node in self._senders:
             node.layer.forget("top")
@@ -292,13 +291,13 @@ class Net:
         return [*nodes, *(reader for top in through for reader in self._readers(top))]
 
     def _first_rows(self) -> int:
-        """The batch size: the length of the first input along the batch axis (of what a net without inputs makes)."""
+        """The batch size: the length of the first input along axis 0, else of what the net begins with."""
         shapes = [self._value(i).shape for i in self._inputs.values()]
-        shapes += [self._value(i).shape for node in self._nodes if not node.bottoms for i in node.tops]
-        shapes = [shape for shape in shapes if len(shape) > self.batch_axis]
+        shapes += [self._value(i).shape for node in self._wiring.nodes if not node.bottoms for i in node.tops]
+        shapes = [shape for shape in shapes if shape]
         if not shapes:
             raise NetError(f"net '{self.spec.name}': no layer gives data, expected a Data or Input layer")
-        return shapes[0][self.batch_axis]
+        return shapes[0][0]
 
     def _backward_node(self, node: Node, out: Sequence[Array] | None) -> tuple[Array, ...]:
         self._seed(node)

@@ -119,12 +119,12 @@ class _Planner:
         return Timetable(**{**timetable.__dict__, "test_rows": rows})
 
     def _check_net(self, job: Job, phase: str, source: Source) -> None:
-        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows along axis 0."""
+        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
         whole = job.build(phase, "all", source.shape)
         if self.train.strategy.preset == "single":
             return
-        if whole.batch_axis:
-            text = "found a net with recurrent layers, whose blobs are (T, N, ...): only preset 'single' trains it"
+        if whole.time_first:
+            text = "found a net with recurrent layers, whose rows are steps of time: only preset 'single' trains it"
             self._problem(text, "train", "strategy", "preset")
             return
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))

@@ -6,7 +6,7 @@ never: blob names or the order of layers; a layer sees only its own bottoms, top
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -26,20 +26,19 @@ Blobs: TypeAlias = Sequence[Array]
 
 @dataclass(frozen=True)
 class Setup:
-    """What shapes depend on besides the bottoms: the phase, rows per pass and their axis, the data source's shape."""
+    """What shapes depend on besides the bottoms: the phase, rows per pass, the shape of the data source's samples.
+
+    `input_shape` is that of the first top, or one for each top by name (HDF5Data).
+    """
 
     phase: str
     batch: int | None
-    input_shape: Shape | None
-    batch_axis: int = 0
+    input_shape: Shape | Mapping[str, Shape] | None
 
 
 @dataclass(frozen=True)
 class Run:
-    """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`.
-
-    Rows lie along `axis`: 0, or 1 where time comes first.
-    """
+    """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`."""
 
     phase: str
     seed: int
@@ -47,7 +46,6 @@ class Run:
     low: int
     high: int
     whole: int
-    axis: int = 0
 
     @property
     def share(self) -> float:
@@ -56,12 +54,10 @@ class Run:
 
     def uniforms(self, key: str, name: str, shape: Shape) -> NDArray[np.float32]:
         """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker draws them."""
-        rows = self.high - self.low
-        axis = self.axis if len(shape) > self.axis and shape[self.axis] == rows else 0
-        per_row = shape[axis] // rows  # 1, unless an axis was folded into the rows
-        rest = (*shape[:axis], *shape[axis + 1 :])
-        drawn = generator(self.seed, key, self.step, name).random((self.high * per_row, *rest), dtype=np.float32)
-        return np.moveaxis(drawn[self.low * per_row :], 0, axis)
+        per_row = shape[0] // (self.high - self.low)  # 1, unless an axis was folded into the rows
+        rows = (self.high * per_row, *shape[1:])
+        drawn = generator(self.seed, key, self.step, name).random(rows, dtype=np.float32)
+        return drawn[self.low * per_row :]
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class Layer:
     the first top when the prototxt gives none. `in_place_ok`: it may write its top over its bottom. `top_is_free`: a
     later layer may write over its top. `passes_gradient`: a bottom's gradient may be a view of the top's. `labels`:
     index of the bottom that must not depend on parameters. `time_first`: its bottoms are (T, N, ...), so the net's rows
-    lie along axis 1.
+    are steps of time, which only one process can take.
     """
 
     bottoms: ClassVar[tuple[int, int]] = (1, 1)

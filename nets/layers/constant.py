@@ -56,12 +56,11 @@ class DummyData(Layer):
     def _filled(self, index: int, run: Run) -> Array:
         """Fill the whole batch and keep the rows of this pass."""
         shape, filler = self.shapes[index], self.fillers[index]
-        axis = run.axis if len(shape) > run.axis else 0
-        whole = (*shape[:axis], run.whole, *shape[axis + 1 :]) if shape[axis] == run.high - run.low else shape
         rng = generator(run.seed, "dummy", run.step, self.name, index)
-        values = FILLERS[filler.type](whole, filler, rng)
-        rows = slice(run.low, run.high) if whole[axis] == run.whole else slice(None)
-        return self.ops.asarray(values[(*(slice(None),) * axis, rows)], self.dtype)
+        if shape[0] != run.high - run.low:  # these are no rows of the batch
+            return self.ops.asarray(FILLERS[filler.type](shape, filler, rng), self.dtype)
+        values = FILLERS[filler.type]((run.whole, *shape[1:]), filler, rng)
+        return self.ops.asarray(values[run.low : run.high], self.dtype)
 
 
 @register("Parameter")

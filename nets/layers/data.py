@@ -3,6 +3,7 @@
 What lives here: the shapes they promise. What never: reading data (`nets.data`).
 """
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from nets.layers.base import Layer, Setup, Shape, register
@@ -26,9 +27,11 @@ class Source(Layer):
 
     def _known(self, setup: Setup, axes: str) -> Shape:
         """Return the shape of the data source's samples."""
-        if setup.input_shape is None:
+        known, first = setup.input_shape, self.proto.top[0]
+        shape = known.get(first) if isinstance(known, Mapping) else known
+        if shape is None:
             raise self.error("", f"the data's shape is not known, expected a data source with {axes}")
-        return setup.input_shape
+        return tuple(shape)
 
     def _cropped(self, batch: int, shape: Shape) -> list[Shape]:
         """Return the shapes of images, cropped as transform_param says, and of labels."""
@@ -78,14 +81,15 @@ class MemoryData(Source):
 
 @register("HDF5Data")
 class HDF5Data(Source):
-    """Tops of any number: the first (N, ...) as the data source says, the others (N,)."""
+    """Tops of any number, (N, ...): shapes as the data source says, or (N,) where it only speaks of the first."""
 
     tops = (1, 1000)
     block = "hdf5_data_param"
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         batch, shape = self._batch(setup), self._known(setup, "samples of one shape")
-        return [(batch, *shape), *[(batch,)] * (len(self.proto.top) - 1)]
+        known = setup.input_shape if isinstance(setup.input_shape, Mapping) else {}
+        return [(batch, *shape), *((batch, *known.get(top, ())) for top in self.proto.top[1:])]
 
 
 @register("Input")
@@ -105,6 +109,5 @@ class Input(Source):
 
 
 def with_rows(shape: Shape, setup: Setup) -> Shape:
-    """Return `shape` with the caller's batch, if there is one, along the batch axis (axis 0 if it has no other)."""
-    axis = setup.batch_axis if len(shape) > setup.batch_axis else 0
-    return shape if setup.batch is None else (*shape[:axis], setup.batch, *shape[axis + 1 :])
+    """Return `shape` with the caller's batch, if there is one."""
+    return shape if setup.batch is None else (setup.batch, *shape[1:])

@@ -33,7 +33,7 @@ class Reduction(Layer):
         if not wanted[0] or dy is None:
             return [None], ()
         # The mean over a share of the rows counts for that share of the mean over all.
-        share = run.share if self.operation == "MEAN" and self.axis <= run.axis else 1.0
+        share = run.share if self.operation == "MEAN" and self.axis == 0 else 1.0
         into = self.buffer("bottom", x.shape)
         return [
             self.ops.reduction_backward(

@@ -340,6 +340,12 @@ def test_sources_promise_shapes_and_take_the_batch_of_the_caller(kind, options, 
     assert layer.setup([], Setup("TRAIN", 5, shape)) == [(5, *top[1:]) for top in tops]
 
 
+def test_hdf5_data_takes_a_shape_for_each_of_its_tops():
+    layer = layer_of("HDF5Data", "hdf5_data_param { batch_size: 7 }", 0, 2)
+    layer.proto.top[1] = "cont"
+    assert layer.setup([], Setup("TRAIN", None, {"t": (5, 3), "cont": (5,)})) == [(7, 5, 3), (7, 5)]
+
+
 def test_the_table_of_sources_names_them_all():
     assert {line[0] for line in SOURCES} == {name for name, cls in KINDS.items() if cls.is_source}
 
