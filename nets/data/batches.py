@@ -25,6 +25,8 @@ class Batches:
         transform.check(source.shape)
         if batch < 1:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
+        if batch % source.unit:
+            raise DataError(f"batch: found {batch}, expected a multiple of the source's sequences of {source.unit}")
         self.source, self.transform, self.batch = source, transform, batch
         self.shuffle, self.seed, self.train = shuffle, seed, train
         self._orders: dict[int, NDArray[np.int64]] = {}
@@ -61,7 +63,9 @@ class Batches:
         """The permutation of an epoch; the last two stay in memory, for batches that span an epoch's end."""
         kept = self._orders  # replaced, never changed: another thread may be reading it
         if epoch not in kept:
-            order = generator(self.seed, "epoch", epoch).permutation(len(self.source))
+            unit = self.source.unit
+            units = generator(self.seed, "epoch", epoch).permutation(len(self.source) // unit)
+            order = (units[:, None] * unit + np.arange(unit)).reshape(-1)
             newest = sorted(kept)[-1:]
             kept = self._orders = {epoch: order, **{other: kept[other] for other in newest}}
         return kept[epoch]

@@ -37,7 +37,9 @@ FORMATS = {
     "images": Format(images.open_images, {"source": str, "root_folder": str, **_SIZE}, ("source",)),
     "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_SIZE}, ("source",)),
     "synthetic": Format(synthetic.make, {"shape": list, "classes": int, "size": int, "seed": int, "sample": int}),
-    "text": Format(text.open_text, {"source": str, "length": int, "alphabet": str, "part": tuple}, ("source",)),
+    "text": Format(
+        text.open_text, {"source": str, "streams": int, "length": int, "alphabet": str, "part": tuple}, ("source",)
+    ),
 }
 
 _WORDS = {str: "a string", int: "an integer", list: "a list of integers", tuple: "a list of strings"}

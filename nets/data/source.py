@@ -21,12 +21,14 @@ Labels = NDArray[np.int64]
 class Source(ABC):
     """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be larger than memory.
 
-    `shape`: (C, H, W) of every sample's first array. `num_classes`: None when unknown. `read` may be called from any
-    thread.
+    `shape`: (C, H, W) of every sample's first array. `num_classes`: None when unknown. `unit`: so many consecutive
+    samples belong together and are shuffled as one (1 for images). `read` may be called from any thread.
     """
 
-    def __init__(self, name: str, shape: tuple[int, int, int], *, num_classes: int | None = None) -> None:
-        self.name, self.shape, self.num_classes = name, shape, num_classes
+    def __init__(
+        self, name: str, shape: tuple[int, int, int], *, num_classes: int | None = None, unit: int = 1
+    ) -> None:
+        self.name, self.shape, self.num_classes, self.unit = name, shape, num_classes, unit
 
     def __repr__(self) -> str:
         return f"<Source {self.name} {len(self)} samples {self.shape} classes={self.num_classes}>"
@@ -38,8 +40,7 @@ class Source(ABC):
     @abstractmethod
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """Return new arrays with one row per index (0 <= index < len): images (n, C, H, W) uint8 or float32 and
-        labels (n,), or whatever the net's data layers want, in their order; sequences have their rows along axis 1,
-        (T, n). DataError for a damaged sample.
+        labels (n,), or whatever the net's data layers want, in their order. DataError for a damaged sample.
         """
 
 

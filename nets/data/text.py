@@ -1,10 +1,10 @@
-"""Characters of a text for Caffe's recurrent layers: sequences to be learnt, time first.
+"""Characters of a text for Caffe's recurrent layers: time first, `streams` texts side by side.
 
-What lives here: how a text becomes sequences. What never: words, a vocabulary file.
+What lives here: how a text becomes steps. What never: words, a vocabulary file.
 
-A sample is a sequence of `length` characters: data, cont and target, each (length, n) for n samples, which is what
-Caffe's LSTM takes, (T, N). `cont` is 0 at every sequence's first step, so sequences are independent of each other: any
-order and any split over workers gives the same sums.
+A sample is one time step: data (streams,), cont (streams,), target (streams,). A batch of T samples is then what
+Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence of `length` steps, so sequences are
+independent: a batch may be cut between two of them, and they are what shuffling moves.
 """
 
 from __future__ import annotations
@@ -23,45 +23,50 @@ MAX_BYTES = 1 << 30
 
 
 def open_text(
-    *, base_dir: Path, source: str, length: int = 32, alphabet: str = "", part: Sequence[str] = ()
+    *, base_dir: Path, source: str, streams: int = 64, length: int = 32, alphabet: str = "", part: Sequence[str] = ()
 ) -> TextSource:
     """Open the UTF-8 text `source`; `alphabet`: its characters in the order of their numbers (default: all that occur,
     sorted); `part`: first and last share of the text as decimals, such as ["0", "0.9"].
     """
     path = base_dir / source
     text = _read(path)
-    if length < 1:
-        raise DataError(f"text: length: found {length}, expected an integer >= 1")
+    for name, value in (("streams", streams), ("length", length)):
+        if value < 1:
+            raise DataError(f"text: {name}: found {value}, expected an integer >= 1")
     first, last = _part(part)
     letters = alphabet or "".join(sorted(set(text)))
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
-    return TextSource(path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, length)
+    return TextSource(path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length)
 
 
 class TextSource(Source):
-    """A text cut into sequences of `length`; what is left over at its end is not used."""
+    """Steps of `streams` equally long pieces of a text; the steps left over at the end are not used."""
 
-    def __init__(self, name: str, codes: NDArray[np.uint32], alphabet: str, length: int) -> None:
+    def __init__(self, name: str, codes: NDArray[np.uint32], alphabet: str, streams: int, length: int) -> None:
         wanted = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
         order = np.argsort(wanted)
         places = np.minimum(np.searchsorted(wanted, codes, sorter=order), len(wanted) - 1)
-        self.numbers, self.alphabet, self.length = order[places], alphabet, length
-        strange = np.flatnonzero(wanted[self.numbers] != codes)
+        numbers = order[places]
+        strange = np.flatnonzero(wanted[numbers] != codes)
         if len(strange):
             raise DataError(f"{name}: character {chr(codes[strange[0]])!r} is not in the alphabet")
-        if len(codes) <= length:
-            raise DataError(f"{name}: found {len(codes)} characters, expected more than the length {length}")
-        super().__init__("text", (1, 1, length), num_classes=len(alphabet))
+        sequences = (len(codes) - 1) // (streams * length)
+        if sequences < 1:
+            raise DataError(f"{name}: found {len(codes)} characters, expected more than {streams} x {length}")
+        steps = sequences * length
+        pieces = [numbers[at : at + steps * streams].reshape(streams, steps).T for at in (0, 1)]
+        self.data, self.target = (np.ascontiguousarray(piece) for piece in pieces)
+        self.alphabet, self.streams = alphabet, streams
+        super().__init__("text", (1, 1, streams), num_classes=len(alphabet), unit=length)
 
     def __len__(self) -> int:
-        return (len(self.numbers) - 1) // self.length
+        return len(self.data)
 
-    def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
-        """Return data, cont and target, each (length, n) float32: numbers of characters; cont is 0 or 1."""
-        places = np.arange(self.length)[:, None] + np.asarray(indices) * self.length
-        cont = np.ones(places.shape, np.float32)
-        cont[0] = 0
-        return self.numbers[places].astype(np.float32), cont, self.numbers[places + 1].astype(np.float32)
+    def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
+        """Return data, cont and target, each (n, streams) float32: numbers of characters; cont is 0 or 1."""
+        steps = np.asarray(indices)
+        cont = np.broadcast_to((steps % self.unit != 0)[:, None], (len(steps), self.streams))
+        return tuple(array.astype(np.float32) for array in (self.data[steps], cont, self.target[steps]))
 
 
 def _part(part: Sequence[str]) -> tuple[float, float]:

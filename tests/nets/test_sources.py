@@ -297,33 +297,35 @@ def test_caffes_own_hdf5_data_reads():
 # text
 
 
-def test_a_text_is_sequences_and_what_follows_each_character(tmp_path):
+def test_text_is_steps_of_parallel_streams(tmp_path):
     (tmp_path / "t.txt").write_text("abcdefghijklmnopqrstuvwxyz")
-    source = open_source({"format": "text", "source": "t.txt", "length": 4}, tmp_path)
-    data, cont, target = source.read(np.array([5, 0]))
-    assert data.T.tolist() == [[20, 21, 22, 23], [0, 1, 2, 3]]
+    source = open_source({"format": "text", "source": "t.txt", "streams": 2, "length": 4}, tmp_path)
+    data, cont, target = everything(source)
+    assert data.T.tolist() == [list(range(12)), list(range(12, 24))]
     assert target.tolist() == (data + 1).tolist()
-    assert cont.T.tolist() == [[0, 1, 1, 1]] * 2
-    assert (len(source), source.num_classes, source.alphabet) == (6, 26, "abcdefghijklmnopqrstuvwxyz")
+    assert cont.T.tolist() == [[0, 1, 1, 1] * 3] * 2
+    assert (len(source), source.num_classes, source.alphabet) == (12, 26, "abcdefghijklmnopqrstuvwxyz")
 
 
-def test_a_batch_of_sequences_can_be_split_along_its_second_axis(tmp_path):
+def test_sequences_stay_whole_when_they_are_shuffled(tmp_path):
     (tmp_path / "t.txt").write_text("".join(chr(0x4E00 + at) for at in range(81)))
-    source = open_source({"format": "text", "source": "t.txt", "length": 4}, tmp_path)
+    source = open_source({"format": "text", "source": "t.txt", "streams": 2, "length": 4}, tmp_path)
     batches = Batches(source, Transform(), 8, shuffle=True, seed=1, train=True)
-    whole = batches.read(1, 0, 8)
-    parts = [batches.read(1, low, high) for low, high in ((0, 3), (3, 8))]
-    for which in range(3):
-        assert whole[which].shape == (4, 8)
-        assert np.array_equal(np.concatenate([part[which] for part in parts], axis=1), whole[which])
+    parts = [batches.read(ticket, low, low + 4) for ticket in range(5) for low in (0, 4)]
+    for data, cont, target in parts:
+        assert np.array_equal(data[1:], target[:-1])
+        assert cont[:, 0].tolist() == [0, 1, 1, 1]
+    assert sorted(int(part[0][0, 0]) for part in parts) == list(range(0, 40, 4))
+    with pytest.raises(DataError, match="batch: found 6, expected a multiple of the source's sequences of 4"):
+        Batches(source, Transform(), 6, shuffle=True, seed=1, train=True)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"alphabet": "abc"}, "t.txt: character 'd' is not in the alphabet"),
-        ({"length": 26}, "t.txt: found 26 characters, expected more than the length 26"),
-        ({"length": 0}, "text: length: found 0, expected an integer >= 1"),
+        ({"length": 100}, "t.txt: found 26 characters, expected more than 64 x 100"),
+        ({"streams": 0}, "text: streams: found 0, expected an integer >= 1"),
         ({"part": ["0.5", "0.2"]}, "text: part: found .* expected two rising shares from 0 to 1"),
     ],
 )
@@ -335,16 +337,16 @@ def test_mistakes_in_a_text_source_are_named(tmp_path, options, message):
 
 def test_the_two_parts_of_a_text_share_an_alphabet(tmp_path):
     (tmp_path / "t.txt").write_text("ab" * 50 + "c" * 20)
-    config = {"format": "text", "source": "t.txt", "length": 5}
+    config = {"format": "text", "source": "t.txt", "streams": 1, "length": 5}
     parts = [open_source({**config, "part": part}, tmp_path) for part in (["0", "0.75"], ["0.75", "1"])]
     assert [part.alphabet for part in parts] == ["abc", "abc"]
-    assert parts[1].numbers[-1] == 2
+    assert parts[1].data[-1, 0] == 2
 
 
 @needs_shared
 def test_shakespeare_has_the_65_characters_of_the_zoos_net():
     source = open_source({"format": "text", "source": "input.txt"}, SHARED / "shakespeare")
-    assert (source.num_classes, len(source)) == (65, 1115393 // 32)
+    assert (source.num_classes, len(source)) == (65, 1115393 // (64 * 32) * 32)
 
 
 def test_a_source_says_in_one_line_what_it_is():
