@@ -9,6 +9,8 @@ exist.
     params      ParamSpec: shape, filler, multipliers, first values       data/   sources, transforms, batches
     checkpoint  named arrays in one file                                  zoo/    nets and solvers that ship
     prototxt    text to message, with the line of every field             upgrade Caffe's older formats
+    weights     any format of weights, matched to a net                   caffemodel, hdf5, solverstate, mean  Caffe's
+    convert     from one format to another                                volumes sizes and FLOPs; timing  seconds
     errors      NetError and its kinds: one readable line per mistake     schema/ Caffe's messages
 """
 

@@ -3,11 +3,12 @@
 What lives here: the arrays of one pass and the order in which layers touch them. What never: updates,
 messages, data.
 
-One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the
-stages reversed.
-Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so
-they may
+One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the stages reversed.
+Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so they may
 travel; every other array is valid until the next pass.
+
+A parameter that several layers share belongs to the first of them: only there it is loaded and only there its gradient,
+the sum of all, comes out. A running statistic's gradient is what the pass adds to it (`ParamSpec.keep`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from nets.errors import NetError, did_you_mean
-from nets.layers import Run, Setup, Values, make_layer
+from nets.layers import KINDS, Run, Setup, Values, make_layer
 from nets.layers.base import Shape
+from nets.sharing import Slot, share
 from nets.spec import NetSpec
 from nets.wiring import Node, Value, wants_gradient, wire
 from ops import Array, Backend, OpsError
@@ -41,10 +43,9 @@ class Stage:
 class Net:
     """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every mistake.
 
-    `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W).
-    The FC
-    phase ("fc") is every InnerProduct and what depends on one, and the losses; the conv phase ("conv") is
-    the rest.
+    `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
+    phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
+    ("conv") is the rest. `time_first` says that recurrent layers take the rows (axis 0) for steps of time.
     """
 
     def __init__(
@@ -55,27 +56,40 @@ class Net:
         ops: Backend,
         part: str = "all",
         batch: int | None = None,
-        input_shape: tuple[int, int, int] | None = None,
+        input_shape: Shape | Mapping[str, Shape] | None = None,
         seed: int = 0,
         dtype: Any = np.float32,
+        level: int = 0,
+        stages: tuple[str, ...] = (),
     ) -> None:
         if part not in PARTS:
             raise NetError(f"part: found '{part}', expected one of {', '.join(PARTS)}")
-        self.spec, self.phase, self.part, self.ops, self.seed = spec.for_phase(phase), phase, part, ops, seed
-        self.dtype = np.dtype(dtype)
+        self.spec = spec.for_phase(phase, level=level, stages=stages)
+        self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
+        kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
+        self.time_first = any(kind is not None and kind.time_first for kind in kinds)
         setup = Setup(phase, batch, input_shape)
         self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype))
+        self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if self._takes(node)]
+        self._check_sharing()
         self._find_borders()
         self._allow_in_place()
         self._senders = [node for i in self._boundary for node in self._owners(i)]
-        self.stages = _stages(self._nodes)
-        self.params = {n.layer.name: tuple(n.layer.params) for n in self._nodes if n.layer.params}
+        self._receivers = [node for i in self._boundary for node in self._readers(i)]
+        self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self._nodes}
+        self.stages = _stages(self._nodes, self._owned)
+        self.params = {
+            n.layer.name: tuple(n.layer.params[at] for at in self._owned[n.index])
+            for n in self._nodes
+            if self._owned[n.index]
+        }
         self.batch = self._rows = self._first_rows()
         self._arrays: dict[int, Array] = {}
         self._grads: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
+        self._borrowed: dict[Slot, Array] = {}  # gradients from borrowers, until the owner's turn
         self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
 
     def __repr__(self) -> str:
@@ -124,12 +138,11 @@ class Net:
             self._wiring.reshape(Setup(self.phase, high - low, self._input_shape))
             self._rows = high - low
         self._run = Run(self.phase, self.seed, step, low, high, self.batch)
-        self._arrays, self._grads, self._blobs = {}, {}, {}
+        self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
         for node in self._senders:
             node.layer.forget("top")
-        for i in self._boundary:
-            for reader in self._value(i).consumers:
-                self._wiring.nodes[reader].layer.forget("bottom")
+        for node in self._receivers:
+            node.layer.forget("bottom")
 
     def feed(self, name: str, array: Any) -> None:
         """Give the input blob `name`; converted to the net's dtype if it has another, else kept by
@@ -169,7 +182,7 @@ class Net:
         """Run `stage` backward and return its parameters' gradients, newly allocated or written to `out`."""
         result: tuple[Array, ...] = ()
         for node in reversed(stage.nodes):
-            gradients = self._backward_node(node, out if node.layer.params else None)
+            gradients = self._backward_node(node, out if self._owned[node.index] else None)
             result = gradients or result
         return result
 
@@ -198,15 +211,18 @@ class Net:
         self._accumulate(index, given)
 
     def scalars(self) -> dict[str, float]:
-        """Return every loss and accuracy computed in this pass, and their weighted total under "loss"."""
+        """Return every loss and accuracy computed in this pass, and their weighted total under "loss".
+
+        Any top with a loss weight counts: the sum of its numbers, as in Caffe.
+        """
         found: dict[str, float] = {}
         total, losses = 0.0, 0
         for node in self._nodes:
-            if node.layer.scores and node.tops[0] in self._arrays:
-                value = float(self.ops.to_host(self._arrays[node.tops[0]]))
-                found[self._value(node.tops[0]).name] = value
-                if node.layer.differentiable:
-                    total, losses = total + node.layer.loss_weight * value, losses + 1
+            for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True)):
+                reported = place == 0 and node.layer.scores
+                if i in self._arrays and (reported or weight):
+                    value = found[self._value(i).name] = float(self.ops.to_host(self.ops.xp.sum(self._arrays[i])))
+                    total, losses = total + weight * value, losses + node.layer.differentiable
         return found | ({"loss": total} if losses else {})
 
     def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
@@ -224,6 +240,15 @@ class Net:
 
     def _takes(self, node: Node) -> bool:
         return not node.layer.is_source and (self.part == "all" or node.in_fc == (self.part == "fc"))
+
+    def _check_sharing(self) -> None:
+        """Refuse a parameter that the two phases would share: they may run on different machines."""
+        nodes = self._wiring.nodes
+        for borrowed, owner in self._sharing.owner.items():
+            mine, other = nodes[borrowed[0]], nodes[owner[0]]
+            if self.part != "all" and mine.in_fc != other.in_fc:
+                text = f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
+                raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")
 
     def _find_borders(self) -> None:
         """Set `boundary`, `inputs` and `outputs`."""
@@ -259,36 +284,68 @@ class Net:
         through = node.layer.in_place or not node.layer.top_is_free
         return [node, *(owner for below in node.bottoms if through for owner in self._owners(below))]
 
+    def _readers(self, i: int) -> list[Node]:
+        """The layers whose buffers the gradient of value `i` may be a view of."""
+        nodes = [self._wiring.nodes[reader] for reader in self._value(i).consumers]
+        through = [top for node in nodes if node.layer.passes_gradient for top in node.tops]
+        return [*nodes, *(reader for top in through for reader in self._readers(top))]
+
     def _first_rows(self) -> int:
-        """The batch size: the first axis of the first input."""
+        """The batch size: the length of the first input along axis 0, else of what the net begins with."""
         shapes = [self._value(i).shape for i in self._inputs.values()]
+        shapes += [self._value(i).shape for node in self._wiring.nodes if not node.bottoms for i in node.tops]
+        shapes = [shape for shape in shapes if shape]
         if not shapes:
             raise NetError(f"net '{self.spec.name}': no layer gives data, expected a Data or Input layer")
         return shapes[0][0]
 
     def _backward_node(self, node: Node, out: Sequence[Array] | None) -> tuple[Array, ...]:
+        self._seed(node)
         grads = [self._grads.get(i) for i in node.tops]
-        is_loss = node.layer.scores and node.layer.differentiable and node.layer.loss_weight != 0
-        if not is_loss and all(grad is None for grad in grads):
-            return self._no_gradient(node, out)
+        statistics = any(param.keep is not None for param in node.layer.params)
+        if not statistics and all(grad is None for grad in grads):
+            return self._settle(node, self._zeros(node), out)
         values = Values(
             [self._given(i) for i in node.bottoms],
             [self._given(i) for i in node.tops],
             self._parameters(node),
         )
         wanted = wants_gradient(self._wiring, node)
-        bottoms, params = node.layer.backward(grads, values, self._run, wanted, out)
+        direct = out if len(self._owned[node.index]) == len(node.layer.params) else None
+        bottoms, params = node.layer.backward(grads, values, self._run, wanted, direct)
         for i, grad in zip(node.bottoms, bottoms, strict=True):
             if grad is not None:
                 self._accumulate(i, grad)
-        return params
+        return self._settle(node, params, out)
 
-    def _no_gradient(self, node: Node, out: Sequence[Array] | None) -> tuple[Array, ...]:
-        """Return zeros for a layer whose tops no loss depends on."""
-        result = tuple(out or (self.ops.empty(p.shape, self.dtype) for p in node.layer.params))
-        for array in result:
-            array[...] = 0
-        return result
+    def _seed(self, node: Node) -> None:
+        """Give the tops that are part of the loss their weight as gradient."""
+        for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
+            if weight:
+                seed = self.ops.zeros(self._value(i).shape, self.dtype)
+                seed += weight
+                self._accumulate(i, seed)
+
+    def _zeros(self, node: Node) -> tuple[Array, ...]:
+        """The gradients of a layer whose tops no loss depends on."""
+        return tuple(self.ops.zeros(param.shape, self.dtype) for param in node.layer.params)
+
+    def _settle(self, node: Node, params: Sequence[Array], out: Sequence[Array] | None) -> tuple[Array, ...]:
+        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus what was kept."""
+        result: list[Array] = []
+        for at, grad in enumerate(params):
+            owner = self._sharing.owner.get((node.index, at))
+            slot = owner or (node.index, at)
+            kept = self._borrowed.pop(slot, None)
+            total = grad if kept is None else self.ops.add(kept.reshape(grad.shape), grad)
+            if owner is not None:
+                self._borrowed[slot] = total
+                continue
+            if out is not None and total is not out[len(result)]:
+                out[len(result)][...] = total
+                total = out[len(result)]
+            result.append(total)
+        return tuple(result)
 
     def _accumulate(self, i: int, grad: Array) -> None:
         """Add a gradient to value `i`; the first is kept by reference, the sum of two is a new array."""
@@ -310,21 +367,32 @@ class Net:
         return self._arrays[i]
 
     def _parameters(self, node: Node) -> Sequence[Array]:
-        if node.layer.params and node.layer.name not in self._blobs:
-            raise NetError(f"layer '{node.layer.name}': run before its parameters were loaded in this pass")
-        return self._blobs.get(node.layer.name, ())
+        """The layer's own parameters and those it borrows, in its order."""
+        name, owned = node.layer.name, self._owned[node.index]
+        if owned and name not in self._blobs:
+            raise NetError(f"layer '{name}': run before its parameters were loaded in this pass")
+        if len(owned) == len(node.layer.params):
+            return self._blobs.get(name, ())
+        found = []
+        for at, param in enumerate(node.layer.params):
+            index, place = self._sharing.owner.get((node.index, at), (node.index, at))
+            lender = self._wiring.nodes[index].layer.name
+            if lender not in self._blobs:
+                raise NetError(f"layer '{lender}': its parameters are shared and were not loaded in this pass")
+            found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
+        return found
 
 
-def _stages(nodes: Sequence[Node]) -> list[Stage]:
-    """Cut before every layer with parameters but the first."""
+def _stages(nodes: Sequence[Node], owned: Mapping[int, Sequence[int]]) -> list[Stage]:
+    """Cut before every layer with parameters of its own but the first."""
     groups: list[list[Node]] = []
     for node in nodes:
-        owned = bool(groups) and any(member.layer.params for member in groups[-1])
-        if not groups or (node.layer.params and owned):
+        taken = bool(groups) and any(owned[member.index] for member in groups[-1])
+        if not groups or (owned[node.index] and taken):
             groups.append([])
         groups[-1].append(node)
     stages = []
     for index, group in enumerate(groups):
-        owner = next((node.layer.name for node in group if node.layer.params), None)
+        owner = next((node.layer.name for node in group if owned[node.index]), None)
         stages.append(Stage(index, owner, tuple(node.layer.name for node in group), tuple(group)))
     return stages

@@ -24,7 +24,12 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ParamSpec:
-    """One parameter array: `index` counts the layer's blobs from 0, `name` is "weight", "bias", ..."""
+    """One parameter array: `index` counts the layer's blobs from 0, `name` is "weight", "bias", ...
+
+    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the fraction of its old
+    value that remains at an update: w' = keep * w + g. Its "gradient" g is what one pass adds, weighted by the pass's
+    share of the whole batch: summing over workers and applying by a parameter server are those of gradients.
+    """
 
     layer: str
     index: int
@@ -33,6 +38,7 @@ class ParamSpec:
     filler: caffe.FillerParameter
     lr_mult: float = 1.0
     decay_mult: float = 1.0
+    keep: float | None = None
 
     def initial(self, seed: int, dtype: Any = np.float32) -> NDArray[Any]:
         """Return the first values, an array of `shape`; the same for the same (seed, layer, index)."""

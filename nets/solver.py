@@ -1,22 +1,26 @@
-"""How a net is trained: the solver prototxt, checked, and the learning rate at each iteration.
+"""How a net is trained: the solver prototxt, checked, the learning rate at each iteration, the update of a parameter.
 
-What lives here: reading and checking a SolverParameter, Caffe's rate policies. What never: the update
-itself (`ops`).
+What lives here: reading and checking a SolverParameter, Caffe's rate policies, clipping. What never: the rules of the
+solver types (`rules`), their arithmetic (`ops`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from nets.errors import PrototxtError, did_you_mean
+from nets.params import ParamSpec
 from nets.prototxt import Where, parse
+from nets.rules import RULES, History
 from nets.schema import caffe_pb2 as caffe
 from nets.spec import NetSpec, load_net, locate, net_from_proto, read_text
-
-TYPES = ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam")
+from ops import Array, Backend
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,18 @@ class SolverSpec:
     base_lr = property(lambda self: float(self.proto.base_lr))
     momentum = property(lambda self: float(self.proto.momentum))
     weight_decay = property(lambda self: float(self.proto.weight_decay))
+    iter_size = property(lambda self: int(self.proto.iter_size))
+    clips = property(lambda self: self.proto.clip_gradients >= 0)
+
+    @property
+    def type(self) -> str:
+        """The solver's type, a key of `rules.RULES`, whichever way it is written."""
+        return _type(self.proto)
+
+    def state(self, phase: str) -> tuple[int, tuple[str, ...]]:
+        """Return (level, stages) that train_state or test_state asks of the net in `phase`."""
+        states = [self.proto.train_state] if phase == "TRAIN" else list(self.proto.test_state)[:1]
+        return next(((int(state.level), tuple(state.stage)) for state in states), (0, ()))
 
     @property
     def random_seed(self) -> int | None:
@@ -49,6 +65,42 @@ class SolverSpec:
     def rate(self, iteration: int) -> float:
         """Return the learning rate of `iteration` (from 0), as Caffe's SGDSolver::GetLearningRate."""
         return _POLICIES[self.proto.lr_policy](self.proto, iteration)
+
+    def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
+        """Return the arrays this solver keeps beside a parameter, zero at first; none beside a running statistic."""
+        count = RULES[self.type].histories if param.keep is None else 0
+        return tuple(ops.zeros(param.shape, dtype) for _ in range(count))
+
+    def update(
+        self, ops: Backend, iteration: int, param: ParamSpec, w: Array, g: Array, history: History
+    ) -> tuple[Array, History]:
+        """Return (w', history') after the update of `iteration` (from 0). w and g stay; history is written over.
+
+        g is the gradient of the whole batch's mean loss, as Caffe's after its division by iter_size. A running
+        statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
+        """
+        if param.keep is not None:
+            new = ops.zeros(w.shape, w.dtype)
+            new += w
+            new *= param.keep
+            return ops.add(new, g, out=new), ()
+        shared = {
+            "rate": self.rate(iteration) * param.lr_mult,
+            "decay": self.weight_decay * param.decay_mult,
+            "regularization": self.proto.regularization_type,
+        }
+        new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
+        return new, tuple(kept)
+
+    def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
+        """Return what all gradients are multiplied by so that their common norm is at most `clip_gradients`.
+
+        Give every learned parameter's gradient at once. Caffe compares the sum over iter_size batches; these are means.
+        """
+        if not self.clips:
+            return 1.0
+        norm = math.sqrt(sum(ops.l2_norm_squared(g) for g in gradients)) * self.iter_size
+        return self.proto.clip_gradients / norm if norm > self.proto.clip_gradients else 1.0
 
     def override(self, values: Mapping[str, float]) -> SolverSpec:
         """The same solver with other values (max_iter, base_lr, momentum); PrototxtError if they make no sense."""
@@ -111,21 +163,27 @@ def _mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
 
 
 def _kind_mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
-    key = "solver_type" if proto.HasField("solver_type") else "type"
-    old_name = caffe.SolverParameter.SolverType.Name(proto.solver_type)
-    kind = proto.type if key == "type" else {name.upper(): name for name in TYPES}[old_name]
-    found = []
-    if kind not in TYPES:
-        found.append((key, f"found '{kind}', expected one of {', '.join(TYPES)}{did_you_mean(kind, TYPES)}"))
-    elif kind != "SGD":
-        found.append((key, f"solver '{kind}' is not supported yet, expected 'SGD'"))
-    if proto.iter_size != 1:
-        found.append(("iter_size", f"found {proto.iter_size}, only 1 is supported: give the whole batch to the net"))
-    if proto.clip_gradients >= 0:
-        found.append(("clip_gradients", "gradient clipping is not supported yet"))
-    if proto.weight_decay and proto.regularization_type != "L2":
-        found.append(("regularization_type", f"found '{proto.regularization_type}', only 'L2' is supported"))
+    kind, found = _type(proto), []
+    if kind not in RULES:
+        found.append(("type", f"found '{kind}', expected one of {', '.join(RULES)}{did_you_mean(kind, RULES)}"))
+    if kind in ("AdaGrad", "RMSProp") and proto.momentum:
+        found.append(("momentum", f"found {proto.momentum:g}, but {kind} has none, expected 0"))
+    if kind == "RMSProp" and not 0 <= proto.rms_decay < 1:
+        found.append(("rms_decay", f"found {proto.rms_decay:g}, expected 0 <= rms_decay < 1"))
+    if kind == "Adam" and not 0 <= proto.momentum2 < 1:
+        found.append(("momentum2", f"found {proto.momentum2:g}, expected 0 <= momentum2 < 1"))
+    if proto.iter_size < 1:
+        found.append(("iter_size", f"found {proto.iter_size}, expected an integer >= 1"))
+    if proto.regularization_type not in ("L1", "L2"):
+        found.append(("regularization_type", f"found '{proto.regularization_type}', expected 'L1' or 'L2'"))
     return found
+
+
+def _type(proto: caffe.SolverParameter) -> str:
+    if not proto.HasField("solver_type"):
+        return str(proto.type)
+    old_name = caffe.SolverParameter.SolverType.Name(proto.solver_type)
+    return {name.upper(): name for name in RULES}[old_name]
 
 
 def _policy_mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:

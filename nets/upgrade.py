@@ -1,14 +1,15 @@
 """Brings nets of older Caffe formats to the present one.
 
-What lives here: V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of
-a net,
-transform keys inside data parameters. What never: a change of meaning; V0 nets are refused by name.
+What lives here: V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of a net,
+transform keys inside data parameters, BatchNorm's three `param`s. What never: a change of meaning; the first format
+(`upgrade_v0`).
 """
 
 from nets.errors import PrototxtError
 from nets.prototxt import Node, Where
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.layer_types import LAYER_TYPES
+from nets.upgrade_v0 import from_v0, merge_padding
 
 # V1 wrote the same names in capitals with underscores; only one name has changed since.
 _V1_TYPES = {name.lower(): name for name in LAYER_TYPES} | {"softmaxloss": "SoftmaxWithLoss"}
@@ -24,11 +25,15 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
     if proto.layers:
         if proto.layer:
             raise top.error("layers", "given besides 'layer', expected only one of the two formats")
-        nodes = list(top.node.fields["layers"])
+        wheres = [_where(old, node, top) for old, node in zip(proto.layers, top.node.fields["layers"], strict=True)]
+        pairs = merge_padding(list(zip(proto.layers, top.node.fields["layers"], strict=True)), wheres)
+        nodes = [node for _, node in pairs]
         del net.layers[:]
-        net.layer.extend(_from_v1(old, node, top) for old, node in zip(proto.layers, nodes, strict=True))
+        net.layer.extend(_from_old(old, _where(old, node, top)) for old, node in pairs)
     for layer in net.layer:
         _move_transform_keys(layer)
+        if layer.type == "BatchNorm" and len(layer.param) == 3:
+            del layer.param[:]  # older nets had to say that its statistics are not learned
         if layer.type.endswith("Loss") and not layer.top:
             layer.top.append(layer.name)  # Caffe makes a top for a loss that names none
     if proto.input:
@@ -42,12 +47,17 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
     return net, nodes
 
 
-def _from_v1(old: caffe.V1LayerParameter, node: Node, top: Where) -> caffe.LayerParameter:
+def _where(old: caffe.V1LayerParameter, node: Node, top: Where) -> Where:
+    return Where(top.file, node, f"layer '{old.name or old.layer.name}'")
+
+
+def _from_old(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
+    return from_v0(old, where) if old.HasField("layer") else _from_v1(old, where)
+
+
+def _from_v1(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
     """Copy the fields both formats share by name; type, blobs_lr and weight_decay become type and param."""
-    where = Where(top.file, node, f"layer '{old.name or old.layer.name}'")
     kind = caffe.V1LayerParameter.LayerType.Name(old.type)
-    if old.HasField("layer"):
-        raise where.error("layer", "this is Caffe's V0 format, which is not supported")
     name = _V1_TYPES.get(kind.replace("_", "").lower())
     if name is None:
         raise where.error("type", f"found {kind}, expected the name of a layer type such as CONVOLUTION")
@@ -66,6 +76,9 @@ def _from_v1(old: caffe.V1LayerParameter, node: Node, top: Where) -> caffe.Layer
         param = new.param.add()
         if index < len(old.param):
             param.name = old.param[index]
+        if index < len(old.blob_share_mode):
+            loose = old.blob_share_mode[index] == caffe.V1LayerParameter.PERMISSIVE
+            param.share_mode = caffe.ParamSpec.PERMISSIVE if loose else caffe.ParamSpec.STRICT
         if index < len(old.blobs_lr):
             param.lr_mult = old.blobs_lr[index]
         if index < len(old.weight_decay):

@@ -1,8 +1,7 @@
 """Which layer reads what: blob names resolved to values, each written once.
 
-What lives here: the checks of a net's connections, which layers form the FC phase, what crosses the cut,
-which values
-need gradients. What never: arrays.
+What lives here: the checks of a net's connections, which layers form the FC phase, what crosses the cut, which values
+need gradients. What never: arrays, shared parameters (`sharing`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nets.errors import NetError, PrototxtError, did_you_mean
-from nets.layers import Layer, Setup
+from nets.layers import KINDS, Layer, Setup
 from nets.layers.base import Shape
 from nets.spec import LayerSpec
 
@@ -97,14 +96,13 @@ def _add(
     if broken & set(proto.bottom):
         broken |= set(proto.top)
         return
-    if any(param.name for param in proto.param):
-        raise spec.where.error("param.name", "sharing parameters between layers is not supported yet")
     bottoms = [current[name] for name in proto.bottom]
     shapes = layer.setup([wiring.values[i].shape for i in bottoms], setup)
     node = Node(len(wiring.nodes), layer, bottoms, [])
     wiring.nodes.append(node)
     for i in bottoms:
         wiring.values[i].consumers.append(node.index)
+    _check_labels(wiring, node)
     _mark(wiring, node)
     needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(wants_gradient(wiring, node)))
     for name, shape in zip(proto.top, shapes, strict=True):
@@ -116,7 +114,18 @@ def _add(
 def _mark(wiring: Wiring, node: Node) -> None:
     """Put the node into the FC phase: dense and scoring layers, and all that depends on one."""
     after_fc = any(wiring.nodes[wiring.values[i].producer].in_fc for i in node.bottoms)
-    node.in_fc = after_fc or node.layer.is_dense or node.layer.scores
+    node.in_fc = after_fc or node.layer.is_dense or node.layer.scores or any(node.layer.loss_weights)
+
+
+def _check_labels(wiring: Wiring, node: Node) -> None:
+    """Refuse labels that depend on parameters: no loss has a gradient for them."""
+    at, down = node.layer.labels, list(node.layer.proto.propagate_down)
+    if at is None or not node.layer.differentiable or at >= len(node.bottoms):
+        return
+    value = wiring.values[node.bottoms[at]]
+    if value.needs_grad and not (len(down) > at and not down[at]):
+        text = f"labels '{value.name}' depend on parameters, and no gradient reaches labels; "
+        raise node.layer.error("bottom", text + "set propagate_down: false for them if that is meant")
 
 
 def wants_gradient(wiring: Wiring, node: Node) -> list[bool]:
@@ -129,12 +138,17 @@ def wants_gradient(wiring: Wiring, node: Node) -> list[bool]:
     ]
 
 
+def _scores(spec: LayerSpec) -> bool:
+    """Whether the layer is a loss or an accuracy: those are told apart by their tops."""
+    return spec.proto.type in KINDS and KINDS[spec.proto.type].scores
+
+
 def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:
     first: dict[str, LayerSpec] = {}
     problems = []
     for spec in specs:
         seen = first.setdefault(spec.proto.name, spec)
-        if seen is not spec:
+        if seen is not spec and not (_scores(seen) and _scores(spec)):
             line = seen.where.node.line
             problems.append(spec.where.problem("name", f"found '{spec.proto.name}' twice, first on line {line}"))
     return problems

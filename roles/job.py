@@ -82,9 +82,12 @@ class Job:
 
     def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
+        level, stages = self.solver_spec.state(phase)
         return Net(
             self.net_spec,
             phase,
+            level=level,
+            stages=stages,
             ops=self.backend_ops,
             part=part,
             batch=self.batch if phase == TRAIN else self.test_batch,

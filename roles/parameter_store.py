@@ -16,7 +16,7 @@ Blobs = tuple[Array, ...]
 
 
 class ParameterStore:
-    """Parameters, momentum and version of every layer of a net's part. A layer's version counts its updates."""
+    """Parameters, the solver's histories and version of every layer of a part. A layer's version counts its updates."""
 
     def __init__(
         self,
@@ -30,7 +30,10 @@ class ParameterStore:
         self._solver = solver
         self._ops = ops
         self._history = {
-            layer: tuple(ops.zeros(blob.shape, blob.dtype) for blob in of) for layer, of in self._blobs.items()
+            layer: tuple(
+                solver.new_history(ops, param, blob.dtype) for param, blob in zip(params[layer], of, strict=True)
+            )
+            for layer, of in self._blobs.items()
         }
         self.versions = dict.fromkeys(self._blobs, 0)
 
@@ -48,37 +51,49 @@ class ParameterStore:
         return self._blobs[layer]
 
     def apply(self, layer: str, gradients: Blobs) -> int:
-        """Update a layer by SGD with momentum and weight decay as Caffe defines them; returns its new version.
+        """Update a layer as the solver says; returns its new version.
 
-        The rate is that of the solver's policy at the layer's number of updates so far.
+        The iteration that rates and Adam's correction depend on is the layer's number of updates so far. Running
+        statistics are part of the layer: their "gradients" are applied by the same call.
         """
-        rate, updated = self._solver.rate(self.versions[layer]), []
-        for param, w, g, h in zip(
-            self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
-        ):
-            updated.append(
-                self._ops.sgd_update(
-                    w,
-                    g,
-                    h,
-                    rate=rate * param.lr_mult,
-                    momentum=self._solver.momentum,
-                    decay=self._solver.weight_decay * param.decay_mult,
-                    out_h=h,  # nobody else reads the momentum
-                )
+        updated = [
+            self._solver.update(self._ops, self.versions[layer], param, w, g, history)
+            for param, w, g, history in zip(
+                self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
             )
+        ]
         self._blobs[layer] = tuple(w for w, _ in updated)
         self._history[layer] = tuple(h for _, h in updated)
         self.versions[layer] += 1
         return self.versions[layer]
 
+    def apply_all(self, gradients: Mapping[str, Blobs]) -> None:
+        """Update every layer from the gradients of one whole pass, clipped by their common norm if the solver says so.
+
+        The gradients may be written over. Where layers are updated apart, that norm is not known: the planner refuses
+        clip_gradients there.
+        """
+        learned = [
+            g
+            for layer, of in gradients.items()
+            for param, g in zip(self._params[layer], of, strict=True)
+            if param.keep is None
+        ]
+        factor = self._solver.clip_factor(self._ops, learned)
+        if factor != 1.0:
+            for gradient in learned:
+                gradient *= factor
+        for layer, of in gradients.items():
+            self.apply(layer, of)
+
     def state(self) -> dict[str, Array]:
-        """Everything a checkpoint must hold: `layer.i` and `layer.i.history`, on the host."""
+        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`, `layer.i.history2`."""
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
-            for index, (blob, history) in enumerate(zip(blobs, self._history[layer], strict=True)):
+            for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
                 found[f"{layer}.{index}"] = self._ops.to_host(blob)
-                found[f"{layer}.{index}.history"] = self._ops.to_host(history).copy()
+                for name, history in zip(_names(layer, index, len(histories)), histories, strict=True):
+                    found[name] = self._ops.to_host(history).copy()
         return found
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
@@ -86,14 +101,21 @@ class ParameterStore:
         problems: list[str] = []
         for layer, blobs in self._blobs.items():
             for index, blob in enumerate(blobs):
-                for name in (f"{layer}.{index}", f"{layer}.{index}.history"):
+                for name in (f"{layer}.{index}", *_names(layer, index, len(self._history[layer][index]))):
                     found = state[name].shape if name in state else "nothing"
                     if found != blob.shape:
                         problems.append(f"checkpoint: '{name}': found {found}, expected shape {blob.shape}")
         if problems:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            names = [f"{layer}.{index}" for index in range(len(blobs))]
-            self._blobs[layer] = tuple(self._ops.asarray(state[name]) for name in names)
-            self._history[layer] = tuple(self._ops.asarray(np.array(state[f"{name}.history"])) for name in names)
+            self._blobs[layer] = tuple(self._ops.asarray(state[f"{layer}.{index}"]) for index in range(len(blobs)))
+            self._history[layer] = tuple(
+                tuple(self._ops.asarray(np.array(state[name])) for name in _names(layer, index, len(histories)))
+                for index, histories in enumerate(self._history[layer])
+            )
             self.versions[layer] = version
+
+
+def _names(layer: str, index: int, count: int) -> list[str]:
+    """What a checkpoint calls the `count` histories of a parameter."""
+    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,8 +49,7 @@ class _Planner:
         assert timetable is not None
         for phase, source in sources.items():
             with self._reading("train", "net"):
-                for part in ("all", "conv", "fc"):
-                    job.build(phase, part, source.shape)
+                self._check_net(job, phase, source)
                 job.batches(phase, source)
         self._stop_if_wrong()
         strategy = self.train.strategy
@@ -86,6 +86,8 @@ class _Planner:
         )
         with self._reading("train", "net"):
             job = job.with_batches(train.batch)
+        with self._reading("train", "solver"):
+            job = dataclasses.replace(job, batch=job.batch * job.solver_spec.iter_size)
         return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
@@ -116,7 +118,29 @@ class _Planner:
         rows = min(wanted, len(sources[TEST])) if wanted else len(sources[TEST])
         return Timetable(**{**timetable.__dict__, "test_rows": rows})
 
+    def _check_net(self, job: Job, phase: str, source: Source) -> None:
+        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
+        whole = job.build(phase, "all", source.shape)
+        if self.train.strategy.preset == "single":
+            return
+        if whole.time_first:
+            text = "found a net with recurrent layers, whose rows are steps of time: only preset 'single' trains it"
+            self._problem(text, "train", "strategy", "preset")
+            return
+        conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
+        if not conv.params:
+            text = f"found a net without a conv phase that learns ({whole.spec.name}): only preset 'single' trains it"
+            self._problem(text, "train", "strategy", "preset")
+
+    def _check_solver(self, job: Job) -> None:
+        """Refuse clipping by a norm over all layers where layers are updated apart."""
+        with self._reading("train", "solver"):
+            if job.solver_spec.clips and self.train.strategy.preset != "single":
+                text = "clip_gradients needs the norm of all gradients at once: only preset 'single' knows it"
+                self._problem(text, "train", "strategy", "preset")
+
     def _check_shape(self, job: Job) -> None:
+        self._check_solver(job)
         strategy = self.train.strategy
         if strategy.preset == "omnivore" and strategy.groups > strategy.workers:
             text = f"found {strategy.groups}, expected at most {strategy.workers}, the number of workers"

@@ -69,7 +69,5 @@ class Single(Actor):
             net.forward(stage)
         if ticket.phase == TRAIN:
             found = [(stage.layer, net.backward(stage)) for stage in reversed(net.stages)]
-            for layer, gradients in found:
-                if layer is not None:
-                    store.apply(layer, gradients)
+            store.apply_all({layer: gradients for layer, gradients in found if layer is not None})
         return net.scalars()

@@ -1,20 +1,20 @@
 """What every layer is: shapes first, then forward and backward on arrays it is handed.
 
 What lives here: the `Layer` interface, the registry of kinds, buffers that are kept between passes. What
-never: blob
-names or the order of layers; a layer sees only its own bottoms, tops and parameters.
+never: blob names or the order of layers; a layer sees only its own bottoms, tops and parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nets.errors import NetError, did_you_mean
-from nets.params import ParamSpec, check_filler
+from nets.params import ParamSpec, check_filler, generator
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.layer_types import LAYER_TYPES
 from nets.spec import LayerSpec
@@ -26,11 +26,14 @@ Blobs: TypeAlias = Sequence[Array]
 
 @dataclass(frozen=True)
 class Setup:
-    """What shapes depend on besides the bottoms: the phase, rows per pass, (C, H, W) of the data source."""
+    """What shapes depend on besides the bottoms: the phase, rows per pass, the shape of the data source's samples.
+
+    `input_shape` is that of the first top, or one for each top by name (HDF5Data).
+    """
 
     phase: str
     batch: int | None
-    input_shape: Shape | None
+    input_shape: Shape | Mapping[str, Shape] | None
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,13 @@ class Run:
         """The part of the whole batch that this pass computes."""
         return (self.high - self.low) / self.whole
 
+    def uniforms(self, key: str, name: str, shape: Shape) -> NDArray[np.float32]:
+        """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker draws them."""
+        per_row = shape[0] // (self.high - self.low)  # 1, unless an axis was folded into the rows
+        rows = (self.high * per_row, *shape[1:])
+        drawn = generator(self.seed, key, self.step, name).random(rows, dtype=np.float32)
+        return drawn[self.low * per_row :]
+
 
 @dataclass(frozen=True)
 class Values:
@@ -65,12 +75,12 @@ Gradients: TypeAlias = tuple[list[Array | None], tuple[Array, ...]]
 class Layer:
     """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what they are.
 
-    `bottoms`/`tops`: how many (least, most). `is_source`: its tops are fed, it is never run. `scores`: it
-    belongs to
-    the FC phase and its first top is a scalar. `default_weight`: its loss weight when the prototxt gives
-    none.
-    `in_place_ok`: it may write its top over its bottom. `top_is_free`: a later layer may write over its top.
-    `labels`: index of the bottom that is no function of parameters.
+    `bottoms`/`tops`: how many (least, most). `is_source`: its tops are fed, it is never run. `is_dense`: it belongs to
+    the FC phase. `scores`: so does it, and its first top is a scalar to report. `default_weight`: the loss weight of
+    the first top when the prototxt gives none. `in_place_ok`: it may write its top over its bottom. `top_is_free`: a
+    later layer may write over its top. `passes_gradient`: a bottom's gradient may be a view of the top's. `labels`:
+    index of the bottom that must not depend on parameters. `time_first`: its bottoms are (T, N, ...), so the net's rows
+    are steps of time, which only one process can take.
     """
 
     bottoms: ClassVar[tuple[int, int]] = (1, 1)
@@ -82,7 +92,9 @@ class Layer:
     default_weight: ClassVar[float] = 0.0
     in_place_ok: ClassVar[bool] = False
     top_is_free: ClassVar[bool] = True
+    passes_gradient: ClassVar[bool] = False
     labels: ClassVar[int | None] = None
+    time_first: ClassVar[bool] = False
 
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
         self.proto, self.where, self.ops, self.dtype = spec.proto, spec.where, ops, np.dtype(dtype)
@@ -90,8 +102,8 @@ class Layer:
         self.in_place = False
         self.params: list[ParamSpec] = []
         self._buffers: dict[str, Array] = {}
-        weights = list(spec.proto.loss_weight)
-        self.loss_weight = float(weights[0]) if weights else self.default_weight
+        given, count = [float(weight) for weight in spec.proto.loss_weight], len(spec.proto.top)
+        self.loss_weights = given or [self.default_weight, *[0.0] * (count - 1)][:count]
 
     def __repr__(self) -> str:
         return f"<{self.proto.type} {self.name} params={[param.shape for param in self.params]}>"
@@ -100,10 +112,13 @@ class Layer:
         """Check the layer against its bottoms, fill `params` and return the shapes of its tops; NetError."""
         self._check_count("bottom", len(self.proto.bottom), self.bottoms)
         self._check_count("top", len(self.proto.top), self.tops)
-        if any(self.proto.loss_weight) and not (self.scores and self.differentiable):
-            raise self.error("loss_weight", "this type is no loss, expected no weight")
+        self._check_weights()
         self.params = []
-        return self._shape(list(shapes), setup)
+        tops = self._shape(list(shapes), setup)
+        if len(self.proto.param) > len(self.params):
+            found = f"found {len(self.proto.param)}, expected at most {len(self.params)}, one per parameter"
+            raise self.error("param", f"{found} of type '{self.proto.type}'")
+        return tops
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         raise NotImplementedError
@@ -143,6 +158,27 @@ class Layer:
             ParamSpec(self.name, index, name, shape, filler, float(given.lr_mult), float(given.decay_mult))
         )
 
+    def declare_statistic(self, name: str, shape: Shape, keep: float) -> None:
+        """Append a running statistic that starts at 0 (see ParamSpec.keep); it is never learned."""
+        index = len(self.params)
+        if index < len(self.proto.param) and self.proto.param[index].lr_mult != 0:
+            raise self.error("param.lr_mult", "a running statistic is not learned, expected lr_mult 0 or no param")
+        filler = caffe.FillerParameter(type="constant", value=0)
+        self.params.append(ParamSpec(self.name, index, name, shape, filler, 0.0, 0.0, keep))
+
+    def weight(self, grads: Sequence[Array | None]) -> float:
+        """The gradient of a loss layer's scalar first top as a number: its loss weight and what lies above it."""
+        return 0.0 if grads[0] is None else float(self.ops.to_host(grads[0]))
+
+    def _check_weights(self) -> None:
+        if len(self.loss_weights) != len(self.proto.top):
+            text = f"found {len(self.loss_weights)}, expected one per top, {len(self.proto.top)}"
+            raise self.error("loss_weight", text)
+        if any(self.loss_weights) and not self.differentiable:
+            raise self.error("loss_weight", "this type has no gradient, expected no weight")
+        if self.scores and any(self.loss_weights[1:]):
+            raise self.error("loss_weight", "only the first top of this type has a gradient, expected 0 for the others")
+
     def _check_count(self, key: str, found: int, allowed: tuple[int, int]) -> None:
         if not allowed[0] <= found <= allowed[1]:
             least, most = allowed
@@ -151,6 +187,17 @@ class Layer:
 
 
 KINDS: dict[str, type[Layer]] = {}
+
+# Types of Caffe that no class computes, and why; a test keeps KINDS and REFUSED complete and disjoint.
+REFUSED = {
+    "BatchReindex": "it makes the number of rows depend on the data; do it in the data source",
+    "Filter": "it makes the number of rows depend on the data; do it in the data source",
+    "HDF5Output": "a net writes no files; read its outputs instead",
+    "Im2col": "it is an inner step of convolution; use Convolution",
+    "Python": "it would run code that a prototxt names; write the layer as a class of this package",
+    "SPP": "write the pyramid as Pooling, Flatten and Concat layers",
+    "WindowData": "its windows are cut while reading; prepare the crops and use ImageData",
+}
 
 
 def register(kind: str) -> Callable[[type[Layer]], type[Layer]]:
@@ -169,7 +216,7 @@ def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
     if kind in KINDS:
         return KINDS[kind](spec, ops, dtype)
     if kind in LAYER_TYPES:
-        text = f"layer type '{kind}' of Caffe is not supported yet, expected one of {', '.join(sorted(KINDS))}"
+        text = f"layer type '{kind}' of Caffe is not supported: {REFUSED[kind]}"
     else:
         text = f"found '{kind}', expected a layer type{did_you_mean(kind, LAYER_TYPES)}"
     raise spec.where.error("type", text)

@@ -1,7 +1,10 @@
-"""Layers whose tops are fed from outside (Caffe's `Data`, `Input`).
+"""Layers whose tops are fed from outside (Caffe's `Data`, `ImageData`, `HDF5Data`, `MemoryData`, `Input`).
 
 What lives here: the shapes they promise. What never: reading data (`nets.data`).
 """
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from nets.layers.base import Layer, Setup, Shape, register
 
@@ -12,36 +15,86 @@ class Source(Layer):
     bottoms = (0, 0)
     is_source = True
     differentiable = False
+    block: ClassVar[str] = ""
 
-
-@register("Data")
-class Data(Source):
-    """Tops data (N, C, H, W) and label (N,): N from the prototxt or the caller, the rest from the data
-    source.
-    """
-
-    tops = (1, 2)
-
-    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        batch = setup.batch or int(self.proto.data_param.batch_size)
+    def _batch(self, setup: Setup) -> int:
+        """Return the rows per pass: the caller's, or the prototxt's."""
+        message: Any = getattr(self.proto, self.block)
+        batch = setup.batch or int(message.batch_size)
         if batch < 1:
-            raise self.error("data_param.batch_size", f"found {batch}, expected an integer >= 1")
-        if setup.input_shape is None:
-            raise self.error("", "the data's shape is not known, expected a data source with images (C, H, W)")
-        channels, height, width = setup.input_shape
+            raise self.error(f"{self.block}.batch_size", f"found {batch}, expected an integer >= 1")
+        return batch
+
+    def _known(self, setup: Setup, axes: str) -> Shape:
+        """Return the shape of the data source's samples."""
+        known, first = setup.input_shape, self.proto.top[0]
+        shape = known.get(first) if isinstance(known, Mapping) else known
+        if shape is None:
+            raise self.error("", f"the data's shape is not known, expected a data source with {axes}")
+        return tuple(shape)
+
+    def _cropped(self, batch: int, shape: Shape) -> list[Shape]:
+        """Return the shapes of images, cropped as transform_param says, and of labels."""
+        channels, height, width = shape
         crop = int(self.proto.transform_param.crop_size)
         if crop > min(height, width):
             text = f"found {crop}, expected at most {min(height, width)}: the images are {height} x {width}"
             raise self.error("transform_param.crop_size", text)
-        image = (batch, channels, crop or height, crop or width)
-        return [image, (batch,)][: len(self.proto.top)]
+        return [(batch, channels, crop or height, crop or width), (batch,)][: len(self.proto.top)]
+
+
+@register("Data")
+class Data(Source):
+    """Tops data (N, C, H, W) and label (N,): N from the prototxt or the caller, the rest from the data source."""
+
+    tops = (1, 2)
+    block = "data_param"
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        batch, shape = self._batch(setup), self._known(setup, "images (C, H, W)")
+        if len(shape) != 3:
+            raise self.error("", f"the data source has samples of shape {shape}, expected images (C, H, W)")
+        return self._cropped(batch, shape)
+
+
+@register("ImageData")
+class ImageData(Data):
+    """Tops data (N, C, H, W) and label (N,), as Data; the files are the data source's business."""
+
+    block = "image_data_param"
+
+
+@register("MemoryData")
+class MemoryData(Source):
+    """Tops data (N, C, H, W) and label (N,), all sizes from the prototxt but for the caller's batch."""
+
+    tops = (2, 2)
+    block = "memory_data_param"
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p = self.proto.memory_data_param
+        image = (int(p.channels), int(p.height), int(p.width))
+        if min(image) < 1:
+            raise self.error("memory_data_param", f"found channels, height, width {image}, expected integers >= 1")
+        return self._cropped(self._batch(setup), image)
+
+
+@register("HDF5Data")
+class HDF5Data(Source):
+    """Tops of any number, (N, ...): shapes as the data source says, or (N,) where it only speaks of the first."""
+
+    tops = (1, 1000)
+    block = "hdf5_data_param"
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        batch, shape = self._batch(setup), self._known(setup, "samples of one shape")
+        known = setup.input_shape if isinstance(setup.input_shape, Mapping) else {}
+        return [(batch, *shape), *((batch, *known.get(top, ())) for top in self.proto.top[1:])]
 
 
 @register("Input")
 class Input(Source):
-    """Tops of the shapes in `input_param`, one for all or one each; the caller's batch replaces their first
-    size.
-    """
+    """Tops of the shapes in `input_param`, one for all or one each; the caller's batch replaces the rows' size."""
 
     tops = (1, 1000)
 
@@ -52,5 +105,9 @@ class Input(Source):
             raise self.error("input_param.shape", f"found {len(given)}, expected 1 or {count}, one per top")
         if any(size < 1 for shape in given for size in shape) or not all(given):
             raise self.error("input_param.shape", f"found {given}, expected sizes >= 1")
-        full = given * count if len(given) == 1 else given
-        return [(setup.batch or shape[0], *shape[1:]) for shape in full]
+        return [with_rows(shape, setup) for shape in (given * count if len(given) == 1 else given)]
+
+
+def with_rows(shape: Shape, setup: Setup) -> Shape:
+    """Return `shape` with the caller's batch, if there is one."""
+    return shape if setup.batch is None else (setup.batch, *shape[1:])

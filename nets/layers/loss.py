@@ -1,121 +1,187 @@
-"""Softmax, its loss, and accuracy (Caffe's `Softmax`, `SoftmaxWithLoss`, `Accuracy`), over axis 1.
+"""Losses that compare blobs number by number or pair by pair (Caffe's `SigmoidCrossEntropyLoss`, `EuclideanLoss`, ...).
 
-What lives here: their options and how a share of a batch is weighted. What never: the arithmetic (`ops`).
+What lives here: their options and shapes. What never: the arithmetic (`ops`); losses over a class axis (`softmax`).
+Every gradient of a share of a batch is weighted by its part of the whole, so that shares add up.
 """
 
 import math
+from typing import ClassVar
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
 
 
-@register("Softmax")
-class Softmax(Layer):
-    """scores (N, C, ...) -> probabilities that sum to 1 over axis 1."""
+class Loss(Layer):
+    """A scalar; two bottoms, the second labels or targets."""
 
-    top_is_free = False
+    bottoms, scores, default_weight, top_is_free = (2, 2), True, 1.0, False
+    labels: ClassVar[int | None] = 1
 
-    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        _check_axis(self, "softmax_param.axis", self.proto.softmax_param.axis, shapes[0])
-        return [shapes[0]]
+    def _rows(self, shapes: list[Shape]) -> Shape:
+        """Return the first bottom's shape as (N, D)."""
+        if not shapes[0]:
+            raise self.error("bottom", "found a single number, expected (N, ...)")
+        return shapes[0][0], math.prod(shapes[0][1:])
 
-    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        return [self.ops.softmax_forward(bottoms[0], out=self.buffer("top", bottoms[0].shape))]
-
-    def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
-    ) -> Gradients:
-        y, dy, xp = values.tops[0], grads[0], self.ops.xp
-        if not wanted[0] or dy is None:
-            return [None], ()
-        dx = xp.multiply(dy, y, out=self.buffer("bottom", y.shape))
-        dx -= y * dx.sum(axis=1, keepdims=True)
-        return [dx], ()
+    def _same_size(self, shapes: list[Shape], expected: Shape) -> None:
+        if math.prod(shapes[1]) != math.prod(expected):
+            raise self.error("bottom", f"found shapes {shapes[0]} and {shapes[1]}, expected the second as {expected}")
 
 
-@register("SoftmaxWithLoss")
-class SoftmaxWithLoss(Layer):
-    """scores (N, C, ...), labels (N, ...) -> mean loss (a scalar) and, as second top, the probabilities.
-
-    The gradient of a share of a batch is weighted by its part of the whole, so that shares add up to the
-    whole
-    batch's gradient. With ignored labels this holds on average only.
-    """
-
-    bottoms, tops = (2, 2), (1, 2)
-    scores, default_weight, labels, top_is_free = True, 1.0, 1, False
+@register("SigmoidCrossEntropyLoss")
+class SigmoidCrossEntropyLoss(Loss):
+    """-(t log p + (1 - t) log(1 - p)) of p = sigmoid(scores), t in [0, 1]; over N unless `loss_param` differs."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.loss_param
-        _check_axis(self, "softmax_param.axis", self.proto.softmax_param.axis, shapes[0])
-        self.label_shape = _label_shape(self, shapes)
+        self._rows(shapes)
+        self._same_size(shapes, shapes[0])
         self.normalization = caffe.LossParameter.NormalizationMode.Name(p.normalization)
-        if p.HasField("normalize") and not p.HasField("normalization"):
+        if not p.HasField("normalization"):
             self.normalization = "VALID" if p.normalize else "BATCH_SIZE"
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
-        return [(), shapes[0]][: len(self.proto.top)]
+        return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        scores, labels = bottoms[0], bottoms[1].reshape(self.label_shape)
-        loss, self.prob = self.ops.softmax_loss_forward(
-            scores, labels, ignore_label=self.ignore, normalization=self.normalization,
-            out=self.buffer("prob", scores.shape),
+        x = bottoms[0]
+        loss, self.prob = self.ops.sigmoid_cross_entropy_forward(
+            x, bottoms[1].reshape(x.shape), ignore_label=self.ignore, normalization=self.normalization,
+            out=self.buffer("prob", x.shape),
         )  # fmt: skip
-        return [self.ops.asarray(loss, self.dtype), self.prob][: len(self.proto.top)]
+        return [self.ops.asarray(loss, self.dtype)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         if not wanted[0]:
             return [None, None], ()
-        share = 1.0 if self.normalization == "NONE" else run.share
-        dx = self.ops.softmax_loss_backward(
-            self.prob, values.bottoms[1].reshape(self.label_shape), loss_weight=self.loss_weight * share,
-            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("bottom", self.prob.shape),
+        x, share = values.bottoms[0], 1.0 if self.normalization == "NONE" else run.share
+        dx = self.ops.sigmoid_cross_entropy_backward(
+            self.prob, values.bottoms[1].reshape(x.shape), loss_weight=self.weight(grads) * share,
+            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("bottom", x.shape),
         )  # fmt: skip
         return [dx, None], ()
 
 
-@register("Accuracy")
-class Accuracy(Layer):
-    """scores (N, C, ...), labels (N, ...) -> share of labels among the `top_k` best scores (a scalar)."""
+@register("EuclideanLoss")
+class EuclideanLoss(Loss):
+    """The sum of (a - b)^2 / 2N; both bottoms get a gradient."""
 
-    bottoms = (2, 2)
-    scores, differentiable, labels = True, False, 1
+    labels = None
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
-        p = self.proto.accuracy_param
-        _check_axis(self, "accuracy_param.axis", p.axis, shapes[0])
-        self.label_shape = _label_shape(self, shapes)
-        if not 1 <= p.top_k <= shapes[0][1]:
-            raise self.error("accuracy_param.top_k", f"found {p.top_k}, expected 1 to {shapes[0][1]} (the classes)")
-        self.top_k = int(p.top_k)
-        self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
+        self._rows(shapes)
+        self._same_size(shapes, shapes[0])
         return [()]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        labels = bottoms[1].reshape(self.label_shape)
-        share = self.ops.accuracy(bottoms[0], labels, top_k=self.top_k, ignore_label=self.ignore)
-        return [self.ops.asarray(share, self.dtype)]
+        a = bottoms[0]
+        loss, self.diff = self.ops.euclidean_forward(a, bottoms[1].reshape(a.shape), out=self.buffer("diff", a.shape))
+        return [self.ops.asarray(loss, self.dtype)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
-        return [None, None], ()
+        factor = self.weight(grads) * run.share
+        found: list[Array | None] = []
+        for at, sign in enumerate((1.0, -1.0)):
+            into = self.buffer(f"bottom{at}", self.diff.shape) if wanted[at] else None
+            grad = self.ops.euclidean_backward(self.diff, loss_weight=sign * factor, out=into) if wanted[at] else None
+            found.append(None if grad is None else grad.reshape(values.bottoms[at].shape))
+        return found, ()
 
 
-def _check_axis(layer: Layer, key: str, axis: int, shape: Shape) -> None:
-    if len(shape) < 2:
-        raise layer.error("bottom", f"found shape {shape}, expected scores (N, C, ...)")
-    if axis % len(shape) != 1:
-        raise layer.error(key, f"found {axis}, only axis 1 is supported")
+@register("HingeLoss")
+class HingeLoss(Loss):
+    """max(0, 1 - s) of the label's score, max(0, 1 + s) of all others, or (`norm: L2`) their squares; summed over N."""
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        self.rows = self._rows(shapes)
+        self._same_size(shapes, self.rows[:1])
+        self.norm = caffe.HingeLossParameter.Norm.Name(self.proto.hinge_loss_param.norm)
+        return [()]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        scores, labels = bottoms[0].reshape(self.rows), bottoms[1].reshape(self.rows[0])
+        into = self.buffer("margins", self.rows)
+        loss, self.margins = self.ops.hinge_forward(scores, labels, norm=self.norm, out=into)
+        return [self.ops.asarray(loss, self.dtype)]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        if not wanted[0]:
+            return [None, None], ()
+        dx = self.ops.hinge_backward(
+            self.margins, values.bottoms[1].reshape(self.rows[0]), norm=self.norm,
+            loss_weight=self.weight(grads) * run.share, out=self.buffer("bottom", self.rows),
+        )  # fmt: skip
+        return [dx.reshape(values.bottoms[0].shape), None], ()
 
 
-def _label_shape(layer: Layer, shapes: list[Shape]) -> Shape:
-    """Return the shape labels are read in, (N, ...) without axis 1; as in Caffe only their number has to agree."""
-    scores, labels = shapes
-    expected = (scores[0], *scores[2:])
-    if math.prod(labels) != math.prod(expected):
-        raise layer.error("bottom", f"found labels of shape {labels} for scores {scores}, expected {expected}")
-    return expected
+@register("MultinomialLogisticLoss")
+class MultinomialLogisticLoss(Loss):
+    """-log of the label's probability, the first bottom being probabilities (N, C), over N."""
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        self.rows = self._rows(shapes)
+        self._same_size(shapes, self.rows[:1])
+        return [()]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        prob, labels = bottoms[0].reshape(self.rows), bottoms[1].reshape(self.rows[0])
+        return [self.ops.asarray(self.ops.multinomial_logistic_forward(prob, labels), self.dtype)]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        if not wanted[0]:
+            return [None, None], ()
+        prob, labels = values.bottoms[0].reshape(self.rows), values.bottoms[1].reshape(self.rows[0])
+        dx = self.ops.multinomial_logistic_backward(
+            prob, labels, loss_weight=self.weight(grads) * run.share, out=self.buffer("bottom", self.rows)
+        )
+        return [dx.reshape(values.bottoms[0].shape), None], ()
+
+
+@register("ContrastiveLoss")
+class ContrastiveLoss(Loss):
+    """d^2 of pairs (N, C) that the third bottom calls similar, max(margin - d, 0)^2 of the others, over 2N.
+
+    With `legacy_version` max(margin - d^2, 0) (Hadsell et al. 2006 has the former).
+    """
+
+    bottoms, labels = (3, 3), 2
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p = self.proto.contrastive_loss_param
+        self.rows = self._rows(shapes)
+        self._same_size(shapes, shapes[0])
+        if math.prod(shapes[2]) != self.rows[0]:
+            raise self.error("bottom", f"found {shapes[2]} for the third, expected {self.rows[:1]}, one per pair")
+        self.margin, self.legacy = float(p.margin), p.legacy_version
+        return [()]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        a, b = (x.reshape(self.rows) for x in bottoms[:2])
+        loss, self.diff = self.ops.contrastive_forward(
+            a, b, bottoms[2].reshape(-1), margin=self.margin, legacy=self.legacy, out=self.buffer("diff", self.rows)
+        )
+        return [self.ops.asarray(loss, self.dtype)]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        factor, found = self.weight(grads) * run.share, []
+        for at, sign in enumerate((1.0, -1.0)):
+            grad = self._gradient(values, sign * factor, at) if wanted[at] else None
+            found.append(grad)
+        return [*found, None], ()
+
+    def _gradient(self, values: Values, factor: float, at: int) -> Array:
+        similar, into = values.bottoms[2].reshape(-1), self.buffer(f"bottom{at}", self.rows)
+        grad = self.ops.contrastive_backward(
+            self.diff, similar, margin=self.margin, legacy=self.legacy, loss_weight=factor, out=into
+        )
+        return grad.reshape(values.bottoms[at].shape)

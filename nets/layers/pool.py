@@ -1,7 +1,6 @@
-"""Pooling (Caffe's `Pooling`, MAX and AVE): output sizes are rounded up.
+"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC): output sizes are rounded up.
 
-What lives here: its shapes and the argmax kept between forward and backward. What never: the arithmetic
-(`ops`).
+What lives here: its shapes and the places kept between forward and backward. What never: the arithmetic (`ops`).
 """
 
 import numpy as np
@@ -14,14 +13,24 @@ from ops import Array, OpsError, PoolGeometry
 
 @register("Pooling")
 class Pooling(Layer):
-    """x (N, C, H, W) -> y (N, C, OH, OW); `global_pooling` takes the whole plane."""
+    """x (N, C, H, W) -> y (N, C, OH, OW); `global_pooling` takes the whole plane.
+
+    A second top of MAX holds each maximum's place in its plane. STOCHASTIC picks by chance in training, by numbers that
+    belong to (seed, step, layer, row), and averages by weight in test.
+    """
+
+    tops = (1, 2)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, block = self.proto.pooling_param, "pooling_param"
         shape = image(self, shapes[0])
         mode = caffe.PoolingParameter.PoolMethod.Name(p.pool)
-        if mode == "STOCHASTIC":
-            raise self.error(f"{block}.pool", "found STOCHASTIC, only MAX and AVE are supported")
+        if p.round_mode != caffe.PoolingParameter.CEIL:
+            raise self.error(
+                f"{block}.round_mode", "found FLOOR, only CEIL is supported: give a pad or a kernel that fits"
+            )
+        if len(self.proto.top) > 1 and mode != "MAX":
+            raise self.error("top", f"found 2, expected 1: {mode} has no places to give")
         if p.global_pooling and (p.HasField("kernel_size") or p.HasField("kernel_h") or p.HasField("kernel_w")):
             raise self.error(f"{block}.global_pooling", "given besides a kernel size, expected only one of the two")
         kernel = (shape[2], shape[3]) if p.global_pooling else pair(self, block, "kernel_size", None)
@@ -33,14 +42,25 @@ class Pooling(Layer):
             self.top_shape = self.geometry.output_shape(shape)
         except OpsError as error:
             raise self.error(block, str(error)) from None
-        return [self.top_shape]
+        return [self.top_shape] * len(self.proto.top)
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        maxima = self.geometry.mode == "MAX"
-        argmax = self.buffer("argmax", self.top_shape, np.int32) if maxima else None
-        out = self.buffer("top", self.top_shape)
-        y, self.argmax = self.ops.pool_forward(bottoms[0], self.geometry, out=out, argmax=argmax)
-        return [y]
+        x, mode, training = bottoms[0], self.geometry.mode, run.phase == "TRAIN"
+        out, uniforms = self.buffer("top", self.top_shape), None
+        if mode == "STOCHASTIC" and training:
+            uniforms = self.ops.asarray(run.uniforms("pooling", self.name, self.top_shape), self.dtype)
+        placed = uniforms is not None or (mode == "MAX" and (training or len(self.proto.top) > 1))
+        argmax = self.buffer("argmax", self.top_shape, np.int32) if placed else None
+        y, self.argmax = self.ops.pool_forward(
+            x, self.geometry, out=out, argmax=argmax if placed else False, uniforms=uniforms
+        )
+        return [y] if len(self.proto.top) == 1 else [y, self._as_top()]
+
+    def _as_top(self) -> Array:
+        """The places as numbers of the net's dtype."""
+        places = self.buffer("top_places", self.top_shape)
+        places[...] = self.argmax
+        return places
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -48,5 +68,8 @@ class Pooling(Layer):
         x, dy = values.bottoms[0], grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
+        argmax = self.argmax
+        if argmax is None and self.geometry.mode == "MAX":  # the test phase leaves the places out until someone asks
+            _, argmax = self.ops.pool_forward(x, self.geometry)
         dx = self.buffer("bottom", x.shape)
-        return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=self.argmax, out=dx)], ()
+        return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=argmax, out=dx)], ()

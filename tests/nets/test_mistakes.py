@@ -95,8 +95,9 @@ IN_MEANING = [
         "uniform, gaussian, xavier, msra, positive_unitball, bilinear (did you mean 'xavier'?)",
     ),
     (
-        POOL % "pool: STOCHASTIC kernel_size: 2",
-        "net.prototxt:4: layer 'p': key 'pooling_param.pool': found STOCHASTIC, only MAX and AVE are supported",
+        POOL % "round_mode: FLOOR kernel_size: 2",
+        "net.prototxt:4: layer 'p': key 'pooling_param.round_mode': found FLOOR, only CEIL is supported: "
+        "give a pad or a kernel that fits",
     ),
     (
         POOL % "global_pooling: true kernel_size: 2",
@@ -112,8 +113,8 @@ IN_MEANING = [
         "net.prototxt:2: layer 'x': key 'dropout_param.dropout_ratio': found 1, expected 0 < ratio < 1",
     ),
     (
-        'layer { name: "x" type: "Softmax" bottom: "data" top: "x" softmax_param { axis: 2 } }',
-        "net.prototxt:2: layer 'x': key 'softmax_param.axis': found 2, only axis 1 is supported",
+        'layer { name: "x" type: "Softmax" bottom: "data" top: "x" softmax_param { axis: 4 } }',
+        "net.prototxt:2: layer 'x': key 'softmax_param.axis': found 4, but the bottom has shape (4, 1, 8, 8)",
     ),
     (
         'layer { name: "x" type: "Accuracy" bottom: "data" bottom: "label" top: "x" }',
@@ -121,12 +122,53 @@ IN_MEANING = [
         "expected (4, 8, 8)",
     ),
     (
-        'layer { name: "x" type: "ReLU" bottom: "data" top: "x" loss_weight: 1 }',
-        "net.prototxt:2: layer 'x': key 'loss_weight': this type is no loss, expected no weight",
+        'layer { name: "x" type: "Threshold" bottom: "data" top: "x" loss_weight: 1 }',
+        "net.prototxt:2: layer 'x': key 'loss_weight': this type has no gradient, expected no weight",
     ),
     (
-        DENSE.replace("top:", 'param { name: "shared" } top:') % "num_output: 4",
-        "net.prototxt:2: layer 'i': key 'param.name': sharing parameters between layers is not supported yet",
+        DENSE.replace("top:", "param { } param { } param { } top:") % "num_output: 4",
+        "net.prototxt:2: layer 'i': key 'param': found 3, expected at most 2, one per parameter of type 'InnerProduct'",
+    ),
+    (
+        'layer { name: "x" type: "ReLU" bottom: "data" top: "x" loss_weight: 1\n loss_weight: 2 }',
+        "net.prototxt:2: layer 'x': key 'loss_weight': found 2, expected one per top, 1",
+    ),
+    (
+        'layer { name: "x" type: "LRN" bottom: "data" top: "x" lrn_param { local_size: 4 } }',
+        "net.prototxt:2: layer 'x': key 'lrn_param.local_size': found 4, expected an odd number",
+    ),
+    (
+        'layer { name: "x" type: "BatchNorm" bottom: "data" top: "x" param { lr_mult: 1 } }',
+        "net.prototxt:2: layer 'x': key 'param.lr_mult': a running statistic is not learned, "
+        "expected lr_mult 0 or no param",
+    ),
+    (
+        'layer { name: "x" type: "Reshape" bottom: "data" top: "x" reshape_param { shape { dim: 0 dim: 7 } } }',
+        "net.prototxt:2: layer 'x': key 'reshape_param.shape': (4, 7) does not hold the 256 numbers of (4, 1, 8, 8)",
+    ),
+    (
+        'layer { name: "x" type: "Slice" bottom: "data" top: "x" top: "y" slice_param { axis: 2 slice_point: 8 } }',
+        "net.prototxt:2: layer 'x': key 'slice_param.slice_point': found [8], expected 1 rising numbers "
+        "between 0 and 8",
+    ),
+    (
+        'layer { name: "x" type: "Eltwise" bottom: "data" bottom: "label" top: "x" }',
+        "net.prototxt:2: layer 'x': key 'bottom': found shapes [(4, 1, 8, 8), (4,)], expected one shape",
+    ),
+    (
+        'layer { name: "x" type: "EuclideanLoss" bottom: "data" bottom: "label" top: "x" }',
+        "net.prototxt:2: layer 'x': key 'bottom': found shapes (4, 1, 8, 8) and (4,), "
+        "expected the second as (4, 1, 8, 8)",
+    ),
+    (
+        DENSE % "num_output: 1" + 'layer { name: "x" type: "SoftmaxWithLoss" bottom: "i" bottom: "i" top: "x" }',
+        "net.prototxt:4: layer 'x': key 'bottom': labels 'i' depend on parameters, and no gradient reaches labels; "
+        "set propagate_down: false for them if that is meant",
+    ),
+    (
+        'layer { name: "x" type: "Python" bottom: "data" top: "x" }',
+        "net.prototxt:2: layer 'x': key 'type': layer type 'Python' of Caffe is not supported: it would run code "
+        "that a prototxt names; write the layer as a class of this package",
     ),
 ]
 
@@ -147,8 +189,8 @@ def test_mistakes_of_meaning_are_one_readable_line(tmp_path, text, message):
 
 
 def test_layer_types_that_caffe_has_and_we_do_not_are_refused_by_name(tmp_path):
-    spec = spec_of(tmp_path, 'layer { name: "x" type: "ImageData" top: "data" }')
-    with pytest.raises(PrototxtError, match=r"layer type 'ImageData' of Caffe is not supported yet, expected one of"):
+    spec = spec_of(tmp_path, 'layer { name: "x" type: "WindowData" top: "data" }')
+    with pytest.raises(PrototxtError, match=r"layer type 'WindowData' of Caffe is not supported: .* use ImageData"):
         Net(spec, "TRAIN", ops=get_backend())
 
 
@@ -176,14 +218,14 @@ def test_an_unknown_zoo_name_offers_the_nearest():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('type: "Adam"', "s.prototxt:4: key 'type': solver 'Adam' is not supported yet, expected 'SGD'"),
+        ('type: "Adam" momentum2: 1', "s.prototxt:4: key 'momentum2': found 1, expected 0 <= momentum2 < 1"),
+        ('type: "AdaGrad" momentum: 0.5', "s.prototxt:4: key 'momentum': found 0.5, but AdaGrad has none, expected 0"),
+        ('regularization_type: "L3"', "s.prototxt:4: key 'regularization_type': found 'L3', expected 'L1' or 'L2'"),
         ('type: "SDG"', "s.prototxt:4: key 'type': found 'SDG', expected one of SGD, Nesterov, AdaGrad, RMSProp, "
          "AdaDelta, Adam (did you mean 'SGD'?)"),
-        ("iter_size: 2", "s.prototxt:4: key 'iter_size': found 2, only 1 is supported: "
-         "give the whole batch to the net"),
+        ("iter_size: 0", "s.prototxt:4: key 'iter_size': found 0, expected an integer >= 1"),
         ("momentum: 1", "s.prototxt:4: key 'momentum': found 1, expected 0 <= momentum < 1"),
         ("weight_decay: -1", "s.prototxt:4: key 'weight_decay': found -1, expected a number >= 0"),
-        ("clip_gradients: 5", "s.prototxt:4: key 'clip_gradients': gradient clipping is not supported yet"),
         ("momentun: 1", "s.prototxt:4: unknown key 'momentun' in SolverParameter (did you mean 'momentum'?)"),
     ],
 )  # fmt: skip

@@ -58,10 +58,64 @@ def test_inputs_at_the_top_of_a_net_become_a_layer(tmp_path, shape):
     assert Net(net.spec, "TEST", ops=get_backend(), batch=7).shape("r") == (7, 3, 4, 5)
 
 
-def test_the_two_formats_in_one_file_and_v0_are_refused_by_name(tmp_path):
+V0 = """
+layers { layer { name: "d" type: "data" source: "db" batchsize: 4 scale: 0.5 cropsize: 5 mirror: true
+  meanfile: "m" } top: "data" top: "label" }
+layers { layer { name: "pad1" type: "padding" pad: 2 } bottom: "data" top: "padded" }
+layers { layer { name: "c" type: "conv" num_output: 3 kernelsize: 3 stride: 2 group: 1 biasterm: true blobs_lr: 1
+  blobs_lr: 2 weight_decay: 1 weight_decay: 0 weight_filler { type: "gaussian" std: 0.1 } } bottom: "padded" top: "c" }
+layers { layer { name: "p" type: "pool" pool: AVE kernelsize: 2 stride: 1 } bottom: "c" top: "p" }
+layers { layer { name: "n" type: "lrn" local_size: 3 alpha: 0.1 beta: 0.5 } bottom: "p" top: "n" }
+layers { layer { name: "i" type: "innerproduct" num_output: 7 } bottom: "n" top: "i" }
+layers { layer { name: "drop" type: "dropout" dropout_ratio: 0.2 } bottom: "i" top: "i" }
+layers { layer { name: "loss" type: "softmax_loss" } bottom: "i" bottom: "label" }
+"""
+
+
+def test_v0_layers_keep_their_options_and_padding_moves_into_the_convolution(tmp_path):
+    spec = spec_of(tmp_path, V0)
+    assert [layer.proto.type for layer in spec.layers] == [
+        "Data", "Convolution", "Pooling", "LRN", "InnerProduct", "Dropout", "SoftmaxWithLoss",
+    ]  # fmt: skip
+    data, conv, pool, lrn, _, drop, _ = (layer.proto for layer in spec.layers)
+    transform = data.transform_param
+    assert (data.data_param.source, data.data_param.batch_size, transform.crop_size) == ("db", 4, 5)
+    assert (transform.scale, transform.mirror, transform.mean_file) == (0.5, True, "m")
+    assert (list(conv.bottom), list(conv.convolution_param.pad)) == (["data"], [2])
+    assert [(p.lr_mult, p.decay_mult) for p in conv.param] == [(1, 1), (2, 0)]
+    assert (pool.pooling_param.pool, lrn.lrn_param.local_size) == (1, 3)
+    assert drop.dropout_param.dropout_ratio == pytest.approx(0.2)
+    net = Net(spec, "TRAIN", ops=get_backend(), input_shape=(1, 6, 6))
+    assert [net.shape(name) for name in ("c", "p", "i", "loss")] == [(4, 3, 4, 4), (4, 3, 3, 3), (4, 7), ()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('type: "lrn"', 'type: "lnr"', "net.prototxt:8: layer 'n': key 'layer.type': found 'lnr', expected one of"),
+        ("local_size: 3", "group: 3", "layer 'n': key 'layer.group': means nothing to a layer of type 'lrn'"),
+        ('bottom: "c" top: "p"', 'bottom: "padded" top: "p"', None),
+        (
+            'bottom: "p" top: "n"',
+            'bottom: "padded" top: "n"',
+            "key 'bottom': padding 'pad1' is read by a layer of 'lrn'",
+        ),
+    ],
+)
+def test_mistakes_in_v0_layers_name_their_line(tmp_path, old, new, message):
+    if message is None:
+        assert spec_of(tmp_path, V0.replace(old, new)).layers[2].proto.pooling_param.pad == 2
+        return
+    with pytest.raises(PrototxtError) as caught:
+        spec_of(tmp_path, V0.replace(old, new))
+    assert message in caught.value.problems[0]
+
+
+def test_the_three_params_that_older_nets_give_batch_norm_say_nothing(tmp_path):
+    text = 'layer { name: "b" type: "BatchNorm" bottom: "x" top: "b" param { lr_mult: 1 } param { } param { } }'
+    assert not spec_of(tmp_path, text).layers[0].proto.param
+
+
+def test_the_two_formats_in_one_file_are_refused(tmp_path):
     with pytest.raises(PrototxtError, match=r"net.prototxt:2: key 'layers': given besides 'layer'"):
         spec_of(tmp_path, OLD + 'layer { name: "x" type: "ReLU" }')
-    with pytest.raises(
-        PrototxtError, match="layer 'x': key 'layer': this is Caffe's V0 format, which is not supported"
-    ):
-        spec_of(tmp_path, 'layers { layer { name: "x" type: "relu" } }')

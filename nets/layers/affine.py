@@ -1,0 +1,98 @@
+"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second bottom.
+
+What lives here: which axes, and where the factors come from. What never: the arithmetic (`ops`).
+"""
+
+from typing import Any
+
+from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.shape import axis_of
+from nets.schema import caffe_pb2 as caffe
+from ops import Array
+
+
+def _covered(layer: Layer, block: str, shapes: list[Shape]) -> tuple[int, Shape]:
+    """Return (axis, shape of the factors): that of the second bottom, or `num_axes` axes of the first."""
+    message: Any = getattr(layer.proto, block)
+    shape = shapes[0]
+    if len(shapes) == 2:
+        axis = axis_of(layer, f"{block}.axis", message.axis, shape) if shapes[1] else 0
+        part = shapes[1]
+    else:
+        if message.num_axes < -1:
+            raise layer.error(f"{block}.num_axes", f"found {message.num_axes}, expected an integer >= -1")
+        axis = axis_of(layer, f"{block}.axis", message.axis, shape) if message.num_axes else 0
+        end = len(shape) if message.num_axes == -1 else axis + message.num_axes
+        if end > len(shape):
+            raise layer.error(f"{block}.num_axes", f"found {message.num_axes}, but the bottom has shape {shape}")
+        part = shape[axis:end]
+    if shape[axis : axis + len(part)] != part:
+        raise layer.error("bottom", f"found shapes {shape} and {part}, expected the second among the first's axes")
+    return axis, part
+
+
+@register("Scale")
+class Scale(Layer):
+    """x * scale (+ bias), along the axes of x from `axis` on; the scale is a parameter or the second bottom."""
+
+    bottoms = (1, 2)
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p = self.proto.scale_param
+        self.axis, self.part = _covered(self, "scale_param", shapes)
+        if len(shapes) == 1:
+            one = p.filler if p.HasField("filler") else caffe.FillerParameter(type="constant", value=1)
+            self.declare("scale", self.part, one, "scale_param.filler")
+        self.bias = p.bias_term
+        if self.bias:
+            self.declare("bias", self.part, p.bias_filler, "scale_param.bias_filler")
+        return [shapes[0]]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        gamma = blobs[0] if len(bottoms) == 1 else bottoms[1]
+        beta = blobs[-1] if self.bias else None
+        out = self.buffer("top", bottoms[0].shape)
+        return [self.ops.scale_forward(bottoms[0], gamma, beta, axis=self.axis, out=out)]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        x, dy, learned = values.bottoms[0], grads[0], len(values.bottoms) == 1
+        assert dy is not None
+        gamma = values.blobs[0] if learned else values.bottoms[1]
+        dgamma, dbeta = self.ops.scale_backward_weights(
+            x, dy, self.part, axis=self.axis, bias=self.bias,
+            out_gamma=out[0] if out and learned else None, out_beta=out[-1] if out and self.bias else None,
+        )  # fmt: skip
+        dx = None
+        if wanted[0]:
+            dx = self.ops.scale_backward_data(dy, gamma, axis=self.axis, out=self.buffer("bottom", x.shape))
+        params = ((dgamma,) if learned else ()) + (() if dbeta is None else (dbeta,))
+        return [dx] if learned else [dx, dgamma if wanted[1] else None], params
+
+
+@register("Bias")
+class Bias(Layer):
+    """x + bias, along the axes of x from `axis` on; the bias is a parameter or the second bottom."""
+
+    bottoms = (1, 2)
+    passes_gradient = True
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        self.axis, self.part = _covered(self, "bias_param", shapes)
+        if len(shapes) == 1:
+            self.declare("bias", self.part, self.proto.bias_param.filler, "bias_param.filler")
+        return [shapes[0]]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        bias = blobs[0] if len(bottoms) == 1 else bottoms[1]
+        return [self.ops.bias_forward(bottoms[0], bias, axis=self.axis, out=self.buffer("top", bottoms[0].shape))]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        dy, learned = grads[0], len(values.bottoms) == 1
+        assert dy is not None
+        db = self.ops.bias_backward(dy, self.part, axis=self.axis, out=out[0] if out else None)
+        dx = dy if wanted[0] else None
+        return ([dx], (db,)) if learned else ([dx, db if wanted[1] else None], ())

@@ -1,0 +1,174 @@
+"""Several blobs to one and one to several (Caffe's `Concat`, `Slice`, `Split`, `Eltwise`, `Silence`).
+
+What lives here: which part goes where. What never: copies where a view serves.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.shape import axis_of
+from nets.schema import caffe_pb2 as caffe
+from ops import Array
+
+MANY = 1000
+
+
+def _axis(layer: Layer, block: str, old: str, shape: Shape) -> int:
+    """Return the axis given as `axis` or by its old name."""
+    message: Any = getattr(layer.proto, block)
+    if message.HasField(old) and message.HasField("axis"):
+        raise layer.error(f"{block}.{old}", "given besides 'axis', expected only one of the two")
+    key = old if message.HasField(old) else "axis"
+    return axis_of(layer, f"{block}.{key}", getattr(message, key), shape)
+
+
+def _part(axis: int, start: int, end: int) -> tuple[slice, ...]:
+    return (*(slice(None),) * axis, slice(start, end))
+
+
+@register("Concat")
+class Concat(Layer):
+    """All bottoms one after the other along `axis` (default 1)."""
+
+    bottoms = (1, MANY)
+    passes_gradient = True
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        axis, first = _axis(self, "concat_param", "concat_dim", shapes[0]), shapes[0]
+        for shape in shapes[1:]:
+            if len(shape) != len(first) or any(
+                a != b for at, (a, b) in enumerate(zip(shape, first, strict=True)) if at != axis
+            ):
+                raise self.error("bottom", f"found shapes {shapes}, expected them to differ along axis {axis} only")
+        ends = list(itertools.accumulate((shape[axis] for shape in shapes), initial=0))
+        self.parts = [_part(axis, start, end) for start, end in itertools.pairwise(ends)]
+        self.top_shape = (*first[:axis], ends[-1], *first[axis + 1 :])
+        return [self.top_shape]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        y = self.buffer("top", self.top_shape)
+        for part, x in zip(self.parts, bottoms, strict=True):
+            y[part] = x
+        return [y]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        dy = grads[0]
+        return [None if dy is None or not want else dy[p] for want, p in zip(wanted, self.parts, strict=True)], ()
+
+
+@register("Slice")
+class Slice(Layer):
+    """The bottom cut along `axis` (default 1) at `slice_point`s, or into equal parts: one top each, as views."""
+
+    tops = (1, MANY)
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        shape, count = shapes[0], len(self.proto.top)
+        axis = _axis(self, "slice_param", "slice_dim", shape)
+        points = [int(point) for point in self.proto.slice_param.slice_point]
+        if not points and shape[axis] % count:
+            raise self.error("top", f"found {count} tops for {shape[axis]} along axis {axis}, expected a divisor")
+        points = points or [at * shape[axis] // count for at in range(1, count)]
+        ends = [0, *points, shape[axis]]
+        if len(ends) != count + 1 or any(a >= b for a, b in itertools.pairwise(ends)):
+            text = f"found {points}, expected {count - 1} rising numbers between 0 and {shape[axis]}"
+            raise self.error("slice_param.slice_point", text)
+        self.parts = [_part(axis, start, end) for start, end in itertools.pairwise(ends)]
+        return [(*shape[:axis], end - start, *shape[axis + 1 :]) for start, end in itertools.pairwise(ends)]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        return [bottoms[0][part] for part in self.parts]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        if not wanted[0]:
+            return [None], ()
+        dx = self.buffer("bottom", values.bottoms[0].shape)
+        for part, dy in zip(self.parts, grads, strict=True):
+            dx[part] = 0 if dy is None else dy
+        return [dx], ()
+
+
+@register("Split")
+class Split(Layer):
+    """The bottom under several names; their gradients add. A net needs none: any blob may be read by several layers."""
+
+    tops = (1, MANY)
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        return shapes * len(self.proto.top)
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        return bottoms * len(self.proto.top)
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        found = [dy for dy in grads if dy is not None]
+        if not wanted[0] or not found:
+            return [None], ()
+        return [self.ops.eltwise_forward(found, out=self.buffer("bottom", found[0].shape))[0]], ()
+
+
+@register("Eltwise")
+class Eltwise(Layer):
+    """Product, sum (weighted by `coeff`) or maximum of bottoms of one shape."""
+
+    bottoms = (2, MANY)
+    passes_gradient = True
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p = self.proto.eltwise_param
+        self.operation = caffe.EltwiseParameter.EltwiseOp.Name(p.operation)
+        self.coeffs = [float(coeff) for coeff in p.coeff] or None
+        if any(shape != shapes[0] for shape in shapes):
+            raise self.error("bottom", f"found shapes {shapes}, expected one shape")
+        if self.coeffs and self.operation != "SUM":
+            raise self.error("eltwise_param.coeff", f"given with {self.operation}, expected them with SUM only")
+        if self.coeffs and len(self.coeffs) != len(shapes):
+            raise self.error("eltwise_param.coeff", f"found {len(self.coeffs)}, expected {len(shapes)}, one per bottom")
+        return shapes[:1]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        shape = bottoms[0].shape
+        y, self.which = self.ops.eltwise_forward(
+            bottoms, operation=self.operation, coeffs=self.coeffs, out=self.buffer("top", shape),
+            which=self.buffer("which", shape, np.int32) if self.operation == "MAX" else None,
+        )  # fmt: skip
+        return [y]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        dy, inputs = grads[0], values.bottoms
+        if dy is None:
+            return [None] * len(inputs), ()
+        if self.operation == "SUM" and self.coeffs is None:  # every bottom has the top's gradient: no copies
+            return [dy if want else None for want in wanted], ()
+        found = self.ops.eltwise_backward(
+            dy, inputs, operation=self.operation, coeffs=self.coeffs, which=self.which,
+            outs=[self.buffer(f"bottom{k}", dy.shape) for k in range(len(inputs))],
+        )  # fmt: skip
+        return [grad if want else None for grad, want in zip(found, wanted, strict=True)], ()
+
+
+@register("Silence")
+class Silence(Layer):
+    """Reads blobs that nobody else reads, so that they are no outputs."""
+
+    bottoms, tops = (1, MANY), (0, 0)
+    differentiable = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        return []
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        return []

@@ -1,0 +1,86 @@
+"""Layers that make blobs of their own (Caffe's `DummyData`, `Parameter`).
+
+What lives here: what fills them. What never: data from outside (`data`).
+"""
+
+from typing import Any
+
+from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.data import with_rows
+from nets.params import FILLERS, check_filler, generator
+from nets.schema import caffe_pb2 as caffe
+from ops import Array
+
+OLD_KEYS = ("num", "channels", "height", "width")
+
+
+@register("DummyData")
+class DummyData(Layer):
+    """Tops of the shapes and fillers in `dummy_data_param`, one for all or one each; random ones anew in each pass.
+
+    The numbers belong to (seed, step, layer, row of the whole batch).
+    """
+
+    bottoms, tops = (0, 0), (1, 1000)
+    differentiable = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        count = len(self.proto.top)
+        self.shapes = [with_rows(shape, setup) for shape in self._for_each("shape", self._given_shapes(), count)]
+        zero = [caffe.FillerParameter(type="constant", value=0)]
+        self.fillers = self._for_each("data_filler", list(self.proto.dummy_data_param.data_filler) or zero, count)
+        for shape, filler in zip(self.shapes, self.fillers, strict=True):
+            check_filler(filler, shape, self.where, "dummy_data_param.data_filler")
+        return self.shapes
+
+    def _given_shapes(self) -> list[Shape]:
+        """The shapes, written as `shape` or in the older way."""
+        p = self.proto.dummy_data_param
+        old = [list(getattr(p, key)) for key in OLD_KEYS]
+        if p.shape and any(old):
+            raise self.error(
+                "dummy_data_param.shape", "given besides num, channels, height, width, expected one of both"
+            )
+        if len({len(sizes) for sizes in old}) > 1:
+            raise self.error("dummy_data_param", f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}")
+        return [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(zip(*old, strict=True))
+
+    def _for_each(self, key: str, given: list[Any], count: int) -> list[Any]:
+        if len(given) not in (1, count):
+            raise self.error(f"dummy_data_param.{key}", f"found {len(given)}, expected 1 or {count}, one per top")
+        return given * count if len(given) == 1 else given
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        return [self._filled(index, run) for index in range(len(self.shapes))]
+
+    def _filled(self, index: int, run: Run) -> Array:
+        """Fill the whole batch and keep the rows of this pass."""
+        shape, filler = self.shapes[index], self.fillers[index]
+        rng = generator(run.seed, "dummy", run.step, self.name, index)
+        if shape[0] != run.high - run.low:  # these are no rows of the batch
+            return self.ops.asarray(FILLERS[filler.type](shape, filler, rng), self.dtype)
+        values = FILLERS[filler.type]((run.whole, *shape[1:]), filler, rng)
+        return self.ops.asarray(values[run.low : run.high], self.dtype)
+
+
+@register("Parameter")
+class Parameter(Layer):
+    """A top that is a parameter of shape `parameter_param.shape`, zero at first."""
+
+    bottoms = (0, 0)
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        shape = tuple(int(size) for size in self.proto.parameter_param.shape.dim)
+        self.declare("parameter", shape, caffe.FillerParameter(type="constant", value=0), "parameter_param.shape")
+        return [shape]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        return [blobs[0]]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        place = out[0] if out else self.ops.empty(self.params[0].shape, self.dtype)
+        place[...] = grads[0]
+        return [], (place,)

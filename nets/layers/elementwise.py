@@ -1,0 +1,221 @@
+"""Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`, `Power`, `Exp`, `Log`, ...).
+
+What lives here: their options, and what each gradient is written in. What never: the arithmetic (`ops`), parameters
+(`prelu`), random masks (`dropout`).
+"""
+
+from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from ops import Array
+
+
+class Elementwise(Layer):
+    """One top of the bottom's shape. Subclasses give `_read`, `_forward` and `_backward`."""
+
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        self._read()
+        return [shapes[0]]
+
+    def _read(self) -> None:
+        """Read the options."""
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        raise NotImplementedError
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        raise NotImplementedError
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        x = bottoms[0]
+        return [self._forward(x, x if self.in_place else self.buffer("top", x.shape))]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        x, y, dy = values.bottoms[0], values.tops[0], grads[0]
+        if not wanted[0] or dy is None:
+            return [None], ()
+        return [self._backward(dy, x, y, self.buffer("bottom", x.shape))], ()
+
+
+@register("ReLU")
+class ReLU(Elementwise):
+    """max(x, 0) + negative_slope * min(x, 0)."""
+
+    in_place_ok = True
+    top_is_free = True
+
+    def _read(self) -> None:
+        self.slope = float(self.proto.relu_param.negative_slope)
+        if self.slope < 0:
+            raise self.error("relu_param.negative_slope", f"found {self.slope:g}, expected a number >= 0")
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.relu_forward(x, self.slope, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        # In place the bottom already holds the top, whose sign is the same.
+        return self.ops.relu_backward(dy, x, self.slope, out=out)
+
+
+@register("ELU")
+class ELU(Elementwise):
+    """x where x > 0, else alpha * (exp(x) - 1)."""
+
+    def _read(self) -> None:
+        self.alpha = float(self.proto.elu_param.alpha)
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.elu_forward(x, self.alpha, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.elu_backward(dy, x, y, self.alpha, out=out)
+
+
+@register("Sigmoid")
+class Sigmoid(Elementwise):
+    """1 / (1 + exp(-x))."""
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.sigmoid_forward(x, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.sigmoid_backward(dy, y, out=out)
+
+
+@register("TanH")
+class TanH(Elementwise):
+    """The hyperbolic tangent."""
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.tanh_forward(x, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.tanh_backward(dy, y, out=out)
+
+
+@register("BNLL")
+class BNLL(Elementwise):
+    """log(1 + exp(x))."""
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.bnll_forward(x, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.bnll_backward(dy, x, out=out)
+
+
+@register("AbsVal")
+class AbsVal(Elementwise):
+    """|x|."""
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.absolute_forward(x, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.absolute_backward(dy, x, out=out)
+
+
+@register("Power")
+class Power(Elementwise):
+    """(shift + scale * x) ^ power."""
+
+    def _read(self) -> None:
+        p = self.proto.power_param
+        self.power, self.scale, self.shift = float(p.power), float(p.scale), float(p.shift)
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.power_forward(x, power=self.power, scale=self.scale, shift=self.shift, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.power_backward(dy, x, power=self.power, scale=self.scale, shift=self.shift, out=out)
+
+
+@register("Exp")
+class Exp(Elementwise):
+    """base ^ (shift + scale * x); base -1 (the default) is e."""
+
+    def _read(self) -> None:
+        p = self.proto.exp_param
+        self.base, self.scale, self.shift = _base(self, "exp_param", p.base), float(p.scale), float(p.shift)
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.exp_forward(x, base=self.base, scale=self.scale, shift=self.shift, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.exp_backward(dy, y, base=self.base, scale=self.scale, out=out)
+
+
+@register("Log")
+class Log(Elementwise):
+    """The logarithm of shift + scale * x; base -1 (the default) is e."""
+
+    def _read(self) -> None:
+        p = self.proto.log_param
+        self.base, self.scale, self.shift = _base(self, "log_param", p.base), float(p.scale), float(p.shift)
+        if self.base == 1:
+            raise self.error("log_param.base", "found 1, expected another number: its logarithm is 0")
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.log_forward(x, base=self.base, scale=self.scale, shift=self.shift, out=out)
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        return self.ops.log_backward(dy, x, base=self.base, scale=self.scale, shift=self.shift, out=out)
+
+
+@register("Threshold")
+class Threshold(Elementwise):
+    """1 where x > threshold, else 0; no gradient passes."""
+
+    differentiable = False
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        return self.ops.threshold_forward(x, float(self.proto.threshold_param.threshold), out=out)
+
+
+@register("Clip")
+class Clip(Elementwise):
+    """x, but at least `min` and at most `max`."""
+
+    def _read(self) -> None:
+        p = self.proto.clip_param
+        self.least, self.most = float(p.min), float(p.max)
+        if self.least > self.most:
+            raise self.error("clip_param.min", f"found {self.least:g}, expected at most max, {self.most:g}")
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        y: Array = self.ops.xp.clip(x, self.least, self.most, out=out)
+        return y
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        dx: Array = self.ops.xp.multiply(dy, (x >= self.least) & (x <= self.most), out=out)
+        return dx
+
+
+@register("Swish")
+class Swish(Elementwise):
+    """x * sigmoid(beta * x)."""
+
+    def _read(self) -> None:
+        self.beta = float(self.proto.swish_param.beta)
+
+    def _gate(self, x: Array) -> Array:
+        inner: Array = self.ops.xp.multiply(x, self.beta, out=self.buffer("gate", x.shape))
+        return self.ops.sigmoid_forward(inner, out=inner)
+
+    def _forward(self, x: Array, out: Array) -> Array:
+        y: Array = self.ops.xp.multiply(x, self._gate(x), out=out)
+        return y
+
+    def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
+        gate = self._gate(x)
+        dx: Array = self.ops.xp.multiply(dy, gate + self.beta * y * (1 - gate), out=out)
+        return dx
+
+
+def _base(layer: Layer, block: str, base: float) -> float:
+    """Check a base: -1 for e, or positive."""
+    if base != -1 and base <= 0:
+        raise layer.error(f"{block}.base", f"found {base:g}, expected a positive number, or -1 for e")
+    return float(base)

@@ -1,0 +1,131 @@
+"""Normalisation: across or within channels, over a batch, over an image (Caffe's `LRN`, `BatchNorm`, `MVN`).
+
+What lives here: their options and running statistics. What never: the arithmetic (`ops`); learned scale and bias
+(`affine`).
+"""
+
+from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.windows import image
+from nets.schema import caffe_pb2 as caffe
+from ops import Array
+
+
+@register("LRN")
+class LRN(Layer):
+    """x / (k + alpha / n * sum of squares over `local_size` channels) ^ beta, or over a square within a channel."""
+
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p = self.proto.lrn_param
+        if p.local_size % 2 == 0:
+            raise self.error("lrn_param.local_size", f"found {p.local_size}, expected an odd number")
+        self.size, self.alpha, self.beta, self.k = int(p.local_size), float(p.alpha), float(p.beta), float(p.k)
+        self.region = caffe.LRNParameter.NormRegion.Name(p.norm_region)
+        return [image(self, shapes[0])]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        x = bottoms[0]
+        y, self.scale = self.ops.lrn_forward(
+            x, size=self.size, alpha=self.alpha, beta=self.beta, k=self.k, region=self.region,
+            out=self.buffer("top", x.shape), scale=self.buffer("scale", x.shape),
+        )  # fmt: skip
+        return [y]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        x, y, dy = values.bottoms[0], values.tops[0], grads[0]
+        if not wanted[0] or dy is None:
+            return [None], ()
+        dx = self.ops.lrn_backward(
+            dy, x, y, self.scale, size=self.size, alpha=self.alpha, beta=self.beta, region=self.region,
+            out=self.buffer("bottom", x.shape),
+        )  # fmt: skip
+        return [dx], ()
+
+
+@register("BatchNorm")
+class BatchNorm(Layer):
+    """(x - mean) / sqrt(variance + eps) per channel of (N, C, ...): of the batch in training, running ones in test.
+
+    Its three blobs are Caffe's: sums of means and of unbiased variances, and their weight, each kept by
+    `moving_average_fraction` at an update. They are statistics (ParamSpec.keep): backward hands out what this pass
+    adds, the update rule of the parameter store applies it. Workers that share a batch each normalise by their own
+    rows, as Caffe's do on several GPUs, and the statistics are the average of theirs.
+    """
+
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p, shape = self.proto.batch_norm_param, shapes[0]
+        if len(shape) < 2:
+            raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
+        self.fixed = p.use_global_stats if p.HasField("use_global_stats") else setup.phase == "TEST"
+        self.eps = float(p.eps)
+        keep = 1.0 if self.fixed else float(p.moving_average_fraction)
+        for name, size in (("mean", shape[1]), ("variance", shape[1]), ("weight", 1)):
+            self.declare_statistic(name, (size,), keep)
+        return [shape]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        x, given = bottoms[0], None
+        if self.fixed:
+            weight = float(self.ops.to_host(blobs[2])[0])
+            factor = 1.0 / weight if weight else 0.0
+            given = (blobs[0] * factor, blobs[1] * factor)
+        y, self.mean, self.variance = self.ops.batch_norm_forward(
+            x, eps=self.eps, statistics=given, out=self.buffer("top", x.shape)
+        )
+        return [y]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        y, dy, dx = values.tops[0], grads[0], None
+        if wanted[0] and dy is not None:
+            dx = self.ops.batch_norm_backward(
+                dy, y, self.variance, eps=self.eps, fixed=self.fixed, out=self.buffer("bottom", y.shape)
+            )
+        return [dx], self._added(y, run.share, out)
+
+    def _added(self, y: Array, share: float, out: Blobs | None) -> tuple[Array, ...]:
+        """What the pass adds to mean, variance and weight; nothing where the statistics are fixed."""
+        share = 0.0 if self.fixed else share
+        count = y.size // y.shape[1]
+        result = out or tuple(self.ops.empty(param.shape, self.dtype) for param in self.params)
+        self.ops.xp.multiply(self.mean, share, out=result[0])
+        self.ops.xp.multiply(self.variance, share * count / max(1, count - 1), out=result[1])
+        result[2][...] = share
+        return tuple(result)
+
+
+@register("MVN")
+class MVN(Layer):
+    """Each channel of each image (or each image) minus its mean and, by default, over its standard deviation + eps."""
+
+    top_is_free = False
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p, shape = self.proto.mvn_param, shapes[0]
+        if len(shape) < 2:
+            raise self.error("bottom", f"found shape {shape}, expected (N, C, ...)")
+        self.across, self.variance, self.eps = p.across_channels, p.normalize_variance, float(p.eps)
+        return [shape]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        x = bottoms[0]
+        y, self.deviation = self.ops.mvn_forward(
+            x, across_channels=self.across, normalize_variance=self.variance, eps=self.eps,
+            out=self.buffer("top", x.shape),
+        )  # fmt: skip
+        return [y]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        y, dy = values.tops[0], grads[0]
+        if not wanted[0] or dy is None:
+            return [None], ()
+        into = self.buffer("bottom", y.shape)
+        return [self.ops.mvn_backward(dy, y, self.deviation, across_channels=self.across, out=into)], ()

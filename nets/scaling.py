@@ -1,0 +1,37 @@
+"""What to do with the learning rate and the weight decay when the batch grows by a factor k.
+
+What lives here: the rules of two papers, as pure functions. What never: a choice between them: batch 8 times as large
+with 8 times the rate is what both found to work, and what theory does not say.
+
+Krizhevsky, One weird trick for parallelizing convolutional neural networks (section 5); Iandola et al., FireCaffe
+(section 7.2).
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def linear(rate: float, decay: float, k: float) -> tuple[float, float]:
+    """(k rate, decay): what worked best for AlexNet up to batch 2048 (One weird trick, section 5), and what FireCaffe
+    did for NiN: 0.01 at batch 256, 0.04 at 1024. The total decay is rate * decay, so the decay stays.
+    """
+    _check(k)
+    return k * rate, decay
+
+
+def square_root(rate: float, decay: float, k: float) -> tuple[float, float]:
+    """(sqrt(k) rate, decay'): keeps the variance of the gradient's mean, and k old decay steps equal one new one:
+    (1 - rate decay)^k = 1 - rate' decay' (One weird trick, section 5; nearly sqrt(k) decay).
+    """
+    _check(k)
+    grown = math.sqrt(k) * rate
+    if not rate * decay < 1:
+        raise ValueError(f"rate * decay is {rate * decay:g}, expected less than 1")
+    shrink = -math.expm1(k * math.log1p(-rate * decay))
+    return grown, shrink / grown if grown else decay
+
+
+def _check(k: float) -> None:
+    if not 0 < k < math.inf:
+        raise ValueError(f"k is {k:g}, expected a positive number: the new batch over the old one")

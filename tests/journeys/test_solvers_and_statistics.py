@@ -1,0 +1,131 @@
+"""What a solver file asks for reaches a run: solver type, iter_size, clipping; and so do running statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets.spec import ZOO
+from runtime.errors import ConfigError
+from tests.support import Simulated, configure, train
+
+BATCH_NORM = """
+layer { name: "bn" type: "BatchNorm" bottom: "conv1" top: "conv1" batch_norm_param { moving_average_fraction: 0.5 } }
+layer { name: "scale" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true } }
+"""
+LENET = (ZOO / "lenet.prototxt").read_text()
+MARKER = 'layer {\n  name: "pool1"'
+
+DATA = 'layer { name: "d" type: "Data" top: "data" top: "label" data_param { batch_size: 4 } }'
+DENSE = """
+layer { name: "ip" type: "InnerProduct" bottom: "%s" top: "ip" inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+RECURRENT = """
+layer { name: "cont" type: "Reshape" bottom: "label" top: "cont" reshape_param { shape { dim: 0 dim: 1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm" recurrent_param { num_output: 3 } }
+"""
+
+
+def run(directory: Path, preset: str, *, solver: str = "", batch: int = 8, net: str = "", **options: int) -> Simulated:
+    """Train LeNet (or `net`) for a few iterations with `solver` added to the solver file."""
+    cluster = configure(directory, preset, **{"iterations": 3, **options})
+    file = directory / "solver.prototxt"
+    text = file.read_text()
+    for given in ("momentum: 0.9", "weight_decay: 0.0005"):
+        text = text.replace(given, "") if given.split(":")[0] in solver else text
+    file.write_text(text + solver)
+    more = f"batch = {batch}\n"
+    if net:
+        (directory / "own.prototxt").write_text(net)
+        more += 'net = "own.prototxt"\n'
+    cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\n{more}", 1))
+    return train(cluster)
+
+
+def same(a: Simulated, b: Simulated) -> bool:
+    assert a.arrays.keys() == b.arrays.keys()
+    return all(np.array_equal(array, b.arrays[name]) for name, array in a.arrays.items())
+
+
+def test_iter_size_trains_on_batches_that_many_times_as_large(tmp_path: Path) -> None:
+    small = run(tmp_path / "a", "single", solver="iter_size: 2", batch=8)
+    large = run(tmp_path / "b", "single", batch=16)
+    assert same(small, large)
+    assert not same(small, run(tmp_path / "c", "single", batch=8))
+
+
+ADAM = 'type: "Adam" momentum: 0.9 momentum2: 0.99'
+
+
+def test_adam_trains_over_workers_as_in_one_process_and_resumes_to_the_last_bit(tmp_path: Path) -> None:
+    whole = run(tmp_path / "whole", "single", solver=ADAM, iterations=4)
+    assert {name for name in whole.arrays if name.startswith("ip1.0")} == {"ip1.0", "ip1.0.history", "ip1.0.history2"}
+    apart = run(tmp_path / "apart", "sync", workers=2, solver=ADAM, iterations=4)
+    assert apart.losses() == pytest.approx(whole.losses(), rel=1e-3)
+    run(tmp_path / "half", "single", solver=ADAM, iterations=2)
+    cluster = configure(tmp_path / "rest", "single", iterations=4)
+    solver = cluster.with_name("solver.prototxt")
+    solver.write_text(solver.read_text().replace("momentum: 0.9", "") + ADAM)
+    more = '[train]\nbatch = 8\nresume = "../half/checkpoint-0000002.safetensors"\n'
+    cluster.write_text(cluster.read_text().replace("[train]\n", more, 1))
+    assert same(train(cluster), whole)
+
+
+def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(tmp_path: Path) -> None:
+    free = run(tmp_path / "free", "single", iterations=1, solver="weight_decay: 0").arrays
+    tight = run(tmp_path / "tight", "single", iterations=1, solver="weight_decay: 0 clip_gradients: 0.25").arrays
+    ratios = [np.linalg.norm(tight[name]) / np.linalg.norm(free[name]) for name in free if name.endswith("0.history")]
+    assert max(ratios) < 1
+    assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-4)
+    mults = {"0": 1.0, "1": 2.0}  # LeNet's biases learn twice as fast
+    steps = (array / mults[name.split(".")[1]] for name, array in tight.items() if name.endswith("history"))
+    norm = np.sqrt(sum(float((step.astype(float) ** 2).sum()) for step in steps)) / 0.01
+    assert norm == pytest.approx(0.25, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"solver": "clip_gradients: 5"},
+            "train.strategy.preset: clip_gradients needs the norm of all gradients at once: "
+            "only preset 'single' knows it",
+        ),
+        (
+            {"net": DATA + DENSE % "data"},
+            "train.strategy.preset: found a net without a conv phase that learns (own): only preset 'single' trains it",
+        ),
+        (
+            {"net": DATA + RECURRENT + DENSE % "lstm"},
+            "train.strategy.preset: found a net with recurrent layers, whose rows are steps of time: "
+            "only preset 'single' trains it",
+        ),
+    ],
+)
+def test_what_a_cut_net_cannot_do_is_refused_before_anything_starts(
+    tmp_path: Path, options: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(tmp_path, "sync", workers=2, **options)
+    assert len(caught.value.problems) == 1
+    assert problem in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("net", [DATA + DENSE % "data", DATA + RECURRENT + DENSE % "lstm"])
+def test_nets_that_cannot_be_cut_train_in_one_process(tmp_path: Path, net: str) -> None:
+    assert len(run(tmp_path, "single", net=net).losses()) == 3
+
+
+def test_running_statistics_survive_a_distributed_run(tmp_path: Path) -> None:
+    net = LENET.replace(MARKER, BATCH_NORM + MARKER, 1)
+    alone = run(tmp_path / "alone", "single", net=net)
+    one = run(tmp_path / "one", "sync", workers=1, net=net)
+    assert same(alone, one)
+    two = run(tmp_path / "two", "sync", workers=2, net=net)
+    assert two.arrays["bn.2"] == one.arrays["bn.2"] == 1.75  # 1 + 1/2 + 1/4
+    np.testing.assert_allclose(two.arrays["bn.0"], one.arrays["bn.0"], rtol=0.05, atol=0.02)
+    np.testing.assert_allclose(two.arrays["bn.1"], one.arrays["bn.1"], rtol=0.3)
+    assert not [name for name in two.arrays if name.startswith("bn.") and "history" in name]

@@ -1,0 +1,76 @@
+"""Every published net gets its shapes, every published solver is read or refused for a right reason."""
+
+import math
+
+import pytest
+
+from nets import PrototxtError, load_net, load_solver
+from nets.graph import Net
+from ops import get_backend
+from tests.nets.support import MODELS, needs_shared
+
+pytestmark = needs_shared
+NETS = sorted(str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" not in file.name)
+SOLVERS = sorted(str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" in file.name)
+
+# Learned numbers: the papers' and Caffe's. Flickr style: CaffeNet with 20 classes; siamese: LeNet with 2 more outputs.
+COUNTS = {
+    "bvlc_alexnet": 60_965_224, "bvlc_reference_caffenet": 60_965_224, "feature_extraction": 60_965_224,
+    "vgg16": 138_357_544, "lenet/lenet": 431_080, "cifar10_quick": 145_578, "cifar10_full": 89_578,
+    "finetune_flickr_style": 60_965_224 - 4097 * (1000 - 20), "mnist_siamese": 431_080 + 2 * 10 + 2,
+    "squeezenet_v1.0": 1_248_424, "nin_imagenet": 7_595_176, "bvlc_googlenet/deploy": 6_998_552,
+    "bvlc_googlenet/train_val": 13_378_280, "mobilenet_v1": 4_231_976, "vgg_cnn_s": 102_908_520,
+    "net_surgery/bvlc_caffenet_full_conv": 60_965_224,
+}  # fmt: skip
+
+
+SHAPES = {
+    "hdf5_classification/": (4,), "mnist_siamese/": (2, 28, 28), "mnist_autoencoder/": (1, 28, 28),
+    "lenet/": (1, 28, 28), "cifar10_": (3, 32, 32), "resnet20_cifar10/": (3, 32, 32),
+}  # fmt: skip
+
+
+def shape_of(name):
+    return next((shape for key, shape in SHAPES.items() if name.startswith(key)), (3, 256, 256))
+
+
+def net_of(name, phase, **options):
+    stages = ("test-on-train",) if "autoencoder" in name else ()
+    return Net(load_net(MODELS / name), phase, ops=get_backend(), input_shape=shape_of(name), stages=stages, **options)
+
+
+@pytest.mark.parametrize("phase", ["TRAIN", "TEST"])
+@pytest.mark.parametrize("name", NETS)
+def test_every_published_net_gets_its_shapes(name, phase):
+    net = net_of(name, phase, batch=2)
+    count = sum(math.prod(p.shape) for params in net.params.values() for p in params if p.keep is None)
+    expected = next((value for key, value in COUNTS.items() if key in name), None)
+    if expected is not None:
+        assert count == expected
+    for part in ("conv", "fc"):
+        half = net_of(name, phase, batch=2, part=part)
+        assert half.boundary == net.boundary
+
+
+def test_googlenet_has_two_side_losses_of_weight_three_tenths():
+    net = net_of("bvlc_googlenet/train_val.prototxt", "TRAIN", batch=2)
+    weights = [weight for node in net._nodes for weight in node.layer.loss_weights if weight]
+    assert weights == pytest.approx([0.3, 0.3, 1.0])
+    assert net.boundary == ["label", "loss1/conv", "loss2/conv", "pool5/7x7_s1"]
+
+
+REFUSED_SOLVERS = {
+    "lenet/lenet_consolidated_solver.prototxt": "test_iter",
+    **dict.fromkeys((name for name in SOLVERS if "autoencoder" in name), "test_iter"),
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_published_solver_is_read_or_refused_for_its_two_test_nets(name):
+    if name not in REFUSED_SOLVERS:
+        assert load_solver(MODELS / name).rate(0) > 0
+        return
+    with pytest.raises(PrototxtError) as caught:
+        load_solver(MODELS / name)
+    (problem,) = caught.value.problems
+    assert "key 'test_iter': found 2 test nets, only one is supported" in problem

@@ -1,0 +1,125 @@
+"""Every solver type updates as Caffe's does, against plain float64 formulas; clipping, iter_size, larger batches."""
+
+import math
+
+import numpy as np
+import pytest
+
+from nets import load_solver
+from nets.params import ParamSpec
+from nets.rules import RULES
+from nets.scaling import linear, square_root
+from nets.schema import caffe_pb2 as caffe
+from ops import get_backend
+
+OPS = get_backend()
+PARAM = ParamSpec("l", 0, "weight", (3, 4), caffe.FillerParameter(), 2.0, 0.5)
+RATE, DECAY = 0.1, 0.02  # of the prototxt; the parameter's multipliers are 2 and 0.5
+
+
+def solver(tmp_path, text):
+    file = tmp_path / "s.prototxt"
+    file.write_text(f'base_lr: {RATE} max_iter: 9 lr_policy: "exp" gamma: 0.5 weight_decay: {DECAY} {text}', "utf-8")
+    return load_solver(file)
+
+
+def sgd(state, g, lr, t):
+    state["h"] = 0.9 * state.get("h", 0) + lr * g
+    return state["h"]
+
+
+def nesterov(state, g, lr, t):
+    old = state.get("h", 0)
+    state["h"] = 0.9 * old + lr * g
+    return 1.9 * state["h"] - 0.9 * old
+
+
+def adagrad(state, g, lr, t):
+    state["h"] = state.get("h", 0) + g**2
+    return lr * g / (np.sqrt(state["h"]) + 1e-3)
+
+
+def rmsprop(state, g, lr, t):
+    state["h"] = 0.8 * state.get("h", 0) + 0.2 * g**2
+    return lr * g / (np.sqrt(state["h"]) + 1e-3)
+
+
+def adadelta(state, g, lr, t):
+    state["h"] = 0.9 * state.get("h", 0) + 0.1 * g**2
+    step = g * np.sqrt((state.get("u", 0) + 1e-3) / (state["h"] + 1e-3))
+    state["u"] = 0.9 * state.get("u", 0) + 0.1 * step**2
+    return lr * step
+
+
+def adam(state, g, lr, t):
+    state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+    state["v"] = 0.99 * state.get("v", 0) + 0.01 * g**2
+    return lr * math.sqrt(1 - 0.99**t) / (1 - 0.9**t) * state["m"] / (np.sqrt(state["v"]) + 1e-3)
+
+
+CASES = {
+    "SGD": ("momentum: 0.9", sgd),
+    "Nesterov": ("momentum: 0.9", nesterov),
+    "AdaGrad": ("delta: 1e-3", adagrad),
+    "RMSProp": ("rms_decay: 0.8 delta: 1e-3", rmsprop),
+    "AdaDelta": ("momentum: 0.9 delta: 1e-3", adadelta),
+    "Adam": ("momentum: 0.9 momentum2: 0.99 delta: 1e-3", adam),
+}
+
+
+@pytest.mark.parametrize("regularization", ["L1", "L2"])
+@pytest.mark.parametrize("kind", CASES)
+def test_every_solver_type_updates_as_caffe_does(tmp_path, kind, regularization):
+    options, step_of = CASES[kind]
+    found = solver(tmp_path, f'type: "{kind}" {options} regularization_type: "{regularization}"')
+    random, state = np.random.default_rng(0), {}
+    w = expected = random.standard_normal(PARAM.shape)
+    history = found.new_history(OPS, PARAM, np.float64)
+    for iteration in range(4):
+        g = random.standard_normal(PARAM.shape)
+        before = (w.copy(), g.copy())
+        new, history = found.update(OPS, iteration, PARAM, w, g, history)
+        assert np.array_equal(w, before[0])
+        assert np.array_equal(g, before[1])
+        penalty = expected if regularization == "L2" else np.sign(expected)
+        rate = RATE * 0.5**iteration * PARAM.lr_mult
+        expected = expected - step_of(state, g + DECAY * PARAM.decay_mult * penalty, rate, iteration + 1)
+        np.testing.assert_allclose(new, expected, rtol=1e-5, atol=1e-7)  # a prototxt holds float32
+        w = new
+    assert len(history) == RULES[kind].histories
+
+
+def test_the_cases_above_are_all_types_there_are():
+    assert CASES.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_the_old_way_to_write_a_solvers_type_means_the_same(tmp_path, number):
+    name = caffe.SolverParameter.SolverType.Name(number)
+    assert solver(tmp_path, f"solver_type: {name}").type.upper() == name
+
+
+@pytest.mark.parametrize(("iter_size", "factor"), [(1, 0.5), (2, 0.25)])
+def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, factor):
+    found = solver(tmp_path, f"clip_gradients: 2.5 iter_size: {iter_size}")
+    gradients = [np.array([3.0, 0]), np.array([[0.0, 4]])]  # norm 5; Caffe clips the sum over iter_size batches
+    assert found.clip_factor(OPS, gradients) == pytest.approx(factor)
+    assert found.clip_factor(OPS, [g / 10 for g in gradients]) == 1
+    assert solver(tmp_path, "").clip_factor(OPS, gradients) == 1
+
+
+def test_a_solver_says_which_level_and_stages_it_wants(tmp_path):
+    found = solver(tmp_path, 'test_state { stage: "a" level: 2 } train_state { stage: "b" }')
+    assert (found.state("TEST"), found.state("TRAIN")) == ((2, ("a",)), (0, ("b",)))
+    assert solver(tmp_path, "").state("TEST") == (0, ())
+
+
+def test_rates_for_larger_batches_are_those_of_the_papers():
+    assert linear(0.01, 0.0005, 4) == (0.04, 0.0005)  # FireCaffe's NiN, batch 256 -> 1024
+    rate, decay = square_root(0.01, 0.0005, 8)  # One weird trick's example, batch 128 -> 1024
+    assert rate == pytest.approx(math.sqrt(8) * 0.01)
+    assert decay == pytest.approx(0.0014141888, rel=1e-6)
+    assert (1 - rate * decay) == pytest.approx((1 - 0.01 * 0.0005) ** 8)
+    for rule in (linear, square_root):
+        with pytest.raises(ValueError, match="k is 0, expected a positive number"):
+            rule(0.01, 0, 0)
