@@ -1,15 +1,16 @@
 """Nets as data: prototxt in, shapes and parameters out, layers that call `ops`, data sources, checkpoints.
 
-What lives here: the map below. What never: messages, sockets, asyncio; nothing here knows that machines
-exist.
+What lives here: the map below. What never: messages, sockets, asyncio; nothing here knows that machines exist.
 
     spec        NetSpec: the layers of a prototxt and the phase rules     solver  SolverSpec: rate, momentum, schedule
     graph       Net: the whole, its conv part or its FC part, run stage by stage
     wiring      blob names resolved; the cut between the phases           layers/ one class per layer kind
-    params      ParamSpec: shape, filler, multipliers, first values       data/   sources, transforms, batches
-    checkpoint  named arrays in one file                                  zoo/    nets and solvers that ship
-    prototxt    text to message, with the line of every field             upgrade Caffe's older formats
-    errors      NetError and its kinds: one readable line per mistake     schema/ Caffe's messages
+    sharing     parameters that several layers share                      rules   the update of each solver type
+    params      ParamSpec: shape, filler, multipliers, first values       scaling rates for larger batches
+    checkpoint  named arrays in one file                                  data/   sources, transforms, batches
+    prototxt    text to message, with the line of every field             zoo/    nets and solvers that ship
+    errors      NetError and its kinds: one readable line per mistake     upgrade, upgrade_v0  older formats
+    schema/     Caffe's messages
 """
 
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
