@@ -16,7 +16,7 @@ from roles.job import Job
 from roles.messages import TRAIN, GetState, LayerGradient, LayerModel, PullLayer, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
-from runtime import Actor, Envelope
+from runtime import Actor, Envelope, MessageError
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -70,10 +70,12 @@ class ConvModel(Actor):
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Apply a group's summed gradient to a layer, then serve those who waited for it."""
         layer = message.layer
+        read = self._read.pop((message.group, message.position, layer), None)
+        if read is None:
+            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: it came twice, or nobody read that")
         with self.phase("apply"):
             version = await self.compute(f"update {layer}", self._store.apply, layer, message.blobs)
         self._applied[message.group, layer] += 1
-        read = self._read.pop((message.group, message.position, layer))
         self._layer_staleness[layer].observe(version - 1 - read)
         await self._count(message)  # before the waiting pulls: they begin to read the version this makes
         ready = [item for item in self._waiting if self._applied[item[0].group, item[0].layer] >= item[0].after]

@@ -16,7 +16,7 @@ from roles.messages import TEST, TRAIN, GetState, NextTicket, PassDone, State, T
 from roles.resume import checkpoint_path, write
 from roles.schedule import Schedule, Stage, Timetable
 from roles.scoreboard import Scoreboard
-from runtime import Actor, Envelope, ProgramFailed, Save, WindDown
+from runtime import Actor, Envelope, MessageError, ProgramFailed, Save, WindDown
 
 
 class Coordinator(Actor):
@@ -41,7 +41,7 @@ class Coordinator(Actor):
         self._tickets: defaultdict[int, dict[int, Ticket]] = defaultdict(dict)  # group -> position -> ticket
         self._asked: list[tuple[NextTicket, Envelope]] = []
         self._given: defaultdict[tuple[int, int], int] = defaultdict(int)  # (group, position) -> members served
-        self._test_reports: defaultdict[int, int] = defaultdict(int)
+        self._heard: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (phase, number) -> who reported
         self._changed = asyncio.Event()
         self._checkpoint = ""
 
@@ -78,13 +78,12 @@ class Coordinator(Actor):
 
     async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
         """A worker has computed its part of a pass."""
+        heard = self._hear(message.phase, message.number, envelope.sender)
         if message.phase == TRAIN:
             self._note_loss(message)
             await self._reported(message.number)
-            return
-        self._test_reports[message.number] += 1
-        if self._test_reports[message.number] == self._groups[message.group]:
-            del self._test_reports[message.number]
+        elif len(heard) == self._groups[message.group]:
+            del self._heard[TEST, message.number]
             self._scores.tested(message.rows, dict(message.scores))
             if self._schedule.tested():
                 self._report_test()
@@ -92,6 +91,7 @@ class Coordinator(Actor):
 
     async def on_updated(self, message: Updated, envelope: Envelope) -> None:
         """A server has an iteration in its model."""
+        self._hear(TRAIN, message.number, f"{envelope.sender} (update)")
         self._scores.stale(message.staleness)
         await self._reported(message.number)
 
@@ -134,6 +134,16 @@ class Coordinator(Actor):
             del known[position], self._given[group, position]
         return ticket
 
+    def _hear(self, phase: str, number: int, reporter: str) -> set[str]:
+        """Note who reports about a pass. MessageError if it is not under way or that was heard already."""
+        heard = self._heard[phase, number]
+        if reporter in heard or not self._schedule.owes(phase, number):
+            if not heard:
+                del self._heard[phase, number]
+            raise MessageError("unexpected", f"a report of {reporter} about {phase} {number}: none is owed")
+        heard.add(reporter)
+        return heard
+
     def _note_loss(self, done: PassDone) -> None:
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0:
@@ -149,6 +159,7 @@ class Coordinator(Actor):
     async def _reported(self, number: int) -> None:
         if not self._schedule.reported(number):
             return
+        del self._heard[TRAIN, number]
         done = self._schedule.completed
         self._done.inc()
         self._images.inc(self._schedule.table.batch)

@@ -17,7 +17,7 @@ from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, Activations, GetState, State
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
-from runtime import Actor, Envelope
+from runtime import Actor, Envelope, MessageError
 
 Parts = dict[int, tuple[Activations, Envelope]]  # rank -> its part of the batch
 
@@ -47,6 +47,8 @@ class FcServer(Actor):
         """Collect the group's parts; with the last one, run the FC phase and answer each member."""
         key = (message.group, message.position)
         parts = self._parts.setdefault(key, {})
+        if message.rank in parts:
+            raise MessageError("unexpected", f"{message!r} of {envelope.sender} came twice")
         parts[message.rank] = (message, envelope)
         if len(parts) < self._groups[message.group]:
             return

@@ -78,6 +78,12 @@ class Schedule:
             return Ticket(phase=TEST, number=number, rows=rows)
         return None
 
+    def owes(self, phase: str, number: int) -> bool:
+        """Is this pass under way, so that reports about it may come?"""
+        if phase == TRAIN:
+            return number in self._owed
+        return self.stage is Stage.TESTING and 0 <= number < self._tests_issued
+
     def reported(self, number: int) -> bool:
         """One report about training iteration `number` came; True if it was the last one owed."""
         self._owed[number] -= 1

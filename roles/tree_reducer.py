@@ -5,7 +5,7 @@ from __future__ import annotations
 import ops
 from roles.gradient_sum import Blobs, GradientSum
 from roles.messages import LayerGradient
-from runtime import Actor, Envelope
+from runtime import Actor, Envelope, MessageError
 
 
 class TreeReducer(Actor):
@@ -23,7 +23,10 @@ class TreeReducer(Actor):
         """Add a child's gradient; with the last one, send the sum to the parent."""
         key = (message.group, message.position, message.layer)
         with self.phase("reduce"):
-            total: Blobs | None = await self.compute("reduce", self._sum.add, key, envelope.sender, message.blobs)
+            try:
+                total: Blobs | None = await self.compute("reduce", self._sum.add, key, envelope.sender, message.blobs)
+            except ValueError as error:
+                raise MessageError("unexpected", str(error)) from None
         if total is None:
             return
         self._sums.inc()

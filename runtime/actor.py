@@ -16,16 +16,39 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from runtime import metrics
+from runtime.compute import Compute
 from runtime.messages import Envelope, Message, Save, WindDown, message_annotation, snake_case
-
-if TYPE_CHECKING:
-    from runtime.node import Node
+from runtime.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
+
+
+class Host(Protocol):
+    """What an actor needs of the process it lives in; a node is one."""
+
+    compute: Compute
+    metrics: Metrics
+    directory: Path
+    on_event: Callable[[str, str, dict[str, Any]], None]
+
+    async def send(self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0) -> None:
+        """See Actor.tell and Actor.reply."""
+
+    async def ask(
+        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
+    ) -> R:
+        """See Actor.ask."""
+        ...
+
+    def finished(self, name: str) -> None:
+        """See Actor.finish."""
+
+    def phase_seconds(self, actor: str, phase: str) -> Histogram:
+        """See Actor.phase."""
+        ...
 
 
 class Actor:
@@ -35,7 +58,7 @@ class Actor:
     name: str
     role: str
     log: logging.Logger
-    _node: Node
+    _node: Host
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -48,6 +71,11 @@ class Actor:
                 raise TypeError(f"{cls.__name__}.{name}: annotate its first parameter with the message of that name")
             found[kind] = name
         cls.handlers = found
+
+    def attach(self, host: Host, name: str, role: str) -> None:
+        """Called by the host that takes the actor in."""
+        self._node, self.name, self.role = host, name, role
+        self.log = logging.getLogger(f"convoy.{name}")
 
     async def on_start(self) -> None:
         """Prepare. Called once, before any message."""
@@ -104,17 +132,15 @@ class Actor:
         """Seconds on the event loop's clock."""
         return asyncio.get_running_loop().time()
 
-    def counter(self, name: str, help_text: str, **labels: str) -> metrics.Counter:
+    def counter(self, name: str, help_text: str, **labels: str) -> Counter:
         """This actor's counter `convoy_<name>_total`."""
         return self._node.metrics.counter(name, help_text, role=self.role, actor=self.name, **labels)
 
-    def gauge(self, name: str, help_text: str, **labels: str) -> metrics.Gauge:
+    def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
         """This actor's gauge `convoy_<name>`."""
         return self._node.metrics.gauge(name, help_text, role=self.role, actor=self.name, **labels)
 
-    def histogram(
-        self, name: str, help_text: str, buckets: Iterable[float] = metrics.SECONDS, **labels: str
-    ) -> metrics.Histogram:
+    def histogram(self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str) -> Histogram:
         """This actor's histogram `convoy_<name>`."""
         return self._node.metrics.histogram(name, help_text, buckets, role=self.role, actor=self.name, **labels)
 
@@ -123,7 +149,7 @@ class Actor:
         """Measure a phase of the actor's work: `convoy_phase_duration_seconds{phase=...}`."""
         started = self.now()
         yield
-        self._node.phase_seconds(self.name, self.role, name).observe(self.now() - started)
+        self._node.phase_seconds(self.name, name).observe(self.now() - started)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"

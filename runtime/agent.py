@@ -105,12 +105,13 @@ class Agent(Actor):
         )
 
     async def _beat(self) -> None:
-        due = self.now()
+        due = last = self.now()
         while True:
             due += self._heartbeat_seconds
             await asyncio.sleep(max(0.0, due - self.now()))
             lag = max(0.0, self.now() - due)
             due = self.now()
+            period, last = due - last, due
             self._lag.set(lag)
             self._queue.set(sum(self._road.queued_bytes().values()))
             status = self._home.status()
@@ -120,6 +121,7 @@ class Agent(Actor):
                 SUPERVISOR,
                 Heartbeat(
                     process=self._home.process,
+                    period=period,
                     progress=progress,
                     busy_seconds=self.now() - current.since if current else 0.0,
                     usual_seconds=self._home.compute.usual_seconds(),

@@ -44,9 +44,14 @@ class RunConsole:
             self.say(f"{event:<10} {describe(fields)}".rstrip())
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Note what the actors of a process do."""
+        """Note what the actors of a process do, and for whom each waited since the last beat."""
         for name, status in heartbeat.actors.items():
-            self._actors[name] = {**status, "process": process}
+            before = self._actors.get(name, {}).get("waited", {})
+            spans = {peer: total - before.get(peer, 0.0) for peer, total in status["waited"].items()}
+            longest = sorted(spans, key=lambda peer: -spans[peer])
+            shares = [f"{peer} {spans[peer] / heartbeat.period:.0%}" for peer in longest if spans[peer] > 0.01]
+            waits = ", ".join(shares) or status["waiting_for"]
+            self._actors[name] = {**status, "process": process, "waits": waits}
 
     def failed(self, error: ConvoyError) -> None:
         """What ended the run, on stderr."""
@@ -66,13 +71,7 @@ class RunConsole:
             table.add_column(title, justify="right" if title in ("handled", "inbox") else "left")
         for name in sorted(self._actors):
             status = self._actors[name]
-            cells = (
-                status["process"],
-                status["doing"],
-                status["waiting_for"],
-                status["handled"],
-                status["inbox"],
-            )
+            cells = [status[key] for key in ("process", "doing", "waits", "handled", "inbox")]
             table.add_row(*(Text(str(cell)) for cell in (name, *cells)))  # plain: a name may hold [brackets]
         return Group(Text(describe(self._headline)), table)
 
@@ -83,10 +82,6 @@ def describe(fields: dict[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    return (
-        f"{value:.4g}"
-        if isinstance(value, float) and abs(value) < 1e5
-        else f"{value:.0f}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"

@@ -83,10 +83,14 @@ class Begin(Message):
 
 @message
 class Heartbeat(Message):
-    """The event loop of the process lives. `progress` counts what its actors have handled and computed;
-    `busy_seconds` is the age of the array work under way (0: none), `usual_seconds` what it usually takes."""
+    """The event loop of the process lives; its last beat was `period` seconds ago.
+
+    `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
+    (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
+    """
 
     process: str
+    period: float
     progress: int
     busy_seconds: float
     usual_seconds: float

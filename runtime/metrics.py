@@ -84,7 +84,7 @@ class Pages:
                 "choose another metrics.port in cluster.toml, or 0 for any free one"
             ) from None
         self.port: int = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="metrics", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import ConfigError
+from runtime.lifecycle import SUPERVISOR
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class Topology:
         ends = {name for link in self.links for name in link}
         problems += [
             f"topology: no actor is called '{name}', but a link names it" for name in sorted(ends - set(names))
+        ]
+        problems += [
+            f"topology: an actor is called '{name}', which is kept for the runtime" for name in names if _kept(name)
         ]
         if self.lead not in names:
             problems.append(f"topology: no actor is called '{self.lead}', but it is to lead")
@@ -141,9 +145,15 @@ def group_into_processes(
         "or 'convoy'); choose another name"
         for name in _repeated([name for name, _, _ in groups])
     ]
+    problems += [f"process '{name}': this name is kept for the runtime" for name, _, _ in groups if _kept(name)]
     if problems:
         raise ConfigError(problems)
     return groups
+
+
+def _kept(name: str) -> bool:
+    """Would it be mistaken for the supervisor, or for a process's agent?"""
+    return name == SUPERVISOR or "/" in name
 
 
 def _repeated(names: list[str]) -> list[str]:

@@ -39,6 +39,7 @@ Frame = bytes | memoryview
 def encode(envelope: Envelope) -> list[Frame]:
     """Frames of an envelope. Contiguous arrays are referenced, not copied; do not write to them afterwards."""
     body = envelope.message
+    _check_plain(body)
     descriptors: list[Any] = []
     frames: list[Frame] = [b""]
     for name, several in body.array_fields:
@@ -65,6 +66,13 @@ def encode(envelope: Envelope) -> list[Frame]:
     if len(frames[0]) > MAX_HEADER_BYTES:
         raise MessageError("too_large", f"header of {body.kind} has {len(frames[0])} bytes, at most {MAX_HEADER_BYTES}")
     return frames
+
+
+def _check_plain(body: Message) -> None:
+    """A wrong value must fail here, at its author, not at the receiver, whose asker would wait."""
+    for field, value in zip(body.plain_fields, body.plain_values(), strict=True):
+        if not field.fits(value):
+            raise MessageError("bad_type", f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}")
 
 
 def decode(frames: Sequence[Any]) -> Envelope:

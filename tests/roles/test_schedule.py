@@ -224,6 +224,15 @@ def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
     assert made.stage is Stage.TRAINING
 
 
+def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again() -> None:
+    made = drained(Timetable(last=10, batch=1, test_interval=2, test_rows=1))
+    made.next_ticket(1)
+    assert made.tested()
+    assert made.stage is Stage.TRAINING
+    made.save()
+    assert made.stage is Stage.SAVING
+
+
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (7, 3), (6, 3), (3, 7)])
 def test_the_last_test_batch_holds_what_is_left(rows: int, batch: int) -> None:
     made = drained(Timetable(last=1, batch=1, test_batch=batch, test_rows=rows))

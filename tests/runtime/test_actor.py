@@ -107,10 +107,26 @@ async def test_the_status_says_what_each_actor_does_and_for_whom_it_waits(pair: 
     for _ in range(3):
         await asyncio.sleep(0)
     assert pair.p.status() == [
-        {"actor": "asker", "role": "client", "doing": "idle", "waiting_for": "server", "handled": 0, "inbox": 0}
+        {
+            "actor": "asker",
+            "role": "client",
+            "doing": "idle",
+            "waiting_for": "server",
+            "waited": {},
+            "handled": 0,
+            "inbox": 0,
+        }
     ]
     assert pair.q.status() == [
-        {"actor": "server", "role": "service", "doing": "Question", "waiting_for": "", "handled": 0, "inbox": 1}
+        {
+            "actor": "server",
+            "role": "service",
+            "doing": "Question",
+            "waiting_for": "",
+            "waited": {},
+            "handled": 0,
+            "inbox": 1,
+        }
     ]
     pair.server.gate.set()
     await asking

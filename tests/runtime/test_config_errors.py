@@ -1,6 +1,7 @@
 """The error tree, the hints for misspelt names, and who may pay for importing pydantic."""
 
-import ast
+import subprocess
+import sys
 from pathlib import Path
 
 from runtime import errors
@@ -23,20 +24,8 @@ def test_each_error_carries_the_exit_code_of_its_remedy() -> None:
     assert errors.MessageError("bad_header", "header of 3 bytes").reason == "bad_header"
 
 
-def test_only_the_config_files_import_pydantic_and_nobody_else_imports_them() -> None:
-    root = Path(__file__).parents[2] / "runtime"
-    allowed = {"config.py", "config_problems.py", "config_sections.py"}
-    entrances = {"pydantic", *(f"runtime.{name[:-3]}" for name in allowed)}
-    for path in sorted(root.rglob("*.py")):
-        names = {
-            name
-            for node in ast.parse(path.read_text(encoding="utf-8")).body  # lazy imports in functions are fine
-            for name in (
-                [node.module or ""]
-                if isinstance(node, ast.ImportFrom)
-                else [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else []
-            )
-        }
-        assert path.name in allowed or not names & entrances, path.name
+def test_role_processes_do_not_pay_for_pydantic_or_the_command_line() -> None:
+    check = "import sys, runtime.process, roles; print(sorted({'pydantic', 'cyclopts', 'rich'} & set(sys.modules)))"
+    root = Path(__file__).parents[2]
+    done = subprocess.run([sys.executable, "-c", check], cwd=root, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -24,12 +24,28 @@ def output(shown: RunConsole) -> str:
 
 def beat(**actors: dict[str, Any]) -> Heartbeat:
     return Heartbeat(
-        process="p1", progress=0, busy_seconds=0.0, usual_seconds=0.0, busy_with="", loop_lag=0.0, actors=actors
+        period=0.5,
+        process="p1",
+        progress=0,
+        busy_seconds=0.0,
+        usual_seconds=0.0,
+        busy_with="",
+        loop_lag=0.0,
+        actors=actors,
     )
 
 
 def status(**changes: Any) -> dict[str, Any]:
-    return {"actor": "", "role": "", "doing": "idle", "waiting_for": "", "handled": 0, "inbox": 0, **changes}
+    return {
+        "actor": "",
+        "role": "",
+        "doing": "idle",
+        "waiting_for": "",
+        "waited": {},
+        "handled": 0,
+        "inbox": 0,
+        **changes,
+    }
 
 
 def table_text(shown: RunConsole) -> str:
@@ -118,3 +134,12 @@ def test_on_a_terminal_progress_is_in_the_table_and_everything_else_is_a_line_ab
 )
 def test_values_are_short(value: object, text: str) -> None:
     assert describe({"k": value}) == f"k {text}"
+
+
+def test_the_table_shows_which_share_of_the_last_beat_an_actor_waited_for_whom() -> None:
+    shown = RunConsole(Console(file=io.StringIO(), width=120), live=False)
+    shown.beat("p1", beat(worker=status(waited={"model": 4.0, "fc": 1.0})))
+    shown.beat("p1", beat(worker=status(waiting_for="model", waited={"model": 4.1, "fc": 1.3})))
+    out = Console(file=io.StringIO(), width=120)
+    out.print(shown.table())
+    assert "fc 60%, model 20%" in out.file.getvalue()  # type: ignore[attr-defined]

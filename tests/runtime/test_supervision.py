@@ -25,6 +25,7 @@ TABLE: dict[Stage, tuple[Stage | None, ...]] = {
 
 def beat(process: str = "p", busy: float = 0.0, usual: float = 0.0) -> Heartbeat:
     return Heartbeat(
+        period=0.5,
         process=process, progress=0, busy_seconds=busy, usual_seconds=usual, busy_with="worker conv1",
         loop_lag=0.0, actors={},
     )  # fmt: skip

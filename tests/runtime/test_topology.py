@@ -97,8 +97,8 @@ def test_every_rule_that_takes_nobody_is_a_mistake_that_lists_the_actors() -> No
             ProcessRule("odd", "here", ("x", "y")),
         )
     assert caught.value.problems == [
-        "process 'late': no actor left matches ['model']; the actors are worker-0, worker-1, model, server",
-        "process 'odd': no actor left matches ['x', 'y']; the actors are worker-0, worker-1, model, server",
+        "process: no actor left matches ['model']; the actors are worker-0, worker-1, model, server",
+        "process: no actor left matches ['x', 'y']; the actors are worker-0, worker-1, model, server",
     ]
 
 
@@ -165,7 +165,14 @@ plain = st.recursive(
 
 @st.composite
 def placements(draw: st.DrawFn) -> Placement:
-    names = draw(st.lists(st.text(min_size=1), min_size=1, max_size=5, unique=True))
+    names = draw(
+        st.lists(
+            st.text(st.characters(exclude_characters="/"), min_size=1).filter("supervisor".__ne__),
+            min_size=1,
+            max_size=5,
+            unique=True,
+        )
+    )
     actors = tuple(ActorSpec(n, draw(st.text()), draw(st.dictionaries(st.text(), plain, max_size=2))) for n in names)
     end = st.sampled_from(names)
     links = tuple(draw(st.lists(st.tuples(end, end), max_size=4)))
@@ -186,3 +193,11 @@ def test_json_with_other_options_differs() -> None:
         made, topology=dataclasses.replace(made.topology, actors=(dataclasses.replace(first, options={"k": 1}), *rest))
     )
     assert Placement.from_json(changed.to_json()) != made
+
+
+@pytest.mark.parametrize("name", ["supervisor", "a/agent"])
+def test_names_of_the_runtimes_own_actors_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"an actor is called '{name}', which is kept for the runtime"):
+        Topology("p", (ActorSpec(name, "r"),), (), name)
+    with pytest.raises(ConfigError, match=f"process '{name}': this name is kept for the runtime"):
+        grouped(ProcessRule(name, "here", ("*",)))

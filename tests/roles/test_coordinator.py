@@ -1,0 +1,75 @@
+"""The coordinator with a stand-in for the workers, on virtual time: what a run reports of itself."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.coordinator import Coordinator
+from roles.job import Job
+from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket, Updated
+from runtime import Actor, ActorSpec, ProgramFailed, Topology
+from runtime.clock import run_virtual
+from runtime.simulation import Journal, simulate
+from runtime.topology import Placement, ProcessSpec
+
+JOB = Job(
+    net="lenet", solver="lenet_digits_solver", data={}, seed=1, batch=10, test_batch=10, base_directory="."
+).to_options()
+
+
+class Worker(Actor):
+    """One iteration a second, with the losses it is given (the last one for ever)."""
+
+    def __init__(self, *, losses: list[float]) -> None:
+        self._losses = losses
+
+    async def run(self) -> None:
+        position = 0
+        while True:
+            ticket = await self.ask("coordinator", NextTicket(group=0, position=position), Ticket)
+            if ticket.phase == STOP:
+                return
+            await asyncio.sleep(1)
+            loss = self._losses[min(position, len(self._losses) - 1)]
+            done = PassDone(group=0, rank=0, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss})
+            await self.tell("coordinator", done)
+            await self.tell("coordinator", Updated(number=ticket.number, version=position, staleness=0))
+            position += 1
+
+
+def train(directory: Path, *, first: int, last: int, losses: list[float]) -> Journal:
+    options: dict[str, Any] = {
+        "job": JOB, "timetable": {"first": first, "last": last, "batch": 10}, "groups": [1], "updates": 1,
+        "servers": [], "display": 5,
+    }  # fmt: skip
+    actors = (ActorSpec("coordinator", "coordinator", options), ActorSpec("worker", "worker", {"losses": losses}))
+    topology = Topology("roles", actors, (("worker", "coordinator"),), "coordinator")
+    placement = Placement(topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in actors))
+    return run_virtual(simulate(placement, {"coordinator": Coordinator, "worker": Worker}, directory=directory))
+
+
+@pytest.mark.parametrize("first", [0, 100])
+def test_a_resumed_run_reports_its_own_speed_not_that_of_the_run_before(tmp_path: Path, first: int) -> None:
+    journal = train(tmp_path, first=first, last=first + 10, losses=[0.5])
+    shown = journal.of("progress")
+    assert [fields["iteration"] for fields in shown] == [f"{first + n}/{first + 10}" for n in (1, 5, 10)]
+    assert [fields["images/s"] for fields in shown] == pytest.approx([10.0] * 3)
+    (end,) = journal.of("finished")
+    assert (end["iterations"], end["images/s"], end["seconds"]) == (
+        first + 10,
+        pytest.approx(10.0),
+        pytest.approx(10.0),
+    )
+    assert (tmp_path / end["checkpoint"]).is_file()
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_ends_the_run_in_words(tmp_path: Path, bad: float) -> None:
+    with pytest.raises(
+        ProgramFailed, match=r"at iteration 3: training diverged; the learning rate is .*, try a smaller"
+    ):
+        train(tmp_path, first=0, last=10, losses=[0.5, 0.5, 0.5, bad])
