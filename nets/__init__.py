@@ -1,16 +1,17 @@
 """Nets as data: prototxt in, shapes and parameters out, layers that call `ops`, data sources, checkpoints.
 
-What lives here: the map below. What never: messages, sockets, asyncio; nothing here knows that machines
-exist.
+What lives here: the map below. What never: messages, sockets, asyncio; nothing here knows that machines exist.
 
     spec        NetSpec: the layers of a prototxt and the phase rules     solver  SolverSpec: rate, momentum, schedule
     graph       Net: the whole, its conv part or its FC part, run stage by stage
     wiring      blob names resolved; the cut between the phases           layers/ one class per layer kind
-    params      ParamSpec: shape, filler, multipliers, first values       data/   sources, transforms, batches
-    checkpoint  named arrays in one file                                  zoo/    nets and solvers that ship
-    prototxt    text to message, with the line of every field             upgrade Caffe's older formats
+    params      ParamSpec: shape, filler, multipliers, first values       sharing parameters that several layers share
+    rules       the update of each solver type                            scaling rates for larger batches
+    data/       sources, transforms, batches                              zoo/    nets and solvers that ship
     weights     any format of weights, matched to a net                   caffemodel, hdf5, solverstate, mean  Caffe's
-    convert     from one format to another                                volumes sizes and FLOPs; timing  seconds
+    checkpoint  named arrays in one file                                  convert from one format to another
+    volumes     sizes and FLOPs                                           timing  seconds per layer
+    prototxt    text to message, with the line of every field             upgrade, upgrade_v0  older formats
     errors      NetError and its kinds: one readable line per mistake     schema/ Caffe's messages
 """
 

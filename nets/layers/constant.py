@@ -43,7 +43,10 @@ class DummyData(Layer):
             )
         if len({len(sizes) for sizes in old}) > 1:
             raise self.error("dummy_data_param", f"found {[len(sizes) for sizes in old]} of {', '.join(OLD_KEYS)}")
-        return [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(zip(*old, strict=True))
+        shapes = [tuple(int(size) for size in shape.dim) for shape in p.shape] or list(zip(*old, strict=True))
+        if any(min(shape, default=0) < 1 for shape in shapes):
+            raise self.error("dummy_data_param.shape", f"found {shapes}, expected sizes >= 1")
+        return shapes
 
     def _for_each(self, key: str, given: list[Any], count: int) -> list[Any]:
         if len(given) not in (1, count):

@@ -148,10 +148,10 @@ BOTTOMS["plane_targets"] = (np.arange(4 * 3 * 36) % 3).reshape(IMAGE).astype(flo
 RUN = Run("TRAIN", 1, 3, 0, 4, 4)
 
 
-def layer_of(kind, options, bottoms=1, tops=1):
+def layer_of(kind, options, bottoms=1, tops=1, dtype=np.float64):
     text = f'name: "x" type: "{kind}" ' + 'top: "t" ' * tops + 'bottom: "b" ' * bottoms + options
     proto, node = parse(text, caffe.LayerParameter(), "x")
-    return make_layer(LayerSpec(proto, Where("x", node, "layer 'x'")), get_backend(), np.float64)
+    return make_layer(LayerSpec(proto, Where("x", node, "layer 'x'")), get_backend(), dtype)
 
 
 @pytest.mark.parametrize(("kind", "options", "names", "tops"), KIND_LINES)
