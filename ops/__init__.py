@@ -18,7 +18,7 @@ __all__ = ["Array", "Backend", "ConvGeometry", "OpsError", "PoolGeometry", "get_
 
 _BACKENDS: dict[str, tuple[type[Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
-    "cupy": (CupyBackend, ("b_p",)),  # imports cupy when it is made
+    "cupy": (CupyBackend, ("b_p", "device")),  # imports cupy when it is made
 }
 
 

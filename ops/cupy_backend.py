@@ -23,7 +23,7 @@ NOWHERE = (np.uint64(0), np.int64(0), np.int64(0))  # a null pointer and its str
 MOST_ELEMENTS = 2**31 - THREADS * BLOCKS - 1  # indices are int and may overshoot by one grid
 
 
-def _cupy() -> Any:
+def _cupy(device: int) -> Any:
     try:
         import cupy
     except ImportError as missing:
@@ -34,18 +34,25 @@ def _cupy() -> Any:
         raise OpsError(
             f"backend 'cupy': cupy {cupy.__version__} finds no CUDA device or driver, expected one NVIDIA GPU"
         )
+    count = cupy.cuda.runtime.getDeviceCount()
+    if not 0 <= device < count:
+        raise OpsError(f"backend 'cupy': found device {device}, expected 0 to {count - 1}: this machine has {count}")
+    cupy.cuda.Device(device).use()
     return cupy
 
 
 class CupyBackend(Backend):
-    """Backend "cupy". Option `b_p` as for "numpy"."""
+    """Backend "cupy". Option `b_p` as for "numpy"; `device` is the GPU's number.
+
+    CUDA's choice of a device belongs to the thread: make the backend in the thread that will compute with it.
+    """
 
     name = "cupy"
 
-    def __init__(self, b_p: int | None = None, xp: Any = None) -> None:
+    def __init__(self, b_p: int | None = None, device: int = 0, xp: Any = None) -> None:
         """`xp` stands in for the module cupy, for tests."""
         super().__init__(b_p)
-        self.xp = _cupy() if xp is None else xp
+        self.xp = _cupy(device) if xp is None else xp
         self.lowering = lowering.Lowering(b_p, self._lower, self._lift)
         self._modules = {
             t: self.xp.RawModule(code=cuda.source(t), options=("-std=c++17",)) for t in ("float32", "float64")

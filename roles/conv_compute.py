@@ -6,10 +6,12 @@ ticket -> read rows -> per layer: pull the model, forward -> activations to the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from nets import Net, Stage
+from nets.data import Prefetcher
 from roles.job import Job
 from roles.messages import (
     STOP,
@@ -61,30 +63,45 @@ class ConvCompute(Actor):
     def _build(self) -> None:
         job = self._job
         sources = {phase: job.source(phase) for phase in job.phases}
-        self._batches = {phase: job.batches(phase, source) for phase, source in sources.items()}
+        self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
 
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        for reader in getattr(self, "_readers", {}).values():
+            reader.close()
+
     async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop."""
-        position = 0
-        while True:
-            with self.phase("wait_ticket"):
-                ask = NextTicket(group=self._group, position=position)
-                ticket = await self.ask(self._coordinator, ask, Ticket)
-            if ticket.phase == STOP:
-                return
-            await self._pass(ticket, position)
-            position += 1
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        position, upcoming = 0, asyncio.create_task(self._next_ticket(0))
+        try:
+            while True:
+                with self.phase("wait_ticket"):
+                    ticket = await upcoming
+                if ticket.phase == STOP:
+                    return
+                upcoming = asyncio.create_task(self._next_ticket(position + 1))
+                await self._pass(ticket, position)
+                position += 1
+        finally:
+            upcoming.cancel()
+            await asyncio.gather(upcoming, return_exceptions=True)
+
+    async def _next_ticket(self, position: int) -> Ticket:
+        ask = NextTicket(group=self._group, position=position)
+        ticket = await self.ask(self._coordinator, ask, Ticket)
+        if ticket.phase != STOP:
+            self._readers[ticket.phase].request(ticket.number, *rows_of(self._rank, self._members, ticket.rows))
+        return ticket
 
     async def _pass(self, ticket: Ticket, position: int) -> None:
         net = self._nets[ticket.phase]
-        low, high = rows_of(self._rank, self._members, ticket.rows)
-        await self._forward(net, ticket, position, low, high)
-        answer = await self._fc(net, ticket, position)
+        activations = await self._forward(net, ticket, position)
+        answer = await self._fc(ticket, position, activations)
         if ticket.phase == TRAIN:
             await self._backward(net, ticket, position, answer.blobs)
             self._trained += 1
-            self._images.inc(high - low)
+            self._images.inc(len(activations[0]))
             self._iterations.inc()
         done = PassDone(
             group=self._group,
@@ -96,24 +113,22 @@ class ConvCompute(Actor):
         )
         await self.tell(self._coordinator, done, step=ticket.number)
 
-    async def _forward(self, net: Net, ticket: Ticket, position: int, low: int, high: int) -> None:
+    async def _forward(self, net: Net, ticket: Ticket, position: int) -> Blobs:
         with self.phase("read"):
-            batch = await self.compute("read", self._batches[ticket.phase].read, ticket.number, low, high)
-        net.begin(ticket.number, (low, high))
-        for name, array in zip(net.inputs, batch, strict=True):
-            net.feed(name, array)
+            await self.compute("read", self._read, net, ticket)
+        activations: Blobs = ()
         for stage in net.stages:
-            if stage.layer is not None:
-                net.load(stage.layer, await self._pull(stage.layer, ticket, position))
+            blobs = await self._pull(stage.layer, ticket, position) if stage.layer is not None else ()
             with self.phase("forward"):
-                await self.compute(f"forward {stage.layer}", net.forward, stage)
+                activations = await self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
+        return activations
 
     async def _pull(self, layer: str, ticket: Ticket, position: int) -> Blobs:
         pull = PullLayer(group=self._group, position=position, phase=ticket.phase, layer=layer, after=self._trained)
         with self.phase("wait_model"):
             return (await self.ask(self._conv_model, pull, LayerModel, step=ticket.number)).blobs
 
-    async def _fc(self, net: Net, ticket: Ticket, position: int) -> ActivationGrads:
+    async def _fc(self, ticket: Ticket, position: int, blobs: Blobs) -> ActivationGrads:
         activations = Activations(
             group=self._group,
             rank=self._rank,
@@ -121,23 +136,44 @@ class ConvCompute(Actor):
             phase=ticket.phase,
             number=ticket.number,
             rows=ticket.rows,
-            blobs=tuple(net.blob(name) for name in net.boundary),
+            blobs=blobs,
         )
         with self.phase("wait_fc"):
             return await self.ask(self._fc_server, activations, ActivationGrads, step=ticket.number)
 
-    async def _backward(self, net: Net, ticket: Ticket, position: int, gradients: Blobs) -> None:
-        for name, gradient in zip(net.boundary_grads, gradients, strict=True):
-            net.set_grad(name, gradient)
+    async def _backward(self, net: Net, ticket: Ticket, position: int, incoming: Blobs) -> None:
         for stage in reversed(net.stages):
-            await self._backward_stage(net, stage, ticket, position)
+            with self.phase("backward"):
+                work = self.compute(f"backward {stage.layer}", self._backward_stage, net, stage, incoming)
+                blobs, incoming = await work, ()
+            if stage.layer is not None:
+                gradient = LayerGradient(
+                    group=self._group, position=position, number=ticket.number, layer=stage.layer, blobs=blobs
+                )
+                with self.phase("send"):
+                    await self.tell(self._parent, gradient, step=ticket.number)
 
-    async def _backward_stage(self, net: Net, stage: Stage, ticket: Ticket, position: int) -> None:
-        with self.phase("backward"):
-            blobs = await self.compute(f"backward {stage.layer}", net.backward, stage)
+    # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
+
+    def _read(self, net: Net, ticket: Ticket) -> None:
+        low, high = rows_of(self._rank, self._members, ticket.rows)
+        batch = self._readers[ticket.phase].get(ticket.number, low, high)
+        net.begin(ticket.number, (low, high))
+        for name, array in zip(net.inputs, batch, strict=True):
+            net.feed(name, array)
+
+    def _forward_stage(self, net: Net, stage: Stage, blobs: Blobs) -> Blobs:
+        """The activations that cross to the FC phase, after the last stage."""
         if stage.layer is not None:
-            gradient = LayerGradient(
-                group=self._group, position=position, number=ticket.number, layer=stage.layer, blobs=blobs
-            )
-            with self.phase("send"):
-                await self.tell(self._parent, gradient, step=ticket.number)
+            net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
+        net.forward(stage)
+        if stage is not net.stages[-1]:
+            return ()
+        return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
+
+    def _backward_stage(self, net: Net, stage: Stage, incoming: Blobs) -> Blobs:
+        """The stage's parameter gradients. `incoming`: what came back from the FC phase, for the first to run."""
+        if incoming:
+            for name, gradient in zip(net.boundary_grads, incoming, strict=True):
+                net.set_grad(name, gradient)
+        return tuple(net.ops.to_host(gradient) for gradient in net.backward(stage))

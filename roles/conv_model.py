@@ -91,7 +91,8 @@ class ConvModel(Actor):
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         key = (pull.group, pull.position, pull.layer)
-        fresh = (self._store.versions[pull.layer], self._store.read(pull.layer), self._groups[pull.group])
+        published = self._store.published(pull.layer)
+        fresh = (self._store.versions[pull.layer], published, self._groups[pull.group])
         version, blobs, missing = self._pinned.pop(key, fresh)
         if missing > 1:
             self._pinned[key] = (version, blobs, missing - 1)

@@ -90,7 +90,7 @@ class FcServer(Actor):
         for layer, gradients in found:
             if layer is not None:
                 self._store.apply(layer, gradients)
-        return tuple(net.grad(name) for name in net.boundary_grads)
+        return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # they travel
 
 
 def _joined(parts: list[Array]) -> Array:

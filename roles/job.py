@@ -23,7 +23,8 @@ class Job:
     """Plain data; `to_options` and `from_options` carry it in a topology. Paths are absolute or zoo names.
 
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
-    one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or "".
+    one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
+    first parameters, or "". `device` is "cpu" or "cuda:N": where the role that gets this job computes.
     """
 
     net: str
@@ -34,9 +35,10 @@ class Job:
     test_batch: int
     base_directory: str
     shuffle: bool = False
-    backend: str = "numpy"
+    device: str = "cpu"
     b_p: int | None = None
     resume: str = ""
+    weights: str = ""
     solver_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def to_options(self) -> dict[str, Any]:
@@ -66,8 +68,10 @@ class Job:
 
     @cached_property
     def backend_ops(self) -> ops.Backend:
-        """The array backend, chosen here once for everything that computes."""
-        return ops.get_backend(self.backend, b_p=self.b_p)
+        """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
+        if self.device == "cpu":
+            return ops.get_backend("numpy", b_p=self.b_p)
+        return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
 
     def source(self, phase: str) -> Source:
         """Open the data of a phase."""

@@ -14,6 +14,9 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
+Device = Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,3})$"), Expected("'cpu' or 'cuda:N'")]
+
+
 class Strategy(Section):
     """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker."""
 
@@ -35,19 +38,22 @@ class Train(Section):
     """[train]. `net` and `solver` are zoo names or paths of prototxt files, relative to cluster.toml.
 
     `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group.
-    `resume` is a checkpoint to go on from. `b_p` images are lowered together (all by default).
+    `resume` is a checkpoint to go on from; `weights` are first parameters (.caffemodel, .h5, .safetensors), matched by
+    layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
+    counts, all others are on the CPU. `b_p` images are lowered together (all by default).
     """
 
     net: Text = "lenet"
     solver: Text = "lenet_digits_solver"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    backend: Literal["numpy"] = "numpy"
+    devices: dict[str, Device] = Field(default={})
     b_p: Count | None = None
     max_iter: Count | None = None
     base_lr: Positive | None = None
     momentum: Fraction | None = None
     batch: Count | None = None
     resume: Text | None = None
+    weights: Text | None = None
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
 

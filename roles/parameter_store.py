@@ -5,7 +5,7 @@ A published version is never written to again: an update makes new arrays, so re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -50,12 +50,27 @@ class ParameterStore:
         """The present version's arrays of a layer."""
         return self._blobs[layer]
 
+    @property
+    def params(self) -> dict[str, tuple[ParamSpec, ...]]:
+        """What the parameters of each layer are."""
+        return self._params
+
+    def published(self, layer: str) -> Blobs:
+        """The present version's arrays in host memory, as they travel; no copy on the CPU."""
+        return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])
+
+    def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
+        """Take first parameters of some or all layers, of the right shapes."""
+        for layer, arrays in blobs.items():
+            self._blobs[layer] = tuple(self._ops.asarray(array) for array in arrays)
+
     def apply(self, layer: str, gradients: Blobs) -> int:
         """Update a layer as the solver says; returns its new version.
 
         The iteration that rates and Adam's correction depend on is the layer's number of updates so far. Running
         statistics are part of the layer: their "gradients" are applied by the same call.
         """
+        gradients = tuple(self._ops.asarray(gradient) for gradient in gradients)  # they come from host memory
         updated = [
             self._solver.update(self._ops, self.versions[layer], param, w, g, history)
             for param, w, g, history in zip(

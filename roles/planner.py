@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from nets import NetError
 from nets.data import Source
+from nets.weights import read_weights
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
@@ -44,6 +47,9 @@ class _Planner:
         for phase in job.phases:
             with self._reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
+        with self._reading("train", "weights"):
+            if job.weights:
+                read_weights(Path(job.weights))
         self._check_shape(job)
         self._stop_if_wrong()
         assert timetable is not None
@@ -62,7 +68,25 @@ class _Planner:
             groups=strategy.groups,
             fan_in=strategy.fan_in,
         )
-        return PRESETS[strategy.preset](request)
+        return self._on_devices(PRESETS[strategy.preset](request))
+
+    def _on_devices(self, topology: Topology) -> Topology:
+        """Tell each actor that computes where to do so."""
+        devices, used = self.train.devices, set()
+        actors = []
+        for actor in topology.actors:
+            pattern = next((pattern for pattern in devices if fnmatch.fnmatchcase(actor.name, pattern)), None)
+            job = actor.options.get("job")
+            if pattern is not None and job is not None:
+                used.add(pattern)
+                changed = {**actor.options, "job": {**job, "device": devices[pattern]}}
+                actor = dataclasses.replace(actor, options=changed)
+            actors.append(actor)
+        computing = ", ".join(actor.name for actor in topology.actors if "job" in actor.options)
+        for pattern in devices.keys() - used:
+            self._problem(f"'{pattern}' fits no actor; those that compute are {computing}", "train", "devices")
+        self._stop_if_wrong()
+        return dataclasses.replace(topology, actors=tuple(actors))
 
     def _job(self) -> Job:
         train = self.train
@@ -79,9 +103,9 @@ class _Planner:
             test_batch=0,
             base_directory=str(self.base),
             shuffle=train.data.shuffle,
-            backend=train.backend,
             b_p=train.b_p,
             resume=str((self.base / train.resume).resolve()) if train.resume else "",
+            weights=str((self.base / train.weights).resolve()) if train.weights else "",
             solver_values={name: value for name, value in values.items() if value is not None},
         )
         with self._reading("train", "net"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nets import NetError, checkpoint
+from nets.weights import load_weights
 from ops import Array
 from roles.job import Job
 from roles.parameter_store import ParameterStore
@@ -30,7 +31,9 @@ def iteration_of(path: str) -> int:
 
 
 def restored(store: ParameterStore, job: Job) -> ParameterStore:
-    """The store, filled from the job's checkpoint if it resumes one."""
+    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if it names a file."""
+    if job.weights:
+        store.start_from(load_weights(Path(job.weights), store.params).blobs)
     if job.resume:
         arrays, facts = checkpoint.load(Path(job.resume))
         store.restore(arrays, int(facts["iteration"]))

@@ -47,7 +47,7 @@ def omnivore(request: Request) -> Topology:
         tree = reduction_tree(names, request.fan_in, CONV_MODEL, f"reducer-{group}")
         for reducer in tree:
             options: dict[str, Any] = {"children": list(reducer.children), "parent": reducer.parent}
-            actors.append(ActorSpec(reducer.name, "tree_reducer", options | {"backend": request.job.backend}))
+            actors.append(ActorSpec(reducer.name, "tree_reducer", options))
             links.append((reducer.name, reducer.parent))
         for rank, name in enumerate(names):
             parent = parent_of(name, tree, CONV_MODEL)

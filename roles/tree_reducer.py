@@ -9,11 +9,11 @@ from runtime import Actor, Envelope, MessageError
 
 
 class TreeReducer(Actor):
-    """Options: its children in the order of summation, its parent (a reducer or the model server), the backend."""
+    """Options: its children in the order of summation, its parent (a reducer or the model server)."""
 
-    def __init__(self, *, children: list[str], parent: str, backend: str = "numpy") -> None:
+    def __init__(self, *, children: list[str], parent: str) -> None:
         self._parent = parent
-        self._sum = GradientSum(tuple(children), ops.get_backend(backend))
+        self._sum = GradientSum(tuple(children), ops.get_backend("numpy"))  # gradients travel in host memory
 
     async def on_start(self) -> None:
         """Nothing to build."""
