@@ -28,6 +28,14 @@ def plan(config: ClusterConfig, options: Options) -> Topology:
     return _Planner(config, options.train).topology()
 
 
+def job_of(config: ClusterConfig, options: Options) -> Job:
+    """The job that `options` describe, for commands that need no topology. ConfigError as `plan`."""
+    planner = _Planner(config, options.train)
+    job = planner.job()
+    planner.stop_if_wrong()
+    return job
+
+
 class _Planner:
     """Collects problems as it goes, so that one run shows them all."""
 
@@ -37,7 +45,8 @@ class _Planner:
         self.problems: list[str] = []
 
     def topology(self) -> Topology:
-        job = self._job()
+        """The preset's topology, once everything is read and checked."""
+        job = self.job()
         sources: dict[str, Source] = {}
         timetable = None
         with self._reading("train", "net"):
@@ -51,13 +60,13 @@ class _Planner:
             if job.weights:
                 read_weights(Path(job.weights))
         self._check_shape(job)
-        self._stop_if_wrong()
+        self.stop_if_wrong()
         assert timetable is not None
         for phase, source in sources.items():
             with self._reading("train", "net"):
                 self._check_net(job, phase, source)
                 job.batches(phase, source)
-        self._stop_if_wrong()
+        self.stop_if_wrong()
         strategy = self.train.strategy
         request = Request(
             job=job,
@@ -85,10 +94,11 @@ class _Planner:
         computing = ", ".join(actor.name for actor in topology.actors if "job" in actor.options)
         for pattern in devices.keys() - used:
             self._problem(f"'{pattern}' fits no actor; those that compute are {computing}", "train", "devices")
-        self._stop_if_wrong()
+        self.stop_if_wrong()
         return dataclasses.replace(topology, actors=tuple(actors))
 
-    def _job(self) -> Job:
+    def job(self) -> Job:
+        """Net, solver and data as cluster.toml names them; problems are noted."""
         train = self.train
         data: dict[str, dict[str, Any]] = {TRAIN: train.data.train}
         if train.data.test is not None:
@@ -192,6 +202,7 @@ class _Planner:
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def _stop_if_wrong(self) -> None:
+    def stop_if_wrong(self) -> None:
+        """Raise what was noted."""
         if self.problems:
             raise ConfigError(self.problems)

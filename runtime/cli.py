@@ -17,6 +17,8 @@ app = App(
     name="python -m runtime", help="Train convolutional networks as a convoy of role processes.", version_flags=[]
 )
 
+BUILT_IN = "roles.commands"
+
 Settings = Annotated[
     tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())
 ]
@@ -56,6 +58,10 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     for spec in placement.processes:
         console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads: {', '.join(spec.actors)}")
     return 0
+
+
+for _name in ("time", "test", "convert"):  # the built-in program's own commands, imported when one is called
+    app.command(f"{BUILT_IN}:{_name}", name=_name)
 
 
 def main(arguments: list[str] | None = None) -> int:
