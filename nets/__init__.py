@@ -5,12 +5,14 @@ What lives here: the map below. What never: messages, sockets, asyncio; nothing 
     spec        NetSpec: the layers of a prototxt and the phase rules     solver  SolverSpec: rate, momentum, schedule
     graph       Net: the whole, its conv part or its FC part, run stage by stage
     wiring      blob names resolved; the cut between the phases           layers/ one class per layer kind
-    sharing     parameters that several layers share                      rules   the update of each solver type
-    params      ParamSpec: shape, filler, multipliers, first values       scaling rates for larger batches
-    checkpoint  named arrays in one file                                  data/   sources, transforms, batches
-    prototxt    text to message, with the line of every field             zoo/    nets and solvers that ship
-    errors      NetError and its kinds: one readable line per mistake     upgrade, upgrade_v0  older formats
-    schema/     Caffe's messages
+    params      ParamSpec: shape, filler, multipliers, first values       sharing parameters that several layers share
+    rules       the update of each solver type                            scaling rates for larger batches
+    data/       sources, transforms, batches                              zoo/    nets and solvers that ship
+    weights     any format of weights, matched to a net                   caffemodel, hdf5, solverstate, mean  Caffe's
+    checkpoint  named arrays in one file                                  convert from one format to another
+    volumes     sizes and FLOPs                                           timing  seconds per layer
+    prototxt    text to message, with the line of every field             upgrade, upgrade_v0  older formats
+    errors      NetError and its kinds: one readable line per mistake     schema/ Caffe's messages
 """
 
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError

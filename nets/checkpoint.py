@@ -6,8 +6,6 @@ What lives here: the file. What never: what the arrays mean.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_bytes
 
+from nets.binary import write_bytes
 from nets.errors import CheckpointError
 
 VERSION = "1"
@@ -33,18 +32,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
     # one key only: safetensors writes several in random order, and equal checkpoints shall be equal files
     facts = json.dumps({"version": VERSION, **metadata}, sort_keys=True)
     data = to_bytes(contiguous, {KEY: facts})
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_directory(path.parent)
+    write_bytes(path, data)
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
@@ -72,15 +60,3 @@ def _facts(text: str) -> dict[str, str]:
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable, where the system can open a directory."""
-    try:
-        handle = os.open(directory, os.O_RDONLY)
-    except PermissionError:  # Windows
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

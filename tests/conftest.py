@@ -8,8 +8,11 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import pytest
-import pytest_asyncio
+for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ[variable] = "1"  # before numpy is imported: bits depend on the number of BLAS threads
+
+import pytest  # noqa: E402
+import pytest_asyncio  # noqa: E402
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -25,6 +25,8 @@ class Batches:
         transform.check(source.shape)
         if batch < 1:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
+        if batch % source.unit:
+            raise DataError(f"batch: found {batch}, expected a multiple of the source's sequences of {source.unit}")
         self.source, self.transform, self.batch = source, transform, batch
         self.shuffle, self.seed, self.train = shuffle, seed, train
         self._orders: dict[int, NDArray[np.int64]] = {}
@@ -43,13 +45,14 @@ class Batches:
             result[mine] = self._order(int(epoch))[places[mine]]
         return result
 
-    def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return rows [low, high) of global batch `ticket`: images (n, C, H, W) and labels (n,), both
-        float32.
+    def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
+        """Return rows [low, high) of global batch `ticket`, float32, one array per top of the net's data layers:
+        images (n, C, H, W), transformed, and labels (n,), or what else the source gives.
         """
-        images, labels = self.source.read(self.indices(ticket, low, high))
+        first, *others = self.source.read(self.indices(ticket, low, high))
         positions = self._positions(ticket, low, high)
-        return self.transform(images, positions, seed=self.seed, train=self.train), labels.astype(np.float32)
+        changed = self.transform(first, positions, seed=self.seed, train=self.train)
+        return changed, *(array.astype(np.float32) for array in others)
 
     def _positions(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
         if ticket < 0 or not 0 <= low <= high <= self.batch:
@@ -58,8 +61,11 @@ class Batches:
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """The permutation of an epoch; the last two stay in memory, for batches that span an epoch's end."""
-        if epoch not in self._orders:
-            while len(self._orders) >= 2:
-                del self._orders[min(self._orders)]
-            self._orders[epoch] = generator(self.seed, "epoch", epoch).permutation(len(self.source))
-        return self._orders[epoch]
+        kept = self._orders  # replaced, never changed: another thread may be reading it
+        if epoch not in kept:
+            unit = self.source.unit
+            units = generator(self.seed, "epoch", epoch).permutation(len(self.source) // unit)
+            order = (units[:, None] * unit + np.arange(unit)).reshape(-1)
+            newest = sorted(kept)[-1:]
+            kept = self._orders = {epoch: order, **{other: kept[other] for other in newest}}
+        return kept[epoch]

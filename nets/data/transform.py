@@ -1,4 +1,4 @@
-"""Caffe's transform_param: crop, mirror, subtract the mean, multiply by the scale, in this order.
+"""Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale.
 
 What lives here: the arithmetic and where crops and mirrorings fall. What never: a random state: they depend
 only on
@@ -7,51 +7,75 @@ only on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nets.errors import PrototxtError
+from nets.errors import DataError, PrototxtError
+from nets.mean import read_mean
 from nets.prototxt import Node, Where
 from nets.schema import caffe_pb2 as caffe
 from nets.spec import NetSpec
 
 _NOWHERE = Where("transform_param", Node(1))
+_KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a transform_param
 
 
 @dataclass(frozen=True)
 class Transform:
-    """What is done to each image; `mean` has one value, or one per channel, or none."""
+    """What is done to each image; `mean` has one value, or one per channel, or none; `mean_image` is (C, H, W) of the
+    uncropped images; `channels` is what force_color (3) or force_gray (1) demand of the source, or None.
+    """
 
     scale: float = 1.0
     mean: tuple[float, ...] = ()
     crop: int = 0
     mirror: bool = False
+    mean_image: NDArray[np.float32] | None = field(default=None, repr=False, compare=False)
+    channels: int | None = None
 
     @classmethod
-    def from_proto(cls, p: caffe.TransformationParameter, where: Where = _NOWHERE) -> Transform:
-        """Read a transform_param; PrototxtError for what is not supported."""
-        for key in ("mean_file", "force_color", "force_gray"):
-            if p.HasField(key):
-                raise where.error(f"transform_param.{key}", "is not supported yet")
-        return cls(float(p.scale), tuple(p.mean_value), int(p.crop_size), bool(p.mirror))
+    def from_proto(
+        cls, p: caffe.TransformationParameter, where: Where = _NOWHERE, directory: Path | None = None
+    ) -> Transform:
+        """Read a transform_param; `mean_file` is looked for here, from `directory`, and beside it, in this order.
+
+        PrototxtError for contradictions and for a mean_file that does not exist or is damaged.
+        """
+        if p.mean_file and p.mean_value:
+            raise where.error("transform_param.mean_file", "given besides 'mean_value', expected only one of the two")
+        if p.force_color and p.force_gray:
+            raise where.error("transform_param.force_gray", "given besides 'force_color', expected only one of the two")
+        mean_image = _read_mean(p.mean_file, where, directory or Path()) if p.mean_file else None
+        channels = 3 if p.force_color else 1 if p.force_gray else None
+        mean = tuple(p.mean_value)
+        return cls(float(p.scale), mean, int(p.crop_size), bool(p.mirror), mean_image, channels)
 
     @classmethod
     def of_net(cls, spec: NetSpec, phase: str) -> Transform:
-        """Read the transform_param of the first Data layer in `phase`; without one, images stay as they are."""
+        """Read the transform_param of the first data layer in `phase`; without one, images stay as they are."""
         for layer in spec.for_phase(phase).layers:
-            if layer.proto.type == "Data":
-                return cls.from_proto(layer.proto.transform_param, layer.where)
+            if layer.proto.type in _KINDS:
+                return cls.from_proto(layer.proto.transform_param, layer.where, spec.path.parent)
         return cls()
 
     def check(self, shape: tuple[int, int, int]) -> None:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
-        if self.crop > min(shape[1:]):
+        if self.crop and self.crop > min(shape[1:], default=0):
             raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
         if len(self.mean) > 1 and len(self.mean) != shape[0]:
             raise PrototxtError(f"mean_value: found {len(self.mean)}, expected 1 or {shape[0]}, one per channel")
+        if self.mean_image is not None and self.mean_image.shape != shape:
+            raise PrototxtError(f"mean_file: found a mean of shape {self.mean_image.shape}, expected {shape}")
+        if self.channels is not None and self.channels != shape[0]:
+            key, value = ("force_color", "color") if self.channels == 3 else ("force_gray", "gray")
+            raise PrototxtError(
+                f"{key}: found images of {shape[0]} channels, expected {self.channels}: "
+                f'give the data source color = "{value}"'
+            )
 
     def __call__(
         self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
@@ -61,13 +85,16 @@ class Transform:
 
         `positions_N`: the global position of each sample, counted over the whole run.
         """
-        cut = self._cropped(images_NCHW, positions_N, seed, train)
-        result = cut.astype(np.float32)
+        result = self._cropped(images_NCHW, positions_N, seed, train).astype(np.float32)
+        if self.mean_image is not None:
+            # the mean of each pixel's own place, so it is cropped like the image and subtracted before mirroring
+            means = np.broadcast_to(self.mean_image, (len(result), *self.mean_image.shape))
+            result -= self._cropped(means, positions_N, seed, train)
+        if self.mean:
+            result -= np.asarray(self.mean, np.float32)[:, None, None]
         if self.mirror and train:
             flipped = draw(seed, positions_N, 2) % 2 == 1
             result[flipped] = result[flipped, :, :, ::-1]
-        if self.mean:
-            result -= np.asarray(self.mean, np.float32)[:, None, None]
         if self.scale != 1.0:
             result *= np.float32(self.scale)
         return result
@@ -83,6 +110,19 @@ class Transform:
         tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
         chosen: NDArray[Any] = windows[np.arange(len(images)), :, tops.astype(int), lefts.astype(int)]
         return chosen
+
+
+def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:
+    """The mean image `name`: a path from here, from the net's folder, or beside the net."""
+    named = Path(name)
+    for candidate in (named, directory / named, directory / named.name):
+        if candidate.is_file():
+            try:
+                return read_mean(candidate)
+            except DataError as error:
+                raise where.error("transform_param.mean_file", str(error)) from None
+    text = f"found '{name}', but there is no such file here or beside the net"
+    raise where.error("transform_param.mean_file", text)
 
 
 def draw(seed: int, positions: NDArray[np.int64], lane: int) -> NDArray[np.uint64]:

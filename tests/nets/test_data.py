@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nets import DataError, PrototxtError
-from nets.data import Batches, Source, Transform, open_source
+from nets.data import Batches, MemorySource, Transform, open_source
 from nets.data.digits import FILE, enlarge
 from nets.prototxt import Node, Where
 from nets.schema import caffe_pb2 as caffe
@@ -117,8 +117,10 @@ def test_a_header_that_promises_terabytes_is_refused_without_reading_them(tmp_pa
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "format: found None, expected one of digits, idx, synthetic"),
-        ({"format": "digit"}, "format: found 'digit', expected one of digits, idx, synthetic (did you mean 'digits'?)"),
+        ({}, "format: found None, expected one of cifar10, digits, hdf5, idx, images, lmdb, synthetic, text"),
+        ({"format": "digit"},
+         "format: found 'digit', expected one of cifar10, digits, hdf5, idx, images, lmdb, synthetic, text "
+         "(did you mean 'digits'?)"),
         ({"format": "digits", "splt": "x"}, "digits: splt: unknown key (did you mean 'split'?)"),
         ({"format": "digits", "split": 3}, "digits: split: found 3, expected a string"),
         ({"format": "digits", "split": "val"}, "digits: split: found 'val', expected 'train' or 'test'"),
@@ -200,7 +202,7 @@ def test_in_training_every_crop_and_both_mirrorings_happen_and_are_exact():
 
 
 def test_a_sample_is_transformed_the_same_whoever_reads_it():
-    source = Source("x", np.random.default_rng(0).integers(0, 256, (50, 1, 9, 9), dtype=np.uint8), np.arange(50))
+    source = MemorySource("x", np.random.default_rng(0).integers(0, 256, (50, 1, 9, 9), dtype=np.uint8), np.arange(50))
     batches = Batches(source, Transform(crop=6, mirror=True), 20, shuffle=True, seed=4, train=True)
     whole = batches.read(3, 0, 20)
     parts = [batches.read(3, low, high) for low, high in ((0, 7), (7, 8), (8, 20))]
@@ -214,7 +216,7 @@ def test_a_sample_is_transformed_the_same_whoever_reads_it():
     shuffle=st.booleans(),
 )  # fmt: skip
 def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(samples, batch, workers, seed, shuffle):
-    source = Source("x", np.zeros((samples, 1, 1, 1), np.uint8), np.arange(samples))
+    source = MemorySource("x", np.zeros((samples, 1, 1, 1), np.uint8), np.arange(samples))
     batches = Batches(source, Transform(), batch, shuffle=shuffle, seed=seed, train=True)
     cuts = np.linspace(0, batch, workers + 1).astype(int)
     tickets = -(-3 * samples // batch)
@@ -225,15 +227,25 @@ def test_every_sample_comes_exactly_once_per_epoch_whatever_the_workers(samples,
         assert sorted(order[epoch * samples : (epoch + 1) * samples]) == list(range(samples))
 
 
-def test_transform_keys_that_are_not_supported_are_refused_by_line():
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mean_file": "absent"},
+         "mean_file': found 'absent', but there is no such file here or beside the net"),
+        ({"mean_file": "m", "mean_value": [3]}, "mean_file': given besides 'mean_value', expected only one of the two"),
+        ({"force_color": True, "force_gray": True},
+         "force_gray': given besides 'force_color', expected only one of the two"),
+    ],
+)  # fmt: skip
+def test_transform_keys_that_cannot_be_met_are_refused_by_line(given, message):
     where = Where("n.prototxt", Node(3), "layer 'd'")
     with pytest.raises(PrototxtError) as caught:
-        Transform.from_proto(caffe.TransformationParameter(mean_file="m"), where)
-    assert str(caught.value) == "n.prototxt:3: layer 'd': key 'transform_param.mean_file': is not supported yet"
+        Transform.from_proto(caffe.TransformationParameter(**given), where)
+    assert str(caught.value) == f"n.prototxt:3: layer 'd': key 'transform_param.{message}"
 
 
 def test_a_transform_that_does_not_fit_the_images_is_refused():
-    source = Source("x", np.zeros((2, 3, 4, 5), np.uint8), np.zeros(2, np.int64))
+    source = MemorySource("x", np.zeros((2, 3, 4, 5), np.uint8), np.zeros(2, np.int64))
     with pytest.raises(PrototxtError, match="crop_size: found 5, expected at most 4"):
         Batches(source, Transform(crop=5), 1, shuffle=False, seed=0, train=True)
     with pytest.raises(PrototxtError, match="mean_value: found 2, expected 1 or 3"):

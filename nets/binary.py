@@ -1,0 +1,75 @@
+"""Whole files in and out: read with a limit, written so that a crash leaves the old file or the new one.
+
+What lives here: bytes and binary messages. What never: what they mean.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, EncodeError, Message
+
+from nets.errors import NetError
+
+M = TypeVar("M", bound=Message)
+LIMIT = 2**31 - 1  # protobuf's own limit of a message
+
+
+def read_message(path: Path, message: type[M], what: str, kind: type[NetError] = NetError) -> M:
+    """Return the binary `message` in `path`; an error of `kind` when it is missing, too large or damaged."""
+    try:
+        size = path.stat().st_size
+        if size > LIMIT:
+            raise kind(f"{path.name}: found {size} bytes, expected at most {LIMIT} in {what}")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise kind(f"{path}: no such file") from None
+    except OSError as error:
+        raise kind(f"{path.name}: cannot be read: {error.strerror or error}") from None
+    try:
+        return message.FromString(data)
+    except DecodeError:
+        raise kind(f"{path.name}: damaged or not {what} ({size} bytes)") from None
+
+
+def write_message(path: Path, message: Message) -> None:
+    """Write a binary message at once; NetError above protobuf's 2 GiB. OSError passes through."""
+    try:
+        data = message.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError):
+        raise NetError(f"{path.name}: too large, expected at most {LIMIT} bytes: use HDF5 instead") from None
+    write_bytes(path, data)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` beside `path` under another name, flush it to the disk, rename it, and flush the directory.
+
+    OSError passes through (full disk, no such directory); the temporary file is then gone.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the rename itself durable, where the system can open a directory."""
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+    except PermissionError:  # Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

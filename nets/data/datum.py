@@ -1,0 +1,49 @@
+"""One Datum (an image and its label, as Caffe's databases hold them) and its array.
+
+What lives here: both directions; encoded images go through `decode`. What never: databases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from nets.data import decode
+from nets.errors import DataError
+from nets.schema import caffe_pb2 as caffe
+
+
+def parse(record: bytes, where: str) -> caffe.Datum:
+    """Return the Datum in `record`; DataError names `where`."""
+    try:
+        return caffe.Datum.FromString(record)
+    except DecodeError:
+        raise DataError(f"{where}: damaged record, expected a Datum") from None
+
+
+def to_image(datum: caffe.Datum, where: str, color: str = "stored") -> NDArray[Any]:
+    """Return (C, H, W): uint8, or float32 for `float_data`; an encoded image is decoded to BGR or grey.
+
+    `color`: "stored" leaves the number of channels, "color" makes three, "gray" one (Caffe's force_color, force_gray).
+    """
+    if datum.encoded:
+        return decode.image(datum.data, where, color)
+    shape = (datum.channels, datum.height, datum.width)
+    flat = np.frombuffer(datum.data, np.uint8) if datum.data else np.array(datum.float_data, np.float32)
+    if min(shape) < 1 or len(flat) != shape[0] * shape[1] * shape[2]:
+        raise DataError(f"{where}: found {len(flat)} values for an image of shape {shape}")
+    return decode.recolored(flat.reshape(shape), where, color)
+
+
+def from_image(image_CHW: NDArray[Any], label: int) -> caffe.Datum:
+    """Return a Datum of a (C, H, W) image: bytes for uint8, otherwise floats."""
+    channels, height, width = image_CHW.shape
+    datum = caffe.Datum(channels=channels, height=height, width=width, label=label)
+    if image_CHW.dtype == np.uint8:
+        datum.data = image_CHW.tobytes()
+    else:
+        datum.float_data.extend(image_CHW.astype(np.float32).ravel().tolist())
+    return datum

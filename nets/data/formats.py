@@ -1,0 +1,81 @@
+"""Opens a data source from its configuration.
+
+What lives here: the table of formats, the checks of their options. What never: a file format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nets.data import cifar10, digits, hdf5_list, idx, images, lmdb_source, synthetic, text
+from nets.data.source import MemorySource, Source
+from nets.errors import DataError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a format is opened and which options it takes, each with its type; `needed` have no default.
+
+    `open` returns a Source, or the arguments of a MemorySource.
+    """
+
+    open: Callable[..., Any]
+    options: Mapping[str, type]
+    needed: tuple[str, ...] = ()
+
+
+_SIZE = {"new_height": int, "new_width": int, "color": str}
+
+FORMATS = {
+    "cifar10": Format(cifar10.read, {"files": tuple}, ("files",)),
+    "digits": Format(digits.read, {"split": str}),
+    "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),
+    "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels")),
+    "images": Format(images.open_images, {"source": str, "root_folder": str, **_SIZE}, ("source",)),
+    "lmdb": Format(lmdb_source.open_lmdb, {"source": str, **_SIZE}, ("source",)),
+    "synthetic": Format(synthetic.make, {"shape": list, "classes": int, "size": int, "seed": int, "sample": int}),
+    "text": Format(
+        text.open_text, {"source": str, "streams": int, "length": int, "alphabet": str, "part": tuple}, ("source",)
+    ),
+}
+
+_WORDS = {str: "a string", int: "an integer", list: "a list of integers", tuple: "a list of strings"}
+
+
+def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
+    """Open the source `config` describes: `format` and that format's options; paths are relative to
+    `base_dir`.
+
+    DataError lists every mistake of the configuration, or says what is wrong with the file.
+    """
+    kind = config.get("format")
+    if kind not in FORMATS:
+        near = did_you_mean(str(kind), FORMATS)
+        raise DataError(f"format: found {kind!r}, expected one of {', '.join(FORMATS)}{near}")
+    chosen = FORMATS[kind]
+    given = {key: value for key, value in config.items() if key != "format"}
+    problems = [f"{kind}: {text}" for text in _mistakes(given, chosen)]
+    if problems:
+        raise DataError(problems)
+    found = chosen.open(base_dir=base_dir, **given)
+    return found if isinstance(found, Source) else MemorySource(str(kind), *found)
+
+
+def _mistakes(given: Mapping[str, Any], chosen: Format) -> list[str]:
+    found = [f"{key}: missing, expected {_WORDS[chosen.options[key]]}" for key in chosen.needed if key not in given]
+    for key, value in given.items():
+        if key not in chosen.options:
+            found.append(f"{key}: unknown key{did_you_mean(key, chosen.options)}")
+        elif not _is(value, chosen.options[key]):
+            found.append(f"{key}: found {value!r}, expected {_WORDS[chosen.options[key]]}")
+    return found
+
+
+def _is(value: Any, kind: type) -> bool:
+    if kind in (list, tuple):
+        item = int if kind is list else str
+        return isinstance(value, (list, tuple)) and all(type(one) is item for one in value)
+    return type(value) is kind

@@ -1,0 +1,90 @@
+"""Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top.
+
+What lives here: the list and the source. What never: opening HDF5 (`nets.hdf5`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets import hdf5
+from nets.data.source import Source
+from nets.errors import DataError
+
+MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe too holds a whole file
+
+
+def open_list(*, base_dir: Path, source: str, tops: Sequence[str] = ("data", "label")) -> Hdf5Source:
+    """Open the list file (or one .h5 file) `source`; paths in it are relative to its folder; `tops` name datasets."""
+    path = base_dir / source
+    if path.suffix in (".h5", ".hdf5"):
+        return Hdf5Source([path], tops)
+    try:
+        lines = path.read_text("utf-8").split()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected a list of HDF5 files") from None
+    if not lines:
+        raise DataError(f"{path.name}: found no line, expected paths of HDF5 files")
+    return Hdf5Source([path.parent / line for line in lines], tops)
+
+
+class Hdf5Source(Source):
+    """Rows of all files in order; the file read last stays in memory, as float32."""
+
+    def __init__(self, paths: Sequence[Path], tops: Sequence[str]) -> None:
+        if not tops:
+            raise DataError("hdf5: tops: found none, expected the names of datasets")
+        self._paths, self._tops = list(paths), tuple(tops)
+        shapes = [self._shapes(path) for path in self._paths]
+        for path, mine in zip(self._paths, shapes, strict=True):
+            if [shape[1:] for shape in mine] != [shape[1:] for shape in shapes[0]]:
+                raise DataError(f"{path.name}: found shapes {mine}, expected {shapes[0]} but for the number of rows")
+        self._ends = np.cumsum([mine[0][0] for mine in shapes])
+        self._kept: tuple[int, tuple[NDArray[np.float32], ...]] = (-1, ())
+        sample = shapes[0][0][1:]
+        if not sample or not self._ends[-1]:
+            raise DataError(f"{self._paths[0].name}: found shape {shapes[0][0]}, expected rows of two axes or more")
+        # Caffe's HDF5Data takes samples with any number of axes; elsewhere they are images
+        super().__init__("hdf5", cast(tuple[int, int, int], sample))
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
+        """Return the rows of every top, float32, in the datasets' own shapes; a label (N, 1) becomes (N,)."""
+        files = np.searchsorted(self._ends, indices, side="right")
+        result: list[NDArray[np.float32]] = []
+        for file in np.unique(files):
+            mine = files == file
+            rows = np.asarray(indices)[mine] - (self._ends[file - 1] if file else 0)
+            for at, array in enumerate(self._load(int(file))):
+                if at == len(result):
+                    result.append(np.empty((len(files), *array.shape[1:]), np.float32))
+                result[at][mine] = array[rows]
+        return tuple(array[:, 0] if array.shape[1:] == (1,) else array for array in result)
+
+    def _shapes(self, path: Path) -> list[tuple[int, ...]]:
+        with hdf5.opened(path, DataError) as file:
+            shapes = [tuple(hdf5.dataset(file, top, path).shape) for top in self._tops]
+        if len({shape[:1] for shape in shapes}) > 1 or not all(shapes):
+            raise DataError(f"{path.name}: found shapes {shapes}, expected as many rows in each of {self._tops}")
+        return shapes
+
+    def _load(self, file: int) -> tuple[NDArray[np.float32], ...]:
+        kept = self._kept  # one tuple, replaced at once: another thread sees the old file or the new one
+        if kept[0] != file:
+            path = self._paths[file]
+            with hdf5.opened(path, DataError) as opened:
+                found = [hdf5.dataset(opened, top, path) for top in self._tops]
+                for one in found:
+                    if one.size * 4 > MAX_BYTES:
+                        raise DataError(f"{path.name}: {one.name}: found {one.shape}, expected at most 2 GiB")
+                kept = self._kept = (file, tuple(np.asarray(one[()], np.float32) for one in found))
+        return kept[1]

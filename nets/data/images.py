@@ -1,0 +1,129 @@
+"""Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder per class.
+
+What lives here: the list and the source. What never: decoding (`decode`), cropping (`transform`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data import decode
+from nets.data.source import Images, Labels, Source, stacked
+from nets.errors import DataError, did_you_mean
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+MAX_FILE = 1 << 28  # bytes of one encoded image
+
+
+def open_images(
+    *,
+    base_dir: Path,
+    source: str,
+    root_folder: str = "",
+    new_height: int = 0,
+    new_width: int = 0,
+    color: str = "color",
+) -> ImageSource:
+    """Open the list file `source`, whose paths begin at `root_folder` (default: the list's folder), or the folder
+    `source` with a folder of images per class, labelled 0, 1, ... in the order of their names.
+    """
+    path, size = base_dir / source, check_size("images", new_height, new_width, color)
+    if path.is_dir():
+        return ImageSource(*read_folders(path), size, color)
+    return ImageSource(*read_list(path, base_dir / root_folder if root_folder else path.parent), size, color)
+
+
+def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int] | None:
+    """Return (height, width), or None when both are 0; DataError when only one is given or `color` is unknown."""
+    problems = []
+    if color not in decode.COLORS:
+        near = did_you_mean(color, decode.COLORS)
+        problems.append(f"{what}: color: found '{color}', expected one of {', '.join(decode.COLORS)}{near}")
+    if min(height, width) < 0 or (height == 0) != (width == 0) or height * width > decode.MAX_PIXELS:
+        problems.append(
+            f"{what}: new_height, new_width: found {height}, {width}, expected two integers >= 1 or neither"
+        )
+    if problems:
+        raise DataError(problems)
+    return (height, width) if height else None
+
+
+def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
+    """Return the paths and labels of a list; the label is what follows a line's last space."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected a list of images") from None
+    paths, labels, problems = [], [], []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        name, _, label = line.rstrip().rpartition(" ")
+        if not name.strip() or not label.isascii() or not label.isdigit() or len(label) > 9:
+            problems.append(f"{path.name}:{number}: found {line[:80]!r}, expected 'path label'")
+            continue
+        paths.append(root / name.strip())
+        labels.append(int(label))
+    if problems or not paths:
+        more = [f"{path.name}: and {len(problems) - 10} more such lines"] if len(problems) > 10 else []
+        raise DataError([*problems[:10], *more] or f"{path.name}: found no line, expected 'path label'")
+    return paths, labels
+
+
+def read_folders(path: Path) -> tuple[list[Path], list[int]]:
+    """Return the images below `path`, one folder per class, and their labels, in the order of names."""
+    classes = sorted(folder for folder in path.iterdir() if folder.is_dir())
+    found = [
+        (file, label)
+        for label, folder in enumerate(classes)
+        for file in sorted(folder.iterdir())
+        if file.suffix.lower() in SUFFIXES
+    ]
+    if not found:
+        raise DataError(f"{path.name}: found {len(classes)} folders without an image, expected a folder per class")
+    return [file for file, _ in found], [label for _, label in found]
+
+
+class ImageSource(Source):
+    """Images decoded when they are read, in OpenCV's channel order (BGR); classes are 0 to the largest label."""
+
+    def __init__(
+        self, paths: Sequence[Path], labels: Sequence[int], size: tuple[int, int] | None, color: str = "color"
+    ) -> None:
+        self._paths, self._labels = list(paths), np.array(labels, np.int64)
+        self._size, self._color = size, color
+        super().__init__("images", self._one(0).shape, num_classes=int(self._labels.max()) + 1)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
+        """Return images (n, C, H, W) uint8 and labels (n,)."""
+        names = [self._paths[index].name for index in indices]
+        return stacked([self._one(int(index)) for index in indices], names, self.shape), self._labels[indices]
+
+    def _one(self, index: int) -> Any:
+        path = self._paths[index]
+        image = decode.image(read_file(path), path.name, self._color)
+        return decode.resized(image, *self._size) if self._size else image
+
+
+def read_file(path: Path) -> bytes:
+    """Return the bytes of an image file; DataError when it cannot be read or is larger than any image."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_FILE:
+        raise DataError(f"{path.name}: found more than {MAX_FILE} bytes, expected an image")
+    return data

@@ -1,0 +1,55 @@
+"""Caffe's LMDB data sets: Datum records, read by index from a mapped file.
+
+What lives here: the source. What never: the file's pages (`mdb`), the record's fields (`datum`), writing (`writers`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data import datum, decode, mdb
+from nets.data.images import check_size
+from nets.data.source import Images, Labels, Source, stacked
+from nets.errors import DataError
+
+
+def open_lmdb(
+    *, base_dir: Path, source: str, new_height: int = 0, new_width: int = 0, color: str = "stored"
+) -> LmdbSource:
+    """Open the database in the folder `source`; options as LmdbSource."""
+    return LmdbSource(base_dir / source, check_size("lmdb", new_height, new_width, color), color)
+
+
+class LmdbSource(Source):
+    """The records of a database in key order; encoded images are decoded, in OpenCV's channel order (BGR).
+
+    `size`: (height, width) to resize to, or None; `color`: "stored", "color" or "gray".
+    """
+
+    def __init__(self, path: Path, size: tuple[int, int] | None = None, color: str = "stored") -> None:
+        self._database = mdb.open_mdb(path)
+        self._size, self._color = size, color
+        if not len(self._database):
+            raise DataError(f"{path.name}: found an empty database, expected images")
+        first, _ = self._one(0)
+        super().__init__("lmdb", first.shape)
+
+    def __len__(self) -> int:
+        return len(self._database)
+
+    def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
+        """Return images (n, C, H, W) uint8, or float32 for float data, and labels (n,)."""
+        found = [self._one(int(index)) for index in indices]
+        names = [f"{self._database.name}: record {index}" for index in indices]
+        labels = np.array([label for _, label in found], np.int64)
+        return stacked([image for image, _ in found], names, self.shape), labels
+
+    def _one(self, index: int) -> tuple[Any, int]:
+        where = f"{self._database.name}: record {index}"
+        record = datum.parse(self._database.record(index), where)
+        image = datum.to_image(record, where, self._color)
+        return (decode.resized(image, *self._size) if self._size else image), record.label

@@ -1,0 +1,95 @@
+"""Reads and transforms the next share of a batch in a thread, so that the compute thread does not wait for it.
+
+What lives here: one thread, a bounded number of shares asked for and not fetched. What never: which share comes next
+(the caller knows), messages.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from nets.data.batches import Batches
+from nets.errors import DataError
+
+Share = tuple[int, int, int]  # ticket, low, high
+Arrays = tuple[NDArray[Any], ...]
+
+
+class Prefetcher:
+    """`request` a share early, `get` it later. At most `depth` shares are held; a share not asked for early is read
+    when it is fetched. All methods may be called from any thread; a context manager closes it.
+    """
+
+    def __init__(self, batches: Batches, depth: int = 2) -> None:
+        if depth < 1:
+            raise DataError(f"prefetch: depth: found {depth}, expected an integer >= 1")
+        self.batches, self.depth = batches, depth
+        self._lock = threading.Lock()
+        self._held: dict[Share, Future[Arrays]] = {}
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
+        self._closed = False
+
+    def __repr__(self) -> str:
+        ready = sum(future.done() for future in list(self._held.values()))
+        return f"<Prefetcher held={len(self._held)}/{self.depth} ready={ready} closed={self._closed}>"
+
+    def request(self, ticket: int, low: int, high: int) -> bool:
+        """Begin to read rows [low, high) of batch `ticket`; False, and nothing happens, if `depth` shares are held."""
+        share = (ticket, low, high)
+        with self._lock:
+            self._check_open()
+            if share in self._held:
+                return True
+            if len(self._held) >= self.depth:
+                return False
+            self._held[share] = self._reader.submit(self.batches.read, *share)
+            return True
+
+    def get(self, ticket: int, low: int, high: int) -> Arrays:
+        """Return what `Batches.read` returns for the share, waiting if need be; its errors are raised here.
+
+        DataError when the prefetcher is closed while waiting.
+        """
+        share = (ticket, low, high)
+        with self._lock:
+            self._check_open()
+            future = self._held.pop(share, None)
+        if future is None:
+            return self.batches.read(*share)
+        try:
+            return future.result()
+        except CancelledError:
+            raise DataError("prefetch: closed while a share was being waited for") from None
+
+    def forget(self) -> None:
+        """Drop every share that was asked for and not fetched, for a change of plan; what is being read is dropped
+        once it is read.
+        """
+        with self._lock:
+            for future in self._held.values():
+                future.cancel()
+            self._held.clear()
+
+    def close(self) -> None:
+        """Drop everything and wait for the thread to end; may be called twice."""
+        with self._lock:
+            self._closed = True
+        self.forget()
+        self._reader.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Prefetcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DataError("prefetch: it is closed")

@@ -1,0 +1,93 @@
+"""Characters of a text for Caffe's recurrent layers: time first, `streams` texts side by side.
+
+What lives here: how a text becomes steps. What never: words, a vocabulary file.
+
+A sample is one time step: data (streams,), cont (streams,), target (streams,). A batch of T samples is then what
+Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence of `length` steps, so sequences are
+independent: a batch may be cut between two of them, and they are what shuffling moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data.source import Source
+from nets.errors import DataError
+
+MAX_BYTES = 1 << 30
+
+
+def open_text(
+    *, base_dir: Path, source: str, streams: int = 64, length: int = 32, alphabet: str = "", part: Sequence[str] = ()
+) -> TextSource:
+    """Open the UTF-8 text `source`; `alphabet`: its characters in the order of their numbers (default: all that occur,
+    sorted); `part`: first and last share of the text as decimals, such as ["0", "0.9"].
+    """
+    path = base_dir / source
+    text = _read(path)
+    for name, value in (("streams", streams), ("length", length)):
+        if value < 1:
+            raise DataError(f"text: {name}: found {value}, expected an integer >= 1")
+    first, last = _part(part)
+    letters = alphabet or "".join(sorted(set(text)))
+    codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    return TextSource(path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length)
+
+
+class TextSource(Source):
+    """Steps of `streams` equally long pieces of a text; the steps left over at the end are not used."""
+
+    def __init__(self, name: str, codes: NDArray[np.uint32], alphabet: str, streams: int, length: int) -> None:
+        wanted = np.frombuffer(alphabet.encode("utf-32-le"), "<u4")
+        order = np.argsort(wanted)
+        places = np.minimum(np.searchsorted(wanted, codes, sorter=order), len(wanted) - 1)
+        numbers = order[places]
+        strange = np.flatnonzero(wanted[numbers] != codes)
+        if len(strange):
+            raise DataError(f"{name}: character {chr(codes[strange[0]])!r} is not in the alphabet")
+        sequences = (len(codes) - 1) // (streams * length)
+        if sequences < 1:
+            raise DataError(f"{name}: found {len(codes)} characters, expected more than {streams} x {length}")
+        steps = sequences * length
+        pieces = [numbers[at : at + steps * streams].reshape(streams, steps).T for at in (0, 1)]
+        self.data, self.target = (np.ascontiguousarray(piece) for piece in pieces)
+        self.alphabet, self.streams = alphabet, streams
+        super().__init__("text", (1, 1, streams), num_classes=len(alphabet), unit=length)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
+        """Return data, cont and target, each (n, streams) float32: numbers of characters; cont is 0 or 1."""
+        steps = np.asarray(indices)
+        cont = np.broadcast_to((steps % self.unit != 0)[:, None], (len(steps), self.streams))
+        return tuple(array.astype(np.float32) for array in (self.data[steps], cont, self.target[steps]))
+
+
+def _part(part: Sequence[str]) -> tuple[float, float]:
+    try:
+        first, last = (float(share) for share in part or ("0", "1"))
+    except ValueError:
+        first, last = 1.0, 0.0
+    if not 0 <= first < last <= 1:
+        raise DataError(f"text: part: found {list(part)}, expected two rising shares from 0 to 1")
+    return first, last
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise DataError(f"{path.name}: found {path.stat().st_size} bytes, expected at most {MAX_BYTES}")
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text") from None
+    if not text:
+        raise DataError(f"{path.name}: found an empty file, expected a text")
+    return text

@@ -1,0 +1,100 @@
+"""LMDB databases out: Datum records under the keys Caffe's tools use.
+
+What lives here: writing, in transactions of bounded size, to a folder that appears when it is complete. What never:
+reading them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data import datum, decode
+from nets.data.images import read_file
+from nets.data.source import Source
+from nets.errors import DataError
+from nets.extras import need
+from nets.schema import caffe_pb2 as caffe
+
+COMMIT = 1000  # records a transaction, as Caffe's convert_imageset
+MAP_SIZE = 1 << 40  # address space, not memory or disk: Caffe's choice
+Record = tuple[bytes, bytes]  # key, Datum
+
+
+def write_lmdb(path: Path, records: Iterable[Record]) -> int:
+    """Write a new database folder `path` and return how many records it holds.
+
+    DataError when `path` exists or a key comes twice. While it is written the folder is called `.NAME.tmp`.
+    """
+    lmdb = need("lmdb", f"{path.name}: writing LMDB")
+    if path.exists():
+        raise DataError(f"{path}: exists already, expected the name of a new folder")
+    temporary = path.with_name(f".{path.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    try:
+        with lmdb.open(str(temporary), map_size=MAP_SIZE, lock=False, meminit=False) as database:
+            count = sum(_commit(database, chunk, path.name) for chunk in _chunks(records))
+            database.sync(True)
+        temporary.replace(path)
+    except lmdb.Error as error:
+        raise DataError(f"{path.name}: cannot be written: {error}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return count
+
+
+def records_of(images: Iterable[tuple[NDArray[Any], int]]) -> Iterator[Record]:
+    """Yield a record per (image (C, H, W), label), under the keys 00000000, 00000001, ..."""
+    for index, (image, label) in enumerate(images):
+        yield b"%08d" % index, datum.from_image(image, label).SerializeToString()
+
+
+def records_of_source(source: Source, chunk: int = 256) -> Iterator[Record]:
+    """Yield a record per sample of a source of labelled images, reading `chunk` at a time."""
+
+    def pairs() -> Iterator[tuple[NDArray[Any], int]]:
+        for start in range(0, len(source), chunk):
+            images, labels, *_ = source.read(np.arange(start, min(start + chunk, len(source))))
+            yield from zip(images, (int(label) for label in labels), strict=True)
+
+    return records_of(pairs())
+
+
+def records_of_files(
+    paths: Iterable[Path],
+    labels: Iterable[int],
+    size: tuple[int, int] | None,
+    color: str = "color",
+    encoded: bool = False,
+) -> Iterator[Record]:
+    """Yield a record per image file, under keys as convert_imageset's (number and name); `encoded` keeps the file's
+    bytes, which `size` and `color` then do not change.
+    """
+    for index, (path, label) in enumerate(zip(paths, labels, strict=True)):
+        data = read_file(path)
+        image = decode.image(data, path.name, color)
+        if encoded:
+            record = caffe.Datum(data=data, encoded=True, label=label)
+        else:
+            record = datum.from_image(decode.resized(image, *size) if size else image, label)
+        yield b"%08d_%s" % (index, path.name.encode()[:400]), record.SerializeToString()
+
+
+def _chunks(records: Iterable[Record]) -> Iterator[list[Record]]:
+    rest = iter(records)
+    while chunk := list(islice(rest, COMMIT)):
+        yield chunk
+
+
+def _commit(database: Any, chunk: list[Record], name: str) -> int:
+    with database.begin(write=True) as transaction:
+        for key, value in chunk:
+            if not transaction.put(key, value, overwrite=False):
+                raise DataError(f"{name}: key {key!r} comes twice, expected each once")
+    return len(chunk)

@@ -1,0 +1,31 @@
+"""The pages for users name every format, every key and every net that there is, and no other."""
+
+import re
+from pathlib import Path
+
+from nets.data import FORMATS
+from tests.nets.test_zoo import NETS, PARAMETERS
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def rows(page):
+    """The cells of every table row that begins with a name in backquotes."""
+    lines = (DOCS / page).read_text("utf-8").splitlines()
+    return {
+        cells[1].strip(" `"): cells for cells in (line.split("|") for line in lines) if cells[1:2] and "`" in cells[1]
+    }
+
+
+def test_the_data_page_lists_every_format_with_its_keys():
+    found = rows("data.md")
+    assert set(found) == set(FORMATS)
+    for name, chosen in FORMATS.items():
+        assert set(re.findall(r"`(\w+)`", found[name][2])) == set(chosen.options), name
+        assert set(re.findall(r"\*\*`(\w+)`\*\*", found[name][2])) == set(chosen.needed), name
+
+
+def test_the_caffe_page_lists_every_net_with_its_size():
+    found = {name: cells for name, cells in rows("caffe.md").items() if name in NETS}
+    assert set(found) == set(NETS)
+    assert {name: int(cells[2].replace(" ", "")) for name, cells in found.items()} == PARAMETERS

@@ -1,0 +1,37 @@
+"""Every layer's time is measured once, by the given clock, and printed in a table."""
+
+import itertools
+
+import pytest
+
+from nets import NetError
+from nets.timing import LayerTime, table, time_net
+from tests.nets.support import lenet
+
+
+def test_every_layer_is_timed_forward_and_backward_by_the_clock():
+    ticks = itertools.count()
+    waits = []
+    net = lenet(batch=2)
+    times = time_net(net, iterations=3, clock=lambda: next(ticks), synchronize=lambda: waits.append(1))
+    assert [one.name for one in times] == [name for stage in net.stages for name in stage.layers]
+    assert [(one.forward, one.backward) for one in times] == [(1.0, 1.0)] * 8
+    assert len(waits) == 4 * 2 * 2 * 8  # 3 passes and one to warm up, two directions, before and after, 8 layers
+
+
+def test_the_table_has_a_line_per_layer_and_the_sums():
+    times = (
+        LayerTime("conv1", "Convolution", 0.001, 0.003, 4_000_000, 8_000_000),
+        LayerTime("relu1", "ReLU", 0.0005, 0.0, 0, 0),
+    )
+    assert table(times).splitlines() == [
+        "layer  type         forward ms  backward ms          GFLOP/s",
+        "conv1  Convolution       1.000        3.000              3.0",
+        "relu1  ReLU              0.500        0.000                -",
+        "sum                      1.500        3.000  4.500 ms in all",
+    ]
+
+
+def test_no_pass_to_measure_is_refused():
+    with pytest.raises(NetError, match="time: found 0 iterations"):
+        time_net(lenet(batch=2), iterations=0)
