@@ -272,6 +272,17 @@ def test_the_second_top_of_max_pooling_is_the_place_of_each_maximum():
     assert np.array_equal(np.take_along_axis(flat, place.astype(int).reshape(4, 3, 9), 2).reshape(y.shape), y)
 
 
+def test_max_pooling_has_its_gradient_in_the_test_phase_too():
+    layer, run = layer_of("Pooling", "pooling_param { kernel_size: 3 stride: 2 }"), Run("TEST", 1, 0, 0, 4, 4)
+    layer.setup([SCORES.shape], Setup("TEST", None, None))
+    found = []
+    for phase in (run, RUN):
+        tops = layer.forward([SCORES], (), phase)
+        grads, _ = layer.backward([np.ones(tops[0].shape)], Values([SCORES], tops, ()), phase, [True], None)
+        found.append((tops[0].copy(), grads[0].copy()))
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
 def test_stochastic_pooling_draws_by_row_in_training_and_averages_by_weight_in_test():
     x = BOTTOMS["POSITIVE"]
     layer = layer_of("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 3 stride: 3 }")

@@ -2,12 +2,13 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from nets import PrototxtError, load_net, load_solver
 from nets.graph import Net
 from ops import get_backend
-from tests.nets.support import MODELS, needs_shared
+from tests.nets.support import MODELS, backward, needs_shared
 
 pytestmark = needs_shared
 NETS = sorted(str(file.relative_to(MODELS)) for file in MODELS.rglob("*.prototxt") if "solver" not in file.name)
@@ -74,3 +75,33 @@ def test_every_published_solver_is_read_or_refused_for_its_two_test_nets(name):
         load_solver(MODELS / name)
     (problem,) = caught.value.problems
     assert "key 'test_iter': found 2 test nets, only one is supported" in problem
+
+
+DIFFERENTIATED = [
+    "resnet20_cifar10/trainval.prototxt", "cifar10_full/cifar10_full_train_test.prototxt",
+    "mnist_siamese/mnist_siamese_train_test.prototxt", "mnist_autoencoder/mnist_autoencoder.prototxt",
+    "hdf5_classification/nonlinear_train_val.prototxt",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_the_gradient_of_a_published_net_is_that_of_its_loss(name):
+    net = net_of(name, "TRAIN", batch=3, dtype=np.float64)
+    random = np.random.default_rng(0)
+    labels = np.array([1.0, 0.0, 1.0])
+    inputs = {n: labels if len(s) == 1 else random.random(s) for n, s in net.input_shapes.items()}
+    blobs = {
+        layer: tuple(blob + 0.05 * random.standard_normal(blob.shape) for blob in of)
+        for layer, of in net.initial_blobs().items()
+    }
+    net.run(inputs, blobs)
+    grads = backward(net)
+    for layer in (next(iter(blobs)), list(blobs)[len(blobs) // 2]):
+        direction, step = random.standard_normal(blobs[layer][0].shape), 1e-7  # small: ReLUs of deep nets must not flip
+        direction *= net.params[layer][0].keep is None
+        ends = [
+            net.run(inputs, blobs | {layer: (blobs[layer][0] + sign * step * direction, *blobs[layer][1:])})["loss"]
+            for sign in (1, -1)
+        ]
+        learned = float((grads[layer][0] * direction).sum())
+        assert learned == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-4, abs=1e-7), layer
