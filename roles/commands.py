@@ -22,13 +22,14 @@ from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options
 from roles.planner import job_of
+from runtime.arguments import Settings
 from runtime.config import load_with_program
 from runtime.errors import ConfigError
 
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 
 
-def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: tuple[str, ...] = ()) -> int:
+def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: Settings = ()) -> int:
     """Time every layer of the net, forward and backward, as `caffe time` does.
 
     Parameters
@@ -44,13 +45,11 @@ def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: t
         size = volumes(net)
         _say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         _say(table(time_net(net, iterations=iterations)))
-        _say(
-            f"parameters {size.weight_bytes / 1e6:.1f} MB, activations and their gradients {size.data_bytes / 1e6:.1f} MB"
-        )
+        _say(f"parameters {size.weight_bytes / 1e6:.1f} MB, activations {size.data_bytes / 1e6:.1f} MB")
     return 0
 
 
-def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: tuple[str, ...] = ()) -> int:
+def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     """Score a model on the test data.
 
     Parameters
@@ -103,9 +102,9 @@ def convert(
 ) -> int:
     """Turn data sets and weights into one another; the names' endings say from what to what.
 
-    Weights: .caffemodel, .caffemodel.h5, .safetensors; solver states: .solverstate, .solverstate.h5. Images: a list file
-    ("path label" a line) or a folder with one folder per class -> LMDB. Any data source: "format=idx,images=a,labels=b"
-    -> LMDB, or with --mean its mean image (.binaryproto).
+    Weights: .caffemodel, .caffemodel.h5, .safetensors; solver states: .solverstate, .solverstate.h5. Images: a list
+    file ("path label" a line) or a folder with one folder per class -> LMDB. Any data source, written as
+    "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image (.binaryproto).
 
     Parameters
     ----------

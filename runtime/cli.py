@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from runtime.arguments import Settings
 from runtime.console import RunConsole
 from runtime.errors import ConvoyError
 
@@ -18,10 +18,6 @@ app = App(
 )
 
 BUILT_IN = "roles.commands"
-
-Settings = Annotated[
-    tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())
-]
 
 
 @app.command
@@ -60,8 +56,13 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     return 0
 
 
-for _name in ("time", "test", "convert"):  # the built-in program's own commands, imported when one is called
-    app.command(f"{BUILT_IN}:{_name}", name=_name)
+# the built-in program's own commands; their module is imported when one is called
+for _name, _help in (
+    ("time", "Time every layer of the net, forward and backward."),
+    ("test", "Score a model on the test data."),
+    ("convert", "Turn data sets and weights into one another."),
+):
+    app.command(f"{BUILT_IN}:{_name}", name=_name, help=_help)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,0 +1,117 @@
+"""`time`, `test` and `convert`: what users of Caffe's tools know."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets.weights import read_weights
+from runtime.cli import main
+from tests.support import configure, train
+
+
+def test_time_prints_every_layer_and_the_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path, "single")
+    assert main(["time", "--iterations", "1", "--set", "train.batch=4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "LeNet, batch 4, on cpu: 1 iterations"
+    names = [line.split()[0] for line in lines[2:-1]]
+    assert names == ["conv1", "pool1", "conv2", "pool2", "ip1", "relu1", "ip2", "loss", "sum"]
+    assert lines[-1].startswith("parameters 1.7 MB, activations ")
+
+
+def test_test_scores_a_checkpoint_as_the_run_that_wrote_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = configure(tmp_path, "single", iterations=25, test=True)
+    run = train(cluster)
+    monkeypatch.chdir(tmp_path)
+    assert main(["test", run.journal.of("checkpoint")[-1]["file"]]) == 0
+    found = re.search(r"accuracy (\S+) on 359 images", capsys.readouterr().out)
+    assert found is not None
+    assert float(found[1]) == pytest.approx(run.journal.of("test")[-1]["accuracy"], abs=1e-4)
+
+
+def test_real_weights_of_caffe_score_what_they_score_in_caffe(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mnist = shared_data / "mnist"
+    Path("cluster.toml").write_text(
+        "[train]\nsolver = 's.prototxt'\n[train.data]\n"
+        f"test = {{ format = 'idx', images = '{mnist}/t10k-images-idx3-ubyte.gz', "
+        f"labels = '{mnist}/t10k-labels-idx1-ubyte.gz' }}\n"
+    )
+    Path("s.prototxt").write_text('base_lr: 0.01 lr_policy: "fixed" max_iter: 1 test_iter: 10')
+    assert main(["test", str(shared_data / "caffe" / "weights" / "lenet_iter_10000.caffemodel")]) == 0
+    assert "accuracy 0.9900 on 1000 images" in capsys.readouterr().out
+
+
+def test_convert_takes_weights_there_and_back(
+    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = shared_data / "caffe" / "weights" / "lenet_iter_10000.caffemodel"
+    names = [tmp_path / "a.safetensors", tmp_path / "b.caffemodel.h5", tmp_path / "c.caffemodel"]
+    for step in zip([source, *names], names, strict=False):
+        assert main(["convert", *map(str, step)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{names[-1]}: 4 layers: conv1, conv2, ip1, ip2"
+    first, last = read_weights(source), read_weights(names[-1])
+    for layer, blobs in first.items():
+        for expected, found in zip(blobs, last[layer], strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_convert_makes_an_lmdb_that_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "format=digits,split=train", "digits_lmdb"]) == 0
+    cluster = configure(tmp_path, "single", iterations=3)
+    plain = train(cluster)
+    text = cluster.read_text().replace('format = "digits", split = "train"', 'format = "lmdb", source = "digits_lmdb"')
+    cluster.write_text(text)
+    assert train(cluster).losses() == plain.losses()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["convert", "nothing.caffemodel", "a.safetensors"], "nothing.caffemodel: no such file"),
+        (["test", "nothing.safetensors"], "nothing.safetensors: no such"),
+        (["time", "--set", "train.net=lenett"], "--set train.net=lenett: train.net: lenett: no such file"),
+    ],
+)
+def test_mistakes_are_told_in_words(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path, "single", test=True)
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(expected)
+
+
+def test_training_can_start_from_caffes_weights(shared_data: Path, tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2, iterations=1)
+    weights = shared_data / "caffe" / "weights" / "lenet_iter_10000.caffemodel"
+    cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\nweights = '{weights}'\n", 1))
+    assert train(cluster).losses()[0] < 2.0  # from scratch it is 2.3; MNIST's digits are not quite these
+
+
+def test_devices_that_fit_no_actor_or_are_none_are_mistakes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    configure(tmp_path, "sync", workers=2)
+    assert main(["check", "--set", 'train.devices={"worker-*"="cuda:0"}']) == 2
+    found = capsys.readouterr().err
+    assert "'worker-*' fits no actor; those that compute are coordinator, conv_model, fc_server" in found
+    assert main(["check", "--set", 'train.devices={"conv-*"="gpu"}']) == 2
+    assert "found 'gpu' (string), expected 'cpu' or 'cuda:N'" in capsys.readouterr().err
