@@ -11,7 +11,15 @@ from pathlib import Path
 import numpy as np
 
 from nets import NetError, load_net
-from nets.convert import convert_solverstate, convert_weights, images_to_lmdb, mean_to_binaryproto, source_to_lmdb
+from nets.convert import (
+    checkpoint_from_caffe,
+    checkpoint_to_caffe,
+    convert_solverstate,
+    convert_weights,
+    images_to_lmdb,
+    mean_to_binaryproto,
+    source_to_lmdb,
+)
 from nets.data import open_source
 from nets.data.formats import FORMATS
 from nets.timing import table, time_net
@@ -92,6 +100,9 @@ def convert(
     source: str,
     target: Path,
     *,
+    state: Path | None = None,
+    file: Path = Path("cluster.toml"),
+    settings: Settings = (),
     mean: bool = False,
     net: str | None = None,
     new_height: int = 0,
@@ -104,7 +115,8 @@ def convert(
 
     Weights: .caffemodel, .caffemodel.h5, .safetensors; solver states: .solverstate, .solverstate.h5. Images: a list
     file ("path label" a line) or a folder with one folder per class -> LMDB. Any data source, written as
-    "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image (.binaryproto).
+    "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image (.binaryproto). With --state Caffe's two
+    snapshot files become a checkpoint that train.resume takes, or a checkpoint becomes the two files.
 
     Parameters
     ----------
@@ -112,6 +124,10 @@ def convert(
         A file, a folder, or a data source.
     target
         What to write.
+    state
+        The .solverstate that belongs to the weights: read beside them, or written beside them.
+    file
+        The cluster's description, whose net and solver a checkpoint is for (with --state).
     mean
         Write the mean image of the source.
     net
@@ -129,9 +145,11 @@ def convert(
     """
     with _told():
         path = Path(source)
-        if ".solverstate" in target.name:
-            state = convert_solverstate(path, target)
-            _say(f"{target}: iteration {state.iteration}")
+        if state is not None:
+            _say(_snapshot(path, target, state, _job(file, settings)))
+        elif ".solverstate" in target.name:
+            converted = convert_solverstate(path, target)
+            _say(f"{target}: iteration {converted.iteration}")
         elif target.suffix in WEIGHTS:
             layers = convert_weights(path, target, load_net(net) if net else None)
             _say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
@@ -148,6 +166,19 @@ def convert(
             count = images_to_lmdb(path, target, shuffle_seed=shuffle_seed, **size)  # type: ignore[arg-type]
             _say(f"{target}: {count} images")
     return 0
+
+
+def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
+    """Caffe's two files -> a checkpoint, or back."""
+    net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+    learned = next(param for params in net.params.values() for param in params if param.keep is None)
+    histories = len(job.solver_spec.new_history(job.backend_ops, learned, np.float32))
+    if source.suffix == ".safetensors":
+        iteration = checkpoint_to_caffe(source, target, state, net.params, histories=histories, net=job.net_spec)
+    else:
+        name = job.net_spec.name
+        iteration = checkpoint_from_caffe(source, target, net.params, state, histories=histories, name=name)
+    return f"{target}: iteration {iteration}"
 
 
 def _source(text: str) -> dict[str, object]:
