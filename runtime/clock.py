@@ -41,6 +41,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         selector = _JumpingSelector()
         selector.jump = self._advance
         super().__init__(selector)
+        self._advance(0.0)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
