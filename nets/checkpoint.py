@@ -23,8 +23,8 @@ KEY = "convoy_checkpoint"
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
-    """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename, fsync of
-    the directory.
+    """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename, fsync of the
+    directory.
 
     OSError passes through (full disk, no such directory); the temporary file is then gone.
     """
@@ -36,9 +36,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or
-    foreign.
-    """
+    """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or foreign."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such checkpoint")
     try:

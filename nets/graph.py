@@ -1,7 +1,6 @@
 """A net that runs: the whole, its conv phase or its FC phase, stage by stage, forward and backward.
 
-What lives here: the arrays of one pass and the order in which layers touch them. What never: updates,
-messages, data.
+What lives here: the arrays of one pass and the order in which layers touch them. What never: updates, messages, data.
 
 One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the stages reversed.
 Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so they may
@@ -145,9 +144,7 @@ class Net:
             node.layer.forget("bottom")
 
     def feed(self, name: str, array: Any) -> None:
-        """Give the input blob `name`; converted to the net's dtype if it has another, else kept by
-        reference.
-        """
+        """Give the input blob `name`; converted to the net's dtype if it has another, else kept by reference."""
         if name not in self._inputs:
             near = did_you_mean(name, self._inputs)
             raise NetError(f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}")
@@ -191,9 +188,7 @@ class Net:
         return self._given(self._index(name))
 
     def grad(self, name: str) -> Array:
-        """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros if none
-        did.
-        """
+        """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros if none did."""
         i = self._inputs[name] if name in self._inputs else self._index(name)
         found = self._grads.get(i)
         return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found

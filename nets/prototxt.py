@@ -1,7 +1,6 @@
 """Reads text-format messages and remembers on which line each field stood.
 
-What lives here: one walk over the text that finds every misspelt field, wrong value and wrong name at once,
-and the
+What lives here: one walk over the text that finds every misspelt field, wrong value and wrong name at once, and the
 tree of lines (`Node`) that later checks use to say where. What never: the meaning of a net or solver.
 """
 

@@ -111,9 +111,7 @@ class SolverSpec:
         return _checked(SolverSpec(proto, self.path, self.where))
 
     def load_net(self) -> NetSpec:
-        """Read the net the solver names: inline, or a path from here, from the solver's directory, or beside
-        it.
-        """
+        """Read the net the solver names: inline, or a path from here, from the solver's directory, or beside it."""
         for key in ("net_param", "train_net_param"):
             if self.proto.HasField(key):
                 return net_from_proto(getattr(self.proto, key), self.where.node.find(key), self.path)
@@ -128,9 +126,7 @@ class SolverSpec:
 
 
 def load_solver(source: str | Path) -> SolverSpec:
-    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"); PrototxtError lists every
-    mistake.
-    """
+    """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"); PrototxtError lists every mistake."""
     path = locate(source, suffixes=("_solver", ""))
     proto, root = parse(read_text(path), caffe.SolverParameter(), path.name)
     return _checked(SolverSpec(proto, path, Where(path.name, root)))

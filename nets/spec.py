@@ -1,7 +1,6 @@
 """A net as its author wrote it: the layers of a prototxt, each with the place it stands at.
 
-What lives here: finding and reading the file, the phase rules, names of the zoo. What never: shapes,
-parameters or
+What lives here: finding and reading the file, the phase rules, names of the zoo. What never: shapes, parameters or
 numbers (`graph` and `layers`), the older formats (`upgrade`).
 """
 
@@ -41,11 +40,9 @@ class NetSpec:
         return self.proto.name or self.path.stem
 
     def for_phase(self, phase: str, *, level: int = 0, stages: tuple[str, ...] = ()) -> NetSpec:
-        """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level` and
-        `stages`.
+        """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level` and `stages`.
 
-        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's
-        Net::FilterNet.
+        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's Net::FilterNet.
         """
         state = caffe.NetState(phase=phase, level=level or self.proto.state.level)
         state.stage.extend({*stages, *self.proto.state.stage})

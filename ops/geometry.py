@@ -1,8 +1,7 @@
-"""Where windows lie: kernel, stride, pad and dilation of convolution and pooling, and the shapes that
-follow.
+"""Where windows lie: kernel, stride, pad and dilation of convolution and pooling, and the shapes that follow.
 
-Only integers live here, never arrays. Sizes follow Caffe: convolution rounds the output size down, pooling
-rounds it up.
+Only integers live here, never arrays. Sizes follow Caffe: convolution rounds the output size down, pooling rounds it
+up.
 """
 
 from __future__ import annotations

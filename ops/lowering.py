@@ -1,10 +1,9 @@
 """Lowering and lifting: images to the matrix a convolution multiplies, and the adjoint back.
 
-Data is replicated in the lowering and the lifting of the product copies nothing (Omnivore, appendix C.1: type
-1). Both work on channel-major images (C, N, H, W), so one matrix covers many images and one GEMM serves them
-all. Each works in two steps, along the width and then along the height: the second step, which moves most
-bytes, then copies whole planes of OH * OW elements instead of single rows. No GEMM lives here, no bias, no
-groups.
+Data is replicated in the lowering and the lifting of the product copies nothing (Omnivore, appendix C.1: type 1).
+Both work on channel-major images (C, N, H, W), so one matrix covers many images and one GEMM serves them all. Each
+works in two steps, along the width and then along the height: the second step, which moves most bytes, then copies
+whole planes of OH * OW elements instead of single rows. No GEMM lives here, no bias, no groups.
 """
 
 from __future__ import annotations

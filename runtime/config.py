@@ -1,5 +1,4 @@
-"""Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with
-every mistake.
+"""Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with every mistake.
 
     read (config_source) -> sections (config_sections) -> the program's Options -> all problems, by line
 
@@ -37,9 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Loaded:
-    """A configuration that the runtime and the program both accept. `options` is None if the program has
-    none.
-    """
+    """A configuration that the runtime and the program both accept. `options` is None if the program has none."""
 
     config: ClusterConfig
     program: ModuleType
@@ -55,8 +52,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
 
 
 def load_with_program(path: Path, overrides: Sequence[str] = (), search_dir: Path | None = None) -> Loaded:
-    """As `load`, and import the program and check its sections too. ConfigError with the mistakes of both at
-    once.
+    """As `load`, and import the program and check its sections too. ConfigError with the mistakes of both at once.
 
     The program is searched where Python searches, then in `search_dir` (default: the directory of `path`).
     """
@@ -73,8 +69,7 @@ def load_with_program(path: Path, overrides: Sequence[str] = (), search_dir: Pat
 
 
 def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> ModuleType:
-    """Import the program: a module with `plan()`, and `Options` if it has sections of its own in
-    cluster.toml.
+    """Import the program: a module with `plan()`, and `Options` if it has sections of its own in cluster.toml.
 
     `search_dir` is added at the end of sys.path and stays there, for what the program imports later.
     ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan or has Options

@@ -1,8 +1,7 @@
 """pydantic's errors in our words: "found 'two' (string), expected an integer >= 1".
 
-The one place that knows how pydantic reports. What is expected is read off the model, not off pydantic's
-message, so a constraint shows even where the type was wrong already. No section of cluster.toml is named
-here.
+The one place that knows how pydantic reports. What is expected is read off the model, not off pydantic's message, so
+a constraint shows even where the type was wrong already. No section of cluster.toml is named here.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,9 +43,7 @@ class _Place(NamedTuple):
 def validated(
     model: type[Model], data: Mapping[str, Any], raw: RawConfig, also_known: Iterable[str] = ()
 ) -> tuple[Model | None, list[Problem]]:
-    """`data` as a `model`, or all that is wrong with it. `also_known`: names to suggest for unknown top-level
-    keys.
-    """
+    """`data` as a `model`, or all that is wrong with it. `also_known`: names to suggest for unknown top-level keys."""
     try:
         return model.model_validate(data), []
     except ValidationError as error:
@@ -79,9 +76,7 @@ def found(value: Any) -> str:
 
 
 def describe(kind: Any, marks: Sequence[Any] = ()) -> str:
-    """What a type allows, for people: "an integer from 1 to 65535", "'ipc' or 'tcp'"; "" if there are no
-    words.
-    """
+    """What a type allows, for people: "an integer from 1 to 65535", "'ipc' or 'tcp'"; "" if there are no words."""
     kind, marks = _bare(kind, tuple(marks))
     for mark in marks:
         if isinstance(mark, Expected):

@@ -1,5 +1,4 @@
-"""What cluster.toml may say about the runtime: every section, key, default and limit, and the rules between
-sections.
+"""What cluster.toml may say about the runtime: every section, key, default and limit, and the rules between sections.
 
 Nothing of nets or training: unknown top-level keys belong to the program. No reading, no wording of
 pydantic's errors.
@@ -52,17 +51,13 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Section(BaseModel):
-    """Base of every section, for programs too: no unknown keys, no silent conversion, no change after
-    reading.
-    """
+    """Base of every section, for programs too: no unknown keys, no silent conversion, no change after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Run(Section):
-    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of
-    `up`.
-    """
+    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`."""
 
     directory: Text = "runs"
     name: Name | None = None
@@ -95,9 +90,7 @@ class Placement(Section):
 
 
 class Process(Section):
-    """[[process]]: actors that live in one process. `actors` are names or patterns ("conv-*") as in file
-    names.
-    """
+    """[[process]]: actors that live in one process. `actors` are names or patterns ("conv-*") as in file names."""
 
     name: Name
     machine: str = "local"
@@ -105,9 +98,7 @@ class Process(Section):
 
 
 class Links(Section):
-    """[links]: the road between processes. `credit_bytes` may be on the way per link before the writer must
-    wait.
-    """
+    """[links]: the road between processes. `credit_bytes` may be on the way per link before the writer must wait."""
 
     transport: Literal["ipc", "tcp"] = "ipc"
     credit_bytes: Bytes = 64 * 2**20
@@ -115,9 +106,7 @@ class Links(Section):
 
 
 class Liveness(Section):
-    """[liveness]: when a process counts as dead (`missed` heartbeats), stuck (no progress) or failed to
-    start.
-    """
+    """[liveness]: when a process counts as dead (`missed` heartbeats), stuck (no progress) or failed to start."""
 
     heartbeat_seconds: Seconds = 0.5
     missed: Count = 3
@@ -166,9 +155,7 @@ class ClusterConfig(BaseModel):
 
 
 def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
-    """Mistakes that no single section shows. Works on raw data, so that they show beside the mistakes in
-    sections.
-    """
+    """Mistakes that no single section shows. Works on raw data, so that they show beside the mistakes in sections."""
     machines, processes = _tables(raw, "machine"), _tables(raw, "process")
     yield from _duplicates(raw, "machine", machines)
     yield from _duplicates(raw, "process", processes)

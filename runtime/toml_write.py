@@ -12,9 +12,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def dumps(data: Mapping[str, Any]) -> str:
-    """TOML of nested mappings, sequences, str, bool, int, float, dates and times. TypeError for anything
-    else.
-    """
+    """TOML of nested mappings, sequences, str, bool, int, float, dates and times. TypeError for anything else."""
     return "\n".join(_table(data, "")).lstrip("\n") + "\n"
 
 

@@ -35,9 +35,7 @@ def read(*, base_dir: Path, split: str = "train") -> tuple[NDArray[Any], NDArray
 
 
 def enlarge(images_NHW: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Resize (N, H, H) to (N, size, size) bilinearly; pixel centres keep their relative place, edges are
-    held.
-    """
+    """Resize (N, H, H) to (N, size, size) bilinearly; pixel centres keep their relative place, edges are held."""
     old = images_NHW.shape[1]
     weights = np.zeros((size, old))
     places = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)

@@ -46,8 +46,7 @@ _WORDS = {str: "a string", int: "an integer", list: "a list of integers", tuple:
 
 
 def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
-    """Open the source `config` describes: `format` and that format's options; paths are relative to
-    `base_dir`.
+    """Open the source `config` describes: `format` and that format's options; paths are relative to `base_dir`.
 
     DataError lists every mistake of the configuration, or says what is wrong with the file.
     """

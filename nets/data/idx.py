@@ -33,9 +33,7 @@ def read(*, base_dir: Path, images: str, labels: str) -> tuple[NDArray[Any], NDA
 
 
 def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Return the array in `path`, which must have one of `axes` axes; DataError names file, found and
-    expected.
-    """
+    """Return the array in `path`, which must have one of `axes` axes; DataError names file, found and expected."""
     try:
         with path.open("rb") as file:
             zipped = file.read(2) == b"\x1f\x8b"

@@ -1,7 +1,6 @@
 """Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale.
 
-What lives here: the arithmetic and where crops and mirrorings fall. What never: a random state: they depend
-only on
+What lives here: the arithmetic and where crops and mirrorings fall. What never: a random state: they depend only on
 (seed, position of the sample in the run), so any split of a batch sees the same images.
 """
 
@@ -80,8 +79,7 @@ class Transform:
     def __call__(
         self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
     ) -> NDArray[np.float32]:
-        """Return new float32 images; crops and mirrorings are random in training, else centred and not
-        mirrored.
+        """Return new float32 images; crops and mirrorings are random in training, else centred and not mirrored.
 
         `positions_N`: the global position of each sample, counted over the whole run.
         """
@@ -126,9 +124,7 @@ def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:
 
 
 def draw(seed: int, positions: NDArray[np.int64], lane: int) -> NDArray[np.uint64]:
-    """Return one 64-bit random number per position, the same for the same (seed, position, lane):
-    SplitMix64.
-    """
+    """Return one 64-bit random number per position, the same for the same (seed, position, lane): SplitMix64."""
     start = np.uint64((seed * 0x9E3779B97F4A7C15 + lane * 0xD1B54A32D192ED03) % 2**64)
     state = _mix(positions.astype(np.uint64) + start)
     return _mix(state + np.uint64(0x9E3779B97F4A7C15))

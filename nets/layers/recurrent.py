@@ -1,7 +1,7 @@
 """Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`). Time comes first: bottoms are (T, N, ...).
 
-What lives here: their parameters, shapes, and the state that goes from one pass to the next. What never: the arithmetic
-(`ops`).
+What lives here: their parameters, shapes, and the state that goes from one pass to the next. What never: the
+arithmetic (`ops`).
 
 Bottoms: x (T, N, ...), cont (T, N) that is 0 where a sequence begins and 1 where it goes on, then perhaps a static
 input (N, ...) and, with `expose_hidden`, the states before the first step (1, N, H). Tops: the outputs (T, N, H) and,

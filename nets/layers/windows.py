@@ -12,8 +12,7 @@ from nets.layers.base import Layer
 def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, int]:
     """Return (height, width) of `key` ("kernel_size", "stride", "pad", "dilation") in the layer's `block`.
 
-    Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`; NetError if both
-    ways are
+    Accepts `key: 3`, `key: [3, 5]` where the field is repeated, or `kernel_h`/`kernel_w`; NetError if both ways are
     used, if none is and there is no default, or for more than two numbers.
     """
     message: Any = getattr(layer.proto, block)

@@ -1,7 +1,6 @@
 """Regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m nets.schema.generate`.
 
-What lives here: the call of protoc (needs grpcio-tools) and one edit of its output. What never: anything
-imported at
+What lives here: the call of protoc (needs grpcio-tools) and one edit of its output. What never: anything imported at
 run time.
 """
 
@@ -18,9 +17,7 @@ _RUNTIME_CHECK = re.compile(
 
 
 def generate(directory: Path) -> list[Path]:
-    """Write both generated files into `directory` and return their paths; SystemExit if protoc refuses the
-    schema.
-    """
+    """Write both generated files into `directory` and return their paths; SystemExit if protoc refuses the schema."""
     from grpc_tools import protoc  # type: ignore[import-untyped]
 
     arguments = ["protoc", f"-I{SCHEMA.parent}", f"--python_out={directory}", f"--pyi_out={directory}"]
