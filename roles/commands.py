@@ -6,9 +6,11 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from cyclopts import Parameter
 
 from nets import NetError, load_net
 from nets.convert import (
@@ -96,6 +98,35 @@ def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings
     return 0
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Images:
+    """How `convert` stores images.
+
+    Parameters
+    ----------
+    new_height
+        Resize images to this height; 0 keeps it.
+    new_width
+        Resize images to this width; 0 keeps it.
+    gray
+        Store images with one channel.
+    encoded
+        Store image files as they are.
+    shuffle_seed
+        Mix the images, the same way for the same seed.
+    """
+
+    new_height: int = 0
+    new_width: int = 0
+    gray: bool = False
+    encoded: bool = False
+    shuffle_seed: int | None = None
+
+
+AS_THEY_ARE = Images()
+
+
 def convert(
     source: str,
     target: Path,
@@ -105,11 +136,7 @@ def convert(
     settings: Settings = (),
     mean: bool = False,
     net: str | None = None,
-    new_height: int = 0,
-    new_width: int = 0,
-    gray: bool = False,
-    encoded: bool = False,
-    shuffle_seed: int | None = None,
+    images: Images = AS_THEY_ARE,
 ) -> int:
     """Turn data sets and weights into one another; the names' endings say from what to what.
 
@@ -125,47 +152,45 @@ def convert(
     target
         What to write.
     state
-        The .solverstate that belongs to the weights: read beside them, or written beside them.
+        The .solverstate that belongs to the weights, to read or to write.
     file
-        The cluster's description, whose net and solver a checkpoint is for (with --state).
+        With --state: whose net and solver the checkpoint is for.
     mean
         Write the mean image of the source.
     net
         The net that describes the layers of a .caffemodel to write.
-    new_height
-        Resize images; 0 keeps them.
-    new_width
-        Resize images; 0 keeps them.
-    gray
-        Store images with one channel.
-    encoded
-        Store image files as they are.
-    shuffle_seed
-        Mix the images, the same way for the same seed.
     """
     with _told():
-        path = Path(source)
         if state is not None:
-            _say(_snapshot(path, target, state, _job(file, settings)))
+            _say(_snapshot(Path(source), target, state, _job(file, settings)))
         elif ".solverstate" in target.name:
-            converted = convert_solverstate(path, target)
-            _say(f"{target}: iteration {converted.iteration}")
+            _say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
         elif target.suffix in WEIGHTS:
-            layers = convert_weights(path, target, load_net(net) if net else None)
+            layers = convert_weights(Path(source), target, load_net(net) if net else None)
             _say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
         elif source.startswith("format="):
-            opened = open_source(_source(source), Path.cwd())
-            if mean:
-                mean_to_binaryproto(opened, target)
-                _say(f"{target}: the mean of {len(opened)} images")
-            else:
-                _say(f"{target}: {source_to_lmdb(opened, target)} images")
+            _say(_from_source(source, target, mean))
         else:
-            color = "gray" if gray else "color"
-            size = {"new_height": new_height, "new_width": new_width, "color": color, "encoded": encoded}
-            count = images_to_lmdb(path, target, shuffle_seed=shuffle_seed, **size)  # type: ignore[arg-type]
+            count = images_to_lmdb(
+                Path(source),
+                target,
+                new_height=images.new_height,
+                new_width=images.new_width,
+                color="gray" if images.gray else "color",
+                encoded=images.encoded,
+                shuffle_seed=images.shuffle_seed,
+            )
             _say(f"{target}: {count} images")
     return 0
+
+
+def _from_source(source: str, target: Path, mean: bool) -> str:
+    """Any data source -> an LMDB, or its mean image."""
+    opened = open_source(_source(source), Path.cwd())
+    if mean:
+        mean_to_binaryproto(opened, target)
+        return f"{target}: the mean of {len(opened)} images"
+    return f"{target}: {source_to_lmdb(opened, target)} images"
 
 
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
