@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from roles.conv_model import ConvModel
+from roles.messages import LayerModel, PullLayer
+from runtime.messages import Envelope, Message
 from runtime.transport.inproc import InprocNetwork
 from tests.support import configure, events, run_directory, run_up, train
 
@@ -59,3 +63,21 @@ def test_two_groups_of_two_have_their_own_trees_and_staleness_1(tmp_path: Path) 
         service_time=convolution_takes_time(draw),
     )
     assert mean_staleness(run.journal.of("progress"), skip=2) == pytest.approx(1, abs=0.5)
+
+
+def test_all_members_of_a_group_read_one_version_of_each_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: defaultdict[tuple[int, int, str], list[int]] = defaultdict(list)
+    reply = ConvModel.reply
+
+    async def noted(actor: ConvModel, envelope: Envelope, message: Message) -> None:
+        if isinstance(envelope.message, PullLayer) and isinstance(message, LayerModel):
+            pull = envelope.message
+            read[pull.group, pull.position, pull.layer].append(message.version)
+        await reply(actor, envelope, message)
+
+    monkeypatch.setattr(ConvModel, "reply", noted)
+    draw = np.random.default_rng(2)
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=16)
+    train(cluster, service_time=convolution_takes_time(draw))
+    assert len(read) == 16 * 2  # two layers an iteration
+    assert all(len(versions) == 2 and len(set(versions)) == 1 for versions in read.values())
