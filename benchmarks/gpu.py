@@ -23,7 +23,7 @@ from benchmarks.report import ROOT, Record, machine, missing, write
 
 NET = {"google.protobuf": "protobuf>=6.31", "safetensors": "safetensors"}
 RUNTIME = {
-    "zmq": "pyzmq", "msgpack": "msgpack", "prometheus_client": "prometheus-client", "uvloop": "uvloop",
+    "zmq": "pyzmq", "msgpack": "msgpack", "prometheus_client": "prometheus-client",
     "pydantic": "pydantic", "cyclopts": "cyclopts>=5", "rich": "rich",
 }  # fmt: skip
 NO_GPU = 3
