@@ -265,6 +265,7 @@ preset = "{preset}"
 workers = {workers}
 [liveness]
 start_seconds = 60.0
+progress_seconds = 60.0
 """
 RUN_SECONDS = 35
 
