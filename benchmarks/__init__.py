@@ -1,0 +1,1 @@
+"""Measurements, one command each: `python -m benchmarks.NAME`. Nothing in the packages imports from here."""

@@ -1,0 +1,173 @@
+"""What every benchmark shares: facts about the machine, medians, a record that is saved as it grows, JSON and tables.
+
+What never lives here: what is measured.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+VERSIONS = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "pyzmq", "msgpack", "protobuf", "safetensors", "pydantic")
+
+
+@dataclass
+class Table:
+    """Rows under headers; cells are numbers or text."""
+
+    title: str
+    headers: list[str]
+    rows: list[list[Any]] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """The table as Markdown, numbers with four digits."""
+        lines = [self.headers, ["---"] * len(self.headers), *([shown(cell) for cell in row] for row in self.rows)]
+        return f"**{self.title}**\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+@dataclass
+class Record:
+    """What one part of a benchmark found. `save` after every row: a part that is cut off leaves what it has."""
+
+    title: str
+    status: str = "running"  # then passed, failed or skipped
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    path: Path | None = None
+
+    def save(self) -> None:
+        """Write the record to its path, if it has one."""
+        if self.path is not None:
+            content = {key: value for key, value in asdict(self).items() if key != "path"}
+            self.path.write_text(json.dumps(content, indent=1, default=str) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> Record:
+        """A record that `save` wrote."""
+        content = json.loads(path.read_text())
+        tables = [Table(**table) for table in content.pop("tables")]
+        return Record(**content, tables=tables)
+
+    def table(self, title: str, *headers: str) -> Table:
+        """Begin a table."""
+        self.tables.append(Table(title, list(headers)))
+        return self.tables[-1]
+
+    def row(self, *cells: Any) -> None:
+        """Add a row to the last table, show it, save."""
+        self.tables[-1].rows.append(list(cells))
+        print("  " + "  ".join(shown(cell) for cell in cells), flush=True)
+        self.save()
+
+    def fail(self, note: str) -> None:
+        """Note what is wrong."""
+        self.status = "failed"
+        self.note(note)
+
+    def note(self, text: str) -> None:
+        """Say something that belongs to the result."""
+        self.notes.append(text)
+        print("  " + text, flush=True)
+        self.save()
+
+    def markdown(self) -> str:
+        """A section: title, status, notes, facts, tables."""
+        parts = [f"## {self.title}: {self.status}", *self.notes]
+        if self.facts:
+            parts.append("\n".join(f"- {key}: {value}" for key, value in self.facts.items()))
+        return "\n\n".join([*parts, *(table.markdown() for table in self.tables)])
+
+
+def shown(cell: Any) -> str:
+    """A number with four digits, anything else as text without a column's border."""
+    text = f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+    return text.replace("|", "/")
+
+
+def seconds_of(
+    work: Callable[[], object], *, repeats: int, warmup: int = 1, synchronize: Callable[[], None] = lambda: None
+) -> float:
+    """Median seconds of `work`; `synchronize` waits for the device before the clock is read."""
+    for _ in range(warmup):
+        work()
+    taken = []
+    for _ in range(repeats):
+        synchronize()
+        start = time.perf_counter()
+        work()
+        synchronize()
+        taken.append(time.perf_counter() - start)
+    return median(taken)
+
+
+def missing(modules: dict[str, str]) -> list[str]:
+    """The distributions among {module: distribution} whose module is not installed."""
+    return [name for module, name in modules.items() if not _installed(module)]
+
+
+def machine() -> dict[str, Any]:
+    """Processor, memory, system and versions of this machine. No GPU is touched."""
+    found: dict[str, Any] = {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "commit": _output("git", "rev-parse", "--short", "HEAD") or "unknown",
+    }
+    for name in VERSIONS:
+        if version := _version(name):
+            found[name] = version
+    threads = {name: os.environ[name] for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS") if name in os.environ}
+    return found | threads
+
+
+def write(directory: Path, name: str, facts: dict[str, Any], records: dict[str, Record]) -> tuple[Path, Path]:
+    """Write NAME.json and NAME.md with the facts and every record; returns their paths."""
+    directory.mkdir(parents=True, exist_ok=True)
+    content = {"facts": facts, "parts": {key: asdict(record) for key, record in records.items()}}
+    as_json, as_text = directory / f"{name}.json", directory / f"{name}.md"
+    as_json.write_text(json.dumps(content, indent=1, default=str) + "\n")
+    listed = "\n".join(f"- {key}: {value}" for key, value in facts.items())
+    as_text.write_text("\n\n".join([f"# {name}", listed, *(r.markdown() for r in records.values())]) + "\n")
+    return as_json, as_text
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False  # its parent package is missing
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    cpus = Path("/proc/cpuinfo")
+    lines = cpus.read_text().splitlines() if cpus.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _output(*command: str) -> str:
+    """What a command prints; empty if it fails or is not there."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

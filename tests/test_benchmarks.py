@@ -1,0 +1,93 @@
+"""The benchmarks themselves: the whole GPU command at small sizes on NumPy, what it says of what is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu, gpu_parts, report
+from benchmarks.report import ROOT, Record, Table
+from tests.support import environment
+
+
+def test_a_rehearsal_runs_every_part_on_numpy_and_writes_both_results(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (as_json,) = tmp_path.glob("rehearsal-*.json")
+    parts = json.loads(as_json.read_text())["parts"]
+    assert {name: part["status"] for name, part in parts.items()} == dict.fromkeys(gpu.PLANS, "passed")
+    assert parts["contract"]["facts"]["passed"] > 0
+    assert [row[0] for row in parts["layers"]["tables"][0]["rows"]][:2] == ["conv1", "pool1"]
+    assert parts["steps"]["tables"][0]["rows"][0][3] > 0
+    assert [row[2] for row in parts["digits"]["tables"][0]["rows"]] == ["cpu", "cpu"]
+    assert "| conv1 | Convolution |" in as_json.with_suffix(".md").read_text()
+
+
+def test_without_a_gpu_the_command_says_so_in_one_line_and_ends_with_3(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(gpu, "without_gpu", lambda: "no driver")
+    assert gpu.main([]) == gpu.NO_GPU == 3
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_part_that_runs_out_of_time_fails_and_the_others_go_on(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(gpu, "PLANS", gpu.PLANS | {"layers": gpu.Plan("slow", 0, {})})
+    assert gpu.run_all(["layers", "facts"], tmp_path, rehearse=True) == 1
+    (as_json,) = tmp_path.glob("*.json")
+    parts = json.loads(as_json.read_text())["parts"]
+    assert "out of time after 0 s" in parts["layers"]["notes"][0]
+    assert parts["facts"]["status"] == "passed"
+
+
+def test_a_part_without_its_packages_is_skipped_by_name_and_nothing_fails(monkeypatch, tmp_path: Path, capsys) -> None:
+    monkeypatch.setattr(gpu, "PLANS", {"digits": gpu.Plan("digits", 9, {"no_such.module": "no-such-package"})})
+    assert gpu.run_all(["digits"], tmp_path, rehearse=True) == 0
+    assert "missing: no-such-package; bring with: python -m pip install 'no-such-package'" in capsys.readouterr().out
+
+
+def test_an_exception_in_a_part_is_in_its_record(monkeypatch, tmp_path: Path) -> None:
+    def breaks(record: Record, sizes: gpu_parts.Sizes) -> None:
+        record.table("half", "a")
+        record.row(1)
+        raise ValueError("the reason")
+
+    monkeypatch.setitem(gpu_parts.PARTS, "facts", breaks)
+    path = tmp_path / "facts.json"
+    Record("facts", path=path).save()
+    assert gpu.run_here("facts", path, rehearse=True) == 1
+    record = Record.load(path)
+    assert record.status == "failed" and "the reason" in record.notes[0] and record.tables[0].rows == [[1]]
+
+
+def test_outcomes_are_counted_in_a_log_that_is_cut_off(tmp_path: Path) -> None:
+    log = tmp_path / "contract.log"
+    log.write_text("t.py::a[cupy-x 1, (2, 3)] PASSED [ 5%]\nt.py::b[cupy-y] FAILED [ 9%]\nt.py::c[cu")
+    record = Record("contract")
+    gpu_parts.counted(record, log)
+    assert record.facts == {"passed": 1, "failed": 1, "skipped": 0}
+    assert record.notes == ["failed: b[cupy-y]"]
+
+
+def test_all_budgets_together_are_under_nine_minutes() -> None:
+    assert sum(plan.seconds for plan in gpu.PLANS.values()) < 540
+    runs = len(gpu_parts.WHOLE.digits) * 2
+    assert runs * (gpu_parts.RUN_SECONDS + 5) <= gpu.PLANS["digits"].seconds
+
+
+@pytest.mark.parametrize(("ticks", "expected"), [([0, 1, 1, 4, 4, 6], 2.0), ([0, 5, 5, 5, 5, 6], 1.0)])
+def test_a_time_is_the_median_and_the_device_is_waited_for_on_both_sides(monkeypatch, ticks, expected) -> None:
+    said, order = iter(ticks), []
+    monkeypatch.setattr(report.time, "perf_counter", lambda: next(said))
+    taken = report.seconds_of(lambda: order.append("work"), repeats=3, synchronize=lambda: order.append("wait"))
+    assert math.isclose(taken, expected)
+    assert order == ["work", *["wait", "work", "wait"] * 3]
+
+
+def test_a_table_shows_four_digits_and_keeps_its_columns() -> None:
+    table = Table("t", ["a", "b"], [[1.23456, "x|y"]])
+    assert table.markdown() == "**t**\n\n| a | b |\n| --- | --- |\n| 1.235 | x/y |"
