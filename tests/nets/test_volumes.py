@@ -48,7 +48,7 @@ def test_the_parts_of_a_net_add_up_to_the_whole():
 def test_recurrent_and_grouped_layers_are_counted(tmp_path):
     lstm = {layer.name: layer for layer in volumes(Net(load_net("char_lstm"), "TRAIN", ops=get_backend())).layers}
     assert lstm["lstm"].weights == 4 * 256 * (64 + 256)
-    assert lstm["lstm"].forward == 2 * 32 * 64 * 4 * 256 * (64 + 256)
+    assert lstm["lstm"].forward == 2 * 64 * 64 * 4 * 256 * (64 + 256)
     grouped = of_zoo("alexnet", 1)
     apart = of_zoo("alexnet", 1, tmp_path, ONE_TOWER)
     conv2 = [next(layer for layer in found.layers if layer.name == "conv2") for found in (grouped, apart)]
