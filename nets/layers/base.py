@@ -195,7 +195,6 @@ REFUSED = {
     "HDF5Output": "a net writes no files; read its outputs instead",
     "Im2col": "it is an inner step of convolution; use Convolution",
     "Python": "it would run code that a prototxt names; write the layer as a class of this package",
-    "SPP": "write the pyramid as Pooling, Flatten and Concat layers",
     "WindowData": "its windows are cut while reading; prepare the crops and use ImageData",
 }
 

@@ -73,3 +73,51 @@ class Pooling(Layer):
             _, argmax = self.ops.pool_forward(x, self.geometry)
         dx = self.buffer("bottom", x.shape)
         return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=argmax, out=dx)], ()
+
+
+@register("SPP")
+class SPP(Layer):
+    """Pools the plane into 1, 4, 16, ... bins, one level per `pyramid_height`, and puts all values in one row."""
+
+    def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
+        p, (rows, channels, high, wide) = self.proto.spp_param, image(self, shapes[0])
+        if not 1 <= p.pyramid_height <= 16:
+            raise self.error("spp_param.pyramid_height", f"found {p.pyramid_height}, expected 1 to 16")
+        mode, self.levels, at = caffe.SPPParameter.PoolMethod.Name(p.pool), [], 0
+        for level in range(p.pyramid_height):
+            bins = 2**level
+            kernel = -(-high // bins), -(-wide // bins)
+            pad = (kernel[0] * bins - high + 1) // 2, (kernel[1] * bins - wide + 1) // 2
+            try:
+                geometry = PoolGeometry(kernel, kernel, pad, mode)
+                shape = geometry.output_shape((rows, channels, high, wide))
+            except OpsError as error:
+                raise self.error("spp_param.pyramid_height", f"level {level}: {error}") from None
+            end = at + channels * shape[2] * shape[3]
+            self.levels.append((geometry, shape, at, end))
+            at = end
+        self.top_shape = (rows, at)
+        return [self.top_shape]
+
+    def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        y, self.places = self.buffer("top", self.top_shape), []
+        for geometry, shape, at, end in self.levels:
+            training = run.phase == "TRAIN" and geometry.mode == "STOCHASTIC"
+            uniforms = self.ops.asarray(run.uniforms(f"spp {at}", self.name, shape), self.dtype) if training else None
+            pooled, argmax = self.ops.pool_forward(bottoms[0], geometry, uniforms=uniforms)
+            y[:, at:end] = pooled.reshape(shape[0], -1)
+            self.places.append(argmax)
+        return [y]
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        x, dy = values.bottoms[0], grads[0]
+        if not wanted[0] or dy is None:
+            return [None], ()
+        dx = self.buffer("bottom", x.shape)
+        dx[...] = 0
+        for (geometry, shape, at, end), argmax in zip(self.levels, self.places, strict=True):
+            level = dy[:, at:end].reshape(shape)
+            self.ops.add(dx, self.ops.pool_backward(level, geometry, x.shape, argmax=argmax), out=dx)
+        return [dx], ()

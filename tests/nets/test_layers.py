@@ -67,6 +67,7 @@ KIND_LINES = [
     ("Pooling", "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 }", "X", [(4, 3, 4, 4)]),
     ("Pooling", "pooling_param { pool: AVE global_pooling: true }", "X", [(4, 3, 1, 1)]),
     ("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }", "POSITIVE", [(4, 3, 3, 3)]),
+    ("SPP", "spp_param { pyramid_height: 3 }", "X", [(4, 63)]),
     ("InnerProduct", "inner_product_param { num_output: 5 }", "X", [(4, 5)]),
     ("InnerProduct", "inner_product_param { num_output: 5 axis: 2 bias_term: false }", "X", [(4, 3, 5)]),
     ("InnerProduct", "inner_product_param { num_output: 5 axis: -1 transpose: true }", "X", [(4, 3, 6, 5)]),
