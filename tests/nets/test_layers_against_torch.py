@@ -94,6 +94,9 @@ LINES = [
      lambda x, w: F.conv2d(x, w, groups=6)),
     ("Deconvolution", "convolution_param { num_output: 4 kernel_size: 4 pad: 1 stride: 2 group: 2 }", "X",
      lambda x, w, b: F.conv_transpose2d(x, w, b, 2, 1, 0, 2)),
+    ("SPP", "spp_param { pyramid_height: 3 }", "X", lambda x: torch.cat(
+        [F.max_pool2d(F.pad(x, (w, w, h, h), value=-torch.inf), kernel).flatten(1)
+         for kernel, h, w in (((9, 7), 0, 0), ((5, 4), 1, 1), ((3, 2), 2, 1))], 1)),
     ("Pooling", "pooling_param { kernel_size: 3 stride: 2 }", "X", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True)),
     ("Pooling", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }", "X",
      lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True)),
