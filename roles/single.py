@@ -53,7 +53,7 @@ class Single(Actor):
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""
-        state = self._store.state()
+        state = await self.compute("state", self._store.state)
         version = max(self._store.versions.values(), default=0)
         await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
