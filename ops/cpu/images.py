@@ -1,0 +1,46 @@
+"""How kernels see images: an address and strides, with the channels of a pixel side by side.
+
+Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a batch are neighbours, so a
+block of images is the rows of a micro-kernel, they all meet the same padding, and no layer converts for the next. What
+never lives here: arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ops.errors import Array, Shape
+
+TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC and back are the same exchange
+
+
+class Image(NamedTuple):
+    """A batch of images in memory: address and strides (image, row, column) in bytes; channels are contiguous."""
+
+    at: int
+    sn: int
+    sh: int
+    sw: int
+
+
+def channels_last(x: Array) -> bool:
+    """Whether kernels can read x (N, C, H, W) in place: float32, the channels of a pixel side by side, aligned."""
+    return x.dtype == np.float32 and (x.strides[1] == 4 or x.shape[1] == 1) and not _odd(x)
+
+
+def _odd(x: Array) -> bool:
+    return any(stride % 4 or stride < 0 for stride in x.strides) or bool(x.ctypes.data % 4)
+
+
+def image(x: Array) -> Image:
+    """Where x lies; `channels_last(x)` must hold."""
+    sn, _, sh, sw = x.strides
+    return Image(x.ctypes.data, sn, sh, sw)
+
+
+def empty_images(shape: Shape, dtype: Any = np.float32) -> Array:
+    """A new array (N, C, H, W) over memory [H][W][N][C], contents undefined."""
+    n, c, h, w = shape
+    return np.empty((h, w, n, c), dtype).transpose(TO_LOGICAL)

@@ -1,0 +1,102 @@
+"""Small pieces of LLVM IR that the generated kernels share: vector types, masks, masked loads and stores, loops.
+
+What never lives here: a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+I1, I32, I64, F32 = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.FloatType()
+VOID = ir.VoidType()
+
+
+class Vectors:
+    """float32 vectors of `lanes` numbers, built with one IR builder. Addresses are 64-bit integers, in bytes."""
+
+    def __init__(self, builder: ir.IRBuilder, lanes: int) -> None:
+        self.b, self.lanes = builder, lanes
+        self.type, self.masks = ir.VectorType(F32, lanes), ir.VectorType(I1, lanes)
+        self._key = f"v{lanes}f32"
+
+    def constant(self, value: float) -> ir.Constant:
+        """The number in every lane."""
+        return ir.Constant(self.type, [float(value)] * self.lanes)
+
+    def splat(self, scalar: ir.Value) -> ir.Value:
+        """A float32 value in every lane."""
+        blank = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
+        picks = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
+        return self.b.shuffle_vector(self.b.insert_element(blank, scalar, I32(0)), blank, picks)
+
+    def mask(self, count: ir.Value) -> ir.Value:
+        """The first `count` (i64) lanes; all of them where count >= lanes."""
+        index = ir.Constant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
+        blank = ir.Constant(index.type, ir.Undefined)
+        picks = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
+        wide = self.b.shuffle_vector(self.b.insert_element(blank, count, I32(0)), blank, picks)
+        return self.b.icmp_signed("<", index, wide)
+
+    def load(self, address: ir.Value, mask: ir.Value | None = None) -> ir.Value:
+        """The vector at `address`; lanes outside the mask are 0 and are not read."""
+        pointer = self.b.inttoptr(address, self.type.as_pointer())
+        if mask is None:
+            return self.b.load(pointer, align=4)
+        load = declared(
+            self.b, f"llvm.masked.load.{self._key}.p0", self.type, [pointer.type, I32, self.masks, self.type]
+        )
+        return self.b.call(load, [pointer, I32(4), mask, self.constant(0)])
+
+    def store(self, value: ir.Value, address: ir.Value, mask: ir.Value | None = None) -> None:
+        """Write the vector to `address`; lanes outside the mask are left alone."""
+        pointer = self.b.inttoptr(address, self.type.as_pointer())
+        if mask is None:
+            self.b.store(value, pointer, align=4)
+            return
+        store = declared(
+            self.b, f"llvm.masked.store.{self._key}.p0", VOID, [self.type, pointer.type, I32, self.masks]
+        )
+        self.b.call(store, [value, pointer, I32(4), mask])
+
+    def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """x * y + z, rounded once."""
+        return self.b.call(declared(self.b, f"llvm.fma.{self._key}", self.type, [self.type] * 3), [x, y, z])
+
+    def at_least(self, value: ir.Value, floor: ir.Value) -> ir.Value:
+        """max(value, floor), where a NaN stays one: rectifying must not hide it."""
+        return self.b.select(self.b.fcmp_ordered("<", value, floor), floor, value)
+
+
+def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    """The function of that name in the builder's module, declared on first use."""
+    module = builder.module
+    if name in module.globals:
+        return module.globals[name]
+    return ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
+def function(module: ir.Module, name: str, arguments: Sequence[tuple[str, ir.Type]]) -> tuple[ir.IRBuilder, Any]:
+    """A new function that returns nothing; its builder and its arguments by name."""
+    made = ir.Function(module, ir.FunctionType(VOID, [kind for _, kind in arguments]), name)
+    for argument, (label, _) in zip(made.args, arguments, strict=True):
+        argument.name = label
+    return ir.IRBuilder(made.append_basic_block("entry")), dict(zip((n for n, _ in arguments), made.args, strict=True))
+
+
+def counted(builder: ir.IRBuilder, count: ir.Value, step: int, body: Callable[[ir.Value], None]) -> None:
+    """for i in range(0, count, step): body(i), with i and count i64."""
+    before, head = builder.block, builder.append_basic_block("head")
+    inside, after = builder.append_basic_block("body"), builder.append_basic_block("after")
+    builder.branch(head)
+    builder.position_at_end(head)
+    index = builder.phi(I64)
+    index.add_incoming(I64(0), before)
+    builder.cbranch(builder.icmp_signed("<", index, count), inside, after)
+    builder.position_at_end(inside)
+    body(index)
+    index.add_incoming(builder.add(index, I64(step)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)

@@ -1,0 +1,86 @@
+"""The table of micro-kernels for this machine's vectors, and how numba's loops call them.
+
+What never lives here: their code (`tile`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from ops.cpu.compiled import addresses
+from ops.cpu.target import host
+from ops.cpu.tile import ARGUMENTS, build_tile
+
+MAX_ROWS = 16
+
+
+class Tiles(NamedTuple):
+    """table[v - 1, r - 1]: the address of the kernel of r rows and v vectors of `lanes` numbers (0: there is none).
+
+    rows[v - 1]: the most rows with v vectors; `vectors`: the most vectors.
+    """
+
+    table: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    vectors: int
+    lanes: int
+
+
+def shapes() -> dict[int, int]:
+    """Most rows by number of vectors. Sums, one row of B and one broadcast number have to fit into the registers."""
+    if host().registers >= 32:
+        return {1: 16, 2: 8, 3: 8}  # 8 rows: the images of a batch come in eights
+    return {1: 8, 2: 4, 3: 4}
+
+
+@functools.cache
+def tiles() -> Tiles:
+    """The micro-kernels of this machine, compiled or loaded on first use."""
+    most, lanes = shapes(), host().lanes
+
+    def build(module: ir.Module) -> None:
+        for vectors, rows in most.items():
+            for count in range(1, rows + 1):
+                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes)
+
+    at = addresses("tiles", build)
+    table = np.zeros((max(most), MAX_ROWS), np.int64)
+    for vectors, rows in most.items():
+        for count in range(1, rows + 1):
+            table[vectors - 1, count - 1] = at(f"tile_{count}x{vectors}")
+    return Tiles(table, np.array([most[v + 1] for v in range(len(most))], np.int64), max(most), lanes)
+
+
+def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...]:
+    """Split `width` columns into panels of up to `most` vectors: (first column, vectors, columns) of each.
+
+    All but the last are whole vectors. No panel of one vector where it can be helped: 4 vectors are 2 + 2.
+    """
+    total = -(-width // lanes)
+    count = -(-total // most)
+    found, start = [], 0
+    for panel in range(count):
+        vectors = (total - start // lanes) // (count - panel) + (1 if (total - start // lanes) % (count - panel) else 0)
+        found.append((start, vectors, min(width - start, vectors * lanes)))
+        start += vectors * lanes
+    return tuple(found)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call_tile(tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no, lanes, floor):  # type: ignore[no-untyped-def]  # noqa: ANN001, E741
+    """Call the micro-kernel at address `kernel`; the arguments are those of `tile`."""
+    signature = types.void(*[types.int64] * 15, types.float32)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in ARGUMENTS])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return signature, generate

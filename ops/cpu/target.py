@@ -1,0 +1,56 @@
+"""The processor kernels are compiled for: its name, its features and the width of its vectors.
+
+`CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons; it never widens them. What
+never lives here: kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+
+from llvmlite import binding as llvm
+
+from ops.errors import OpsError
+
+WIDTHS = (512, 256, 128)
+VARIABLE = "CONVOY_VECTOR_BITS"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor as LLVM names it. `bits`: the width of a vector; `registers`: how many of them there are."""
+
+    cpu: str
+    features: str
+    bits: int
+    registers: int
+
+    @property
+    def lanes(self) -> int:
+        """float32 numbers in a vector."""
+        return self.bits // 32
+
+
+@functools.cache
+def host() -> Target:
+    """This machine's processor, or what is left of it under CONVOY_VECTOR_BITS; OpsError for a bad value."""
+    features = dict(llvm.get_host_cpu_features())
+    widest = 512 if features.get("avx512f") else 256 if features.get("avx2") and features.get("fma") else 128
+    bits = min(widest, _allowed())
+    if bits < 512:
+        features = {name: has and not name.startswith(("avx512", "avx10", "evex512")) for name, has in features.items()}
+    if bits < 256:
+        features = {name: has and not name.startswith(("avx", "fma", "f16c", "vaes")) for name, has in features.items()}
+    # AVX-512 and NEON have 32 vector registers, AVX and SSE have 16
+    registers = 32 if bits == 512 or features.get("neon") else 16
+    listed = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(features.items()))
+    return Target(llvm.get_host_cpu_name() if bits == widest else "generic", listed, bits, registers)
+
+
+def _allowed() -> int:
+    given = os.environ.get(VARIABLE, str(WIDTHS[0]))
+    if given not in map(str, WIDTHS):
+        raise OpsError(f"{VARIABLE} is {given!r}, expected one of {', '.join(map(str, WIDTHS))}")
+    return int(given)

@@ -1,0 +1,33 @@
+"""Scratch memory of one backend: one block, lent to one operation at a time and kept between them.
+
+It grows to the largest request and stays. What never lives here: results.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+LINE = 64  # bytes of a cache line and of the widest vector
+
+
+class Workspace:
+    """`size` bytes that the operation under way may use."""
+
+    def __init__(self) -> None:
+        self._block = np.empty(0, np.uint8)
+        self.size = 0
+
+    def __repr__(self) -> str:
+        return f"<Workspace of {self.size} bytes>"
+
+    def take(self, size: int) -> int:
+        """The address of at least `size` bytes, aligned to LINE, contents undefined, until the next `take`."""
+        if size > self.size:
+            self._block, self.size = np.empty(size + LINE, np.uint8), size
+        address = self._block.ctypes.data
+        return address + -address % LINE
+
+
+def aligned(size: int) -> int:
+    """`size` bytes rounded up to whole lines."""
+    return size + -size % LINE

@@ -1,0 +1,35 @@
+"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as the reference does.
+
+Results are stored as [H][W][N][C] behind logical NCHW views. What never lives here: kernels (`ops.cpu`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.backend import Backend
+from ops.cpu.images import empty_images
+from ops.cpu.team import Team
+from ops.cpu.workspace import Workspace
+from ops.errors import Array, Shape, check_choice
+
+PRECISIONS = ("exact", "fast")
+
+
+class CpuBackend(Backend):
+    """Backend "cpu". Options: `threads` of the team; `precision` "exact" (errors as of a plain sum) or "fast" (<= 1e-4)."""
+
+    name = "cpu"
+    xp = np
+
+    def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
+        super().__init__(b_p)
+        check_choice("precision", precision, PRECISIONS)
+        self.precision = precision
+        self.team, self.workspace = Team(threads), Workspace()
+
+    def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
+        """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
+        return empty_images(shape, dtype) if len(shape) == 4 else np.empty(shape, dtype)
