@@ -7,6 +7,7 @@ and returned; None allocates. Inputs are all float32 or all float64. A wrong sha
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
 
     name: str
     xp: Any
+    channels_last = False  # whether `empty` keeps images as [H][W][N][C]
+    on_host = True  # whether arrays are NumPy's
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
@@ -50,6 +53,12 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined."""
         array: Array = self.xp.empty(shape, dtype)
+        return array
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """An array in the memory of `block` (uint8) from byte `offset` on, laid out as by `empty`; contents as found."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        array: Array = block[offset : offset + size].view(dtype).reshape(shape)
         return array
 
     def zeros(self, shape: Shape, dtype: Any = np.float32) -> Array:

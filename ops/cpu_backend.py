@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ops.backend import Backend
-from ops.cpu.images import empty_images
+from ops.cpu.images import TO_LOGICAL, empty_images
 from ops.cpu.team import Team
 from ops.cpu.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
@@ -23,6 +23,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     xp = np
+    channels_last = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)
@@ -33,3 +34,10 @@ class CpuBackend(Backend):
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
         return empty_images(shape, dtype) if len(shape) == 4 else np.empty(shape, dtype)
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """See Backend.carve; images lie as [H][W][N][C]."""
+        if len(shape) != 4:
+            return super().carve(block, offset, shape, dtype)
+        n, c, h, w = shape
+        return super().carve(block, offset, (h, w, n, c), dtype).transpose(TO_LOGICAL)
