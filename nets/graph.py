@@ -22,7 +22,7 @@ from nets.in_place import allow_in_place, owners, readers
 from nets.layers import KINDS, Run, Setup, Values, make_layer
 from nets.layers.base import Shape
 from nets.memory import MemoryPlan, Planner
-from nets.sharing import Slot, share
+from nets.sharing import Slot, check_cut, share
 from nets.spec import NetSpec
 from nets.stages import Stage, cut
 from nets.wiring import Node, Value, wants_gradient, wire
@@ -71,7 +71,8 @@ class Net:
         self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype))
         self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if self._takes(node)]
-        self._check_sharing()
+        if part != "all":
+            check_cut(self._sharing, self._wiring.nodes)
         self._find_borders()
         allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
         travels = self._boundary if part != "all" else []
@@ -220,11 +221,17 @@ class Net:
             result = gradients or result
         return result
 
+    def restart(self) -> None:
+        """Let the next pass be as the first: no layer keeps a state."""
+        self._rows = 0
+
     def blob(self, name: str) -> Array:
         """Return blob `name` of this pass (its last value)."""
         i = self._index(name)
         if self._reuses and name not in (*self.outputs, *self.inputs, *self.boundary):
-            raise NetError(f"blob '{name}': its memory is reused in the pass; build the net with memory='kept' to read it")
+            raise NetError(
+                f"blob '{name}': its memory is reused in the pass; build the net with memory='kept' to read it"
+            )
         return self._given(i)
 
     def grad(self, name: str) -> Array:
@@ -239,6 +246,7 @@ class Net:
             expected = ", ".join(self.boundary_grads) or "none"
             raise NetError(f"gradient of '{name}': no gradient crosses here, expected one of: {expected}")
         given = self.ops.asarray(array, self.dtype)
+        given = self.ops.images(given) if given.ndim == 4 else given
         index = next(i for i in self._boundary if self._value(i).name == name)
         if tuple(given.shape) != self._value(index).shape:
             expected_shape = self._value(index).shape
@@ -275,15 +283,6 @@ class Net:
 
     def _takes(self, node: Node) -> bool:
         return not node.layer.is_source and (self.part == "all" or node.in_fc == (self.part == "fc"))
-
-    def _check_sharing(self) -> None:
-        """Refuse a parameter that the two phases would share: they may run on different machines."""
-        nodes = self._wiring.nodes
-        for borrowed, owner in self._sharing.owner.items():
-            mine, other = nodes[borrowed[0]], nodes[owner[0]]
-            if self.part != "all" and mine.in_fc != other.in_fc:
-                text = f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
-                raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")
 
     def _find_borders(self) -> None:
         """Set `boundary`, `inputs` and `outputs`."""

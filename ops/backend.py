@@ -27,6 +27,7 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     xp: Any
     channels_last = False  # whether `empty` keeps images as [H][W][N][C]
     on_host = True  # whether arrays are NumPy's
+    compiles = False  # whether an operation may have to be compiled when it first runs
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
@@ -60,6 +61,13 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         size = math.prod(shape) * np.dtype(dtype).itemsize
         array: Array = block[offset : offset + size].view(dtype).reshape(shape)
         return array
+
+    def images(self, x: Array, out: Array | None = None) -> Array:
+        """x (N, C, H, W) as `empty` lays images out, or copied to `out`; x itself if it lies so already."""
+        if out is None:
+            return x
+        out[...] = x
+        return out
 
     def zeros(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array of zeros."""

@@ -23,7 +23,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     xp = np
-    channels_last = True
+    channels_last = compiles = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)

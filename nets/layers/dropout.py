@@ -50,7 +50,9 @@ class Dropout(Layer):
         flat = (x.shape[0], x.size // x.shape[0])
         into = self.buffer("uniforms", flat, np.float32) if self.ops.on_host else None
         drawn = run.uniforms("dropout", self.name, flat, into)
-        mask = np.greater_equal(drawn, self.ratio, out=self.buffer("mask", flat, np.bool_) if self.ops.on_host else None)
+        mask = np.greater_equal(
+            drawn, self.ratio, out=self.buffer("mask", flat, np.bool_) if self.ops.on_host else None
+        )
         if x.ndim != 4:
             return self.ops.asarray(mask.view(np.uint8).reshape(x.shape))
         n, c, h, w = x.shape

@@ -29,7 +29,9 @@ FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 
 def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
     """The type of a block of arguments: names of int64 fields, then of float32 fields, separated by spaces."""
-    fields = [(name, ctypes.c_int64) for name in integers.split()] + [(name, ctypes.c_float) for name in numbers.split()]
+    fields = [(name, ctypes.c_int64) for name in integers.split()] + [
+        (name, ctypes.c_float) for name in numbers.split()
+    ]
     return type("Block", (ctypes.Structure,), {"_fields_": fields})
 
 

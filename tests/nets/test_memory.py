@@ -167,7 +167,11 @@ def graphs(draw: st.DrawFn) -> str:
             channels = outputs
         blobs.append((top, channels))
     for at, (name, _) in enumerate(blobs[1:][-2:]):
-        add('type: "InnerProduct" inner_product_param { num_output: 3 weight_filler { type: "xavier" } }', [name], f"f{at}")
+        add(
+            'type: "InnerProduct" inner_product_param { num_output: 3 weight_filler { type: "xavier" } }',
+            [name],
+            f"f{at}",
+        )
         add('type: "SoftmaxWithLoss"', [f"f{at}", "label"], f"loss{at}")
     return "\n".join(layers)
 
