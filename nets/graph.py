@@ -24,7 +24,8 @@ from nets.layers.base import Shape
 from nets.memory import MemoryPlan, Planner
 from nets.sharing import Slot, check_cut, share
 from nets.spec import NetSpec
-from nets.stages import Stage, cut
+from nets.stages import Stage as Stage  # one of the names of this module
+from nets.stages import cut
 from nets.wiring import Node, Value, wants_gradient, wire
 from ops import Array, Backend, OpsError
 

@@ -2,8 +2,8 @@
 
 Known before anything runs: shapes say how large each array is, the order of layers says from when to when it is needed,
 and arrays that are never needed together share a place. What a layer keeps and reads, it says itself (`Layer.needs`,
-`reads_bottoms`, `reads_tops`); a layer that does not say (`planned` False) keeps its own arrays, and what it touches stays
-for the whole pass. What never lives here: arithmetic, parameters and their gradients.
+`reads_bottoms`, `reads_tops`); a layer that does not say (`planned` False) keeps its own arrays, and what it touches
+stays for the whole pass. What never lives here: arithmetic, parameters and their gradients.
 
 Time of a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
 """
@@ -45,7 +45,7 @@ class Region:
     @property
     def size(self) -> int:
         """Bytes, in whole lines."""
-        size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        size: int = math.prod(self.shape) * np.dtype(self.dtype).itemsize
         return size + -size % LINE
 
     def live(self, time: int) -> None:
@@ -237,7 +237,7 @@ class Planner:
         return self.wiring.nodes[reader].layer.in_place
 
     def _joins(self, region: Region, value: int, whole: Region, concat: Node) -> bool:
-        """Whether the array is the bottom alone, in its shape, read by nobody else, and neither inside nor around one."""
+        """Whether the array is just the bottom, read by nobody else, and neither inside another nor around one."""
         values = [self.wiring.values[i] for i, top in self._tops.items() if top is region]
         alone = all(c == concat.index or self._overwrites(c) for each in values for c in each.consumers)
         free = region.inside is None and region is not whole and region.shape == self.wiring.values[value].shape

@@ -57,7 +57,7 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         return array
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
-        """An array in the memory of `block` (uint8) from byte `offset` on, laid out as by `empty`; contents as found."""
+        """An array in the memory of `block` (uint8) from byte `offset` on, laid out as by `empty`."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         array: Array = block[offset : offset + size].view(dtype).reshape(shape)
         return array
