@@ -19,7 +19,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(Backend):
-    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors <= 1e-5) or "fast" (<= 1e-4)."""
+    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 
     name = "cpu"
     xp = np

@@ -109,8 +109,8 @@ class Layer:
     are steps of time, which only one process can take.
 
     For the memory plan: `planned`: what it says here is all it keeps and reads. `views`: its tops are views of its
-    first bottom. `reads_bottoms`, `reads_tops`: its backward reads their numbers. `gradient_in_place_ok`: it may write the
-    gradient of its bottom over that of its top. `gradient_parts`: with `passes_gradient`, each bottom's gradient is
+    first bottom. `reads_bottoms`, `reads_tops`: its backward reads their numbers. `gradient_in_place_ok`: it may write
+    the gradient of its bottom over that of its top. `gradient_parts`: with `passes_gradient`, each bottom's gradient is
     another part of the top's. `rectifies`: its forward can take the maximum with 0 on its way (`rectify`).
     """
 
