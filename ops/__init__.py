@@ -6,6 +6,7 @@ files or messages, and this package imports none of the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ops.backend import Backend
@@ -16,8 +17,16 @@ from ops.numpy_backend import NumpyBackend
 
 __all__ = ["Array", "Backend", "ConvGeometry", "OpsError", "PoolGeometry", "get_backend"]
 
-_BACKENDS: dict[str, tuple[type[Backend], tuple[str, ...]]] = {
+
+def _cpu(**options: Any) -> Backend:
+    from ops.cpu_backend import CpuBackend  # brings the compiler, half a second
+
+    return CpuBackend(**options)
+
+
+_BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
+    "cpu": (_cpu, ("b_p", "threads", "precision")),
     "cupy": (CupyBackend, ("b_p", "device")),  # imports cupy when it is made
 }
 

@@ -10,15 +10,24 @@ from typing import Any
 import numpy as np
 
 from ops.backend import Backend
+from ops.cpu.activation import Activations
 from ops.cpu.images import TO_LOGICAL, empty_images
+from ops.cpu.lrn import ResponseNormalisation
+from ops.cpu.normalise import Normalisation
+from ops.cpu.pooling import Pooling
+from ops.cpu.rearrange import Rearrangement
 from ops.cpu.team import Team
+from ops.cpu.update import Updates
 from ops.cpu.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
 
 PRECISIONS = ("exact", "fast")
 
 
-class CpuBackend(Backend):
+class CpuBackend(
+    Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
+    Backend,
+):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 
     name = "cpu"

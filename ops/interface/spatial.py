@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
-from ops import activation, conv, deconv, dense, lrn, pool, stochastic
+from ops import activation, conv, deconv, dense, lrn, pool, rearrange, stochastic
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.lowering import Lowering
@@ -15,6 +16,7 @@ class SpatialOps:
 
     xp: Any
     lowering: Lowering
+    empty: Callable[..., Array]
 
     def conv_forward(
         self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
@@ -106,6 +108,18 @@ class SpatialOps:
     ) -> Array:  # fmt: skip
         """dx from the forward pass's x, y and scale."""
         return lrn.backward(self.xp, dy, x, y, scale, size, alpha, beta, region, out)
+
+    def flatten(self, x: Array, out: Array | None = None) -> Array:
+        """x (N, ...) -> (N, D) row by row: the order of a dense layer's inputs, whatever the strides of x."""
+        return rearrange.flatten(self.xp, x, out)
+
+    def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
+        """dy (N, D) -> dx of shape `in_shape` (N, ...): the way back of `flatten`."""
+        return rearrange.unflatten(dy, in_shape, self.empty, out)
+
+    def copy(self, x: Array, out: Array) -> Array:
+        """out = x; either may be a slice of a larger array. Any dtype."""
+        return rearrange.copy(x, out)
 
     def dense_forward(
         self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False

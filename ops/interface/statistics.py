@@ -13,11 +13,19 @@ class StatisticsOps:
 
     xp: Any
 
+    def channel_sums(self, x: Array, out: Array | None = None) -> Array:
+        """x (N, C, ...) -> (C,), summed over all other axes: the gradient of a bias."""
+        return reduction.channel_sums(self.xp, x, out)
+
     def batch_norm_forward(
-        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None
-    ) -> tuple[Array, Array, Array]:
-        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given."""
-        return normalise.batch_norm_forward(self.xp, x, eps, statistics, out)
+        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
+        mean: Array | None = None, variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given.
+
+        `mean` and `variance` are destinations for those of the batch.
+        """
+        return normalise.batch_norm_forward(self.xp, x, eps, statistics, out, mean, variance)
 
     def batch_norm_backward(
         self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
