@@ -11,6 +11,7 @@ import numpy as np
 
 from ops.backend import Backend
 from ops.cpu.activation import Activations
+from ops.cpu.convolution import Convolutions
 from ops.cpu.images import TO_LOGICAL, empty_images
 from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.normalise import Normalisation
@@ -25,7 +26,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
+    Convolutions, Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
     Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""

@@ -86,7 +86,7 @@ class InnerProduct(Layer):
             into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
             dx_ND = self.ops.dense_backward_data(dy_NO, self._turned(values.blobs[0]), out=into)
             if self.flattens:  # the flat copy of x has had its last use: it held the flat gradient
-                dx = self.ops.unflatten(dx_ND, out=self.buffer("bottom", x.shape))
+                dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
             else:
                 dx = dx_ND.reshape(x.shape)
         return [dx], (dw,) if db is None else (dw, db)

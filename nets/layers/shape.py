@@ -43,7 +43,7 @@ class View(Layer):
         if x.ndim == 4 and out.ndim == 2:
             return self.ops.flatten(x, out=out)
         if x.ndim == 2 and out.ndim == 4:
-            return self.ops.unflatten(x, out=out)
+            return self.ops.unflatten(x, shape, out=out)
         out[...] = x.reshape(shape)
         return out
 
