@@ -17,7 +17,7 @@ from ops.cpu.microkernel import panels, tiles
 from ops.geometry import Pair
 
 FLOAT = 4
-INPUT_BYTES = 720 << 10  # of a block: with a panel of weights, results and the rest it fills a cache of 2 MB
+INPUT_BYTES = 1000 << 10  # of a block: with a panel of weights, results and the rest it fills a cache of 2 MB
 PANEL_BYTES = 800 << 10
 READ_IN_PLACE_BYTES = 1 << 20
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
@@ -104,6 +104,12 @@ def balanced(size: int, most: int) -> int:
     return -(-size // -(-size // most))
 
 
+def _balanced_lanes(size: int, most: int) -> int:
+    """As `balanced`, in whole vectors where it cuts."""
+    lanes = tiles().lanes
+    return size if size <= most else balanced(size, max(lanes, most)) + lanes - 1 & -lanes
+
+
 def _sizes(size: int, fine: int = 6) -> Iterator[int]:
     """Sizes of a cut of `size` worth trying: all large ones, and ever fewer small ones."""
     pieces, seen = 1, 0
@@ -144,7 +150,7 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
     taps = s.taps[0] * s.taps[1]
     vectors = -(-s.outputs // tiles().lanes)
     most = max(1, PANEL_BYTES // (taps * 3 * tiles().lanes * FLOAT))
-    c = s.channels if s.channels <= most else max(tiles().lanes, most - most % tiles().lanes)
+    c = _balanced_lanes(s.channels, most)
     n = 1 if along else balanced(s.images, RUN)
     best, least = Blocks(n, 1, 1, c, 1, 1, along), float("inf")
     for h in _sizes(s.high):
@@ -169,7 +175,7 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     """For one tap, x read where it lies; images are what the rows of a tile run over."""
     vectors = -(-s.outputs // tiles().lanes)
     most = max(tiles().lanes, PANEL_BYTES // (3 * tiles().lanes * FLOAT))
-    c = s.channels if s.channels <= most else most - most % tiles().lanes
+    c = _balanced_lanes(s.channels, most)
     best, least = Blocks(min(RUN, s.images), 1, 1, c), float("inf")
     for n in _sizes(-(-s.images // RUN), 64):
         for h in _sizes(s.high, 3):

@@ -69,28 +69,33 @@ def _interleave(a, at, onto, line, n, c, count):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _run(a, vectors, A, sAr, B, sBk, C, sCr, I, sIr, run, k, o, calls, lanes, floor):  # type: ignore[no-untyped-def]  # noqa: E741
-    """A run of rows in tiles of nearly equal height. k, o and calls: (count, stride in A) of three nested sums."""
+def _run(a, vectors, A, sAr, sAk, sAo, from_, B, sBk, sBo, beside, C, sCr, I, sIr, run, nk, no, calls, lanes, floor):  # type: ignore[no-untyped-def]  # noqa: E741
+    """A run of rows in tiles of nearly equal height, each the sum of `calls` calls, `from_` apart in A, `beside` in B."""
     most = integers(a.rows, 8)[vectors - 1]
     table = integers(a.table, 8 * MAX_ROWS)
     count = -(-run // most)
     low = run // count
     more = run - low * count
-    sBo = k[0] * sBk
     for tile in range(count):
         rows = low + 1 if tile < more else low
         code = table[(vectors - 1) * MAX_ROWS + rows - 1]
-        from_, stride = I, sIr
-        for call in range(calls[0]):
-            least = floor if call == calls[0] - 1 else NONE
+        start, stride = I, sIr
+        for call in range(calls):
+            least = floor if call == calls - 1 else NONE
             call_tile(
-                code, A + call * calls[1], sAr, k[1], o[1], B + call * o[0] * sBo, sBk, sBo, C, sCr, from_, stride,
-                k[0], o[0], lanes, least,
+                code, A + call * from_, sAr, sAk, sAo, B + call * beside, sBk, sBo, C, sCr, start, stride, nk, no,
+                lanes, least,
             )  # fmt: skip
-            from_, stride = C, sCr
+            start, stride = C, sCr
         A += rows * sAr
         C += rows * sCr
         I += rows * sIr  # noqa: E741
+
+
+@helper
+def _reached(first, hop, taps, size):  # type: ignore[no-untyped-def]
+    """The taps [low, high) whose pixel first + tap * hop lies in [0, size)."""
+    return max(0, -(first // hop)), max(0, min(taps, (size - 1 - first) // hop + 1))
 
 
 @kernel(CONVOLVE)
@@ -116,18 +121,15 @@ def convolve(number, size, at):  # type: ignore[no-untyped-def]
                     a.taps_w - 1
                 ) * a.hop_w + 1
                 gather(a, mine, x, n, c, h0, rows, w0, columns)
-                _outputs(a, part, g, c0, c, n, p, q, mine, columns * c * 4, n * columns * c * 4, c * 4, y)
+                _outputs(a, part, g, c0, c, n, p, q, p0, q0, mine, columns * c * 4, n * columns * c * 4, c * 4, y)
             else:
-                _outputs(a, part, g, c0, c, n, p, q, x + h0 * a.xh + w0 * a.xw, a.xn, a.xh, a.xw, y)
+                _outputs(a, part, g, c0, c, n, p, q, p0, q0, x + h0 * a.xh + w0 * a.xw, a.xn, a.xh, a.xw, y)
 
 
 @helper
-def _outputs(a, part, g, c0, c, n, p, q, x, xn, xh, xw, y):  # type: ignore[no-untyped-def]
-    """One block: every panel of this thread's part over all its pixels."""
+def _outputs(a, part, g, c0, c, n, p, q, p0, q0, x, xn, xh, xw, y):  # type: ignore[no-untyped-def]
+    """One block: every panel of this thread's part over all its pixels. Taps in the padding are left out."""
     panels, starts = integers(a.panels, a.panel_count * PANEL_FIELDS), integers(a.starts, a.parts + 1)
-    k, o, calls = (a.taps_w * c, 4), (a.taps_h, a.hop_h * xh), (1, 0)
-    if a.hop_w != 1:
-        k, o, calls = (c, 4), (a.taps_w, a.hop_w * xw), (a.taps_h, a.hop_h * xh)
     mid, mid_x, mid_y, run, sAr, sCr = q, a.step_w * xw, a.yw, n, xn, a.yn
     if a.along:
         mid, mid_x, mid_y, run, sAr, sCr = n, xn, a.yn, q, a.step_w * xw, a.yw
@@ -137,15 +139,28 @@ def _outputs(a, part, g, c0, c, n, p, q, x, xn, xh, xw, y):  # type: ignore[no-u
         row = panel * PANEL_FIELDS
         vectors, lanes = panels[row + 1], panels[row + 2]
         width = vectors * a.lanes * 4
+        line = a.taps_w * c * width
         weights = a.w + g * a.w_group + panels[row + 3] * 4 + c0 * a.taps_h * a.taps_w * width
         bias = a.zeros if a.bias == 0 else a.bias + g * a.y_group + panels[row] * 4
         for i in range(p):
+            t0, t1 = _reached((p0 + i) * a.step_h + a.off_h, a.hop_h, a.taps_h, a.height)
             for j in range(mid):
-                A, C = x + i * a.step_h * xh + j * mid_x, y + i * a.yh + j * mid_y + panels[row] * 4
-                if first:
-                    _run(a, vectors, A, sAr, weights, width, C, sCr, bias, 0, run, k, o, calls, lanes, floor)
-                else:
-                    _run(a, vectors, A, sAr, weights, width, C, sCr, C, sCr, run, k, o, calls, lanes, floor)
+                u0, u1 = 0, a.taps_w
+                if not a.along:
+                    u0, u1 = _reached((q0 + j) * a.step_w + a.off_w, a.hop_w, a.taps_w, a.width)
+                A = x + (i * a.step_h + t0 * a.hop_h) * xh + j * mid_x + u0 * a.hop_w * xw
+                B = weights + t0 * line + u0 * c * width
+                C = y + i * a.yh + j * mid_y + panels[row] * 4
+                nk, no, sAo, sBo, calls = (u1 - u0) * c, t1 - t0, a.hop_h * xh, line, 1
+                if a.hop_w != 1:
+                    nk, no, sAo, sBo, calls = c, u1 - u0, a.hop_w * xw, c * width, max(1, t1 - t0)
+                if t1 <= t0 or u1 <= u0:
+                    nk = 0
+                start, stride = (bias, 0) if first else (C, sCr)
+                _run(
+                    a, vectors, A, sAr, 4, sAo, a.hop_h * xh, B, width, sBo, line, C, sCr, start, stride, run, nk, no,
+                    calls, lanes, floor,
+                )  # fmt: skip
 
 
 @kernel(CORRELATE)
@@ -178,40 +193,53 @@ def correlate(number, size, at):  # type: ignore[no-untyped-def]
                     used = rows * n * columns * c * 4
                     gather(a, mine, x, n, c, h0, rows, w0, columns)
                     _gradients(
-                        a, part, c0, c, n, p, q, mine, columns * c * 4, n * columns * c * 4, c * 4, y, to,
+                        a, part, c0, c, n, p, q, p0, q0, mine, columns * c * 4, n * columns * c * 4, c * 4, y, to,
                         mine + used + -used % 64, first,
                     )  # fmt: skip
                 else:
                     _gradients(
-                        a, part, c0, c, n, p, q, x + h0 * a.xh + w0 * a.xw, a.xn, a.xh, a.xw, y, to, mine, first
+                        a, part, c0, c, n, p, q, p0, q0, x + h0 * a.xh + w0 * a.xw, a.xn, a.xh, a.xw, y, to, mine, first
                     )
 
 
 @helper
-def _gradients(a, part, c0, c, n, p, q, x, xn, xh, xw, y, to, spare, first):  # type: ignore[no-untyped-def]
-    """One block: every panel of this thread's part, packed into `spare`, against every tap and channel."""
+def _gradients(a, part, c0, c, n, p, q, p0, q0, x, xn, xh, xw, y, to, spare, first):  # type: ignore[no-untyped-def]
+    """One block: every panel of this thread's part, packed into `spare`, against every tap and channel.
+
+    Inner and outer sums are columns and images; pixels that a tap finds in the padding are left out.
+    """
     panels, starts = integers(a.panels, a.panel_count * PANEL_FIELDS), integers(a.starts, a.parts + 1)
-    k, o = (q, a.step_w * xw, a.yw), (n, xn, a.yn)
-    if n > 2 * q:
-        k, o = o, k
-    whole = a.hop_w == 1 and c == a.channels  # the columns of a kernel row are one run of channels
+    swapped = n > 2 * q
+    inner, outer, y_inner, y_outer = (n, q, a.yn, a.yw) if swapped else (q, n, a.yw, a.yn)
+    edges = a.off_w < 0 or a.off_w + (a.wide - 1) * a.step_w + (a.taps_w - 1) * a.hop_w >= a.width
+    # the columns of a kernel row are one run of channels, unless that would cost products with zeros
+    whole = a.hop_w == 1 and c == a.channels and (not edges or c < 12)
     spans, span = (1, a.taps_w * c) if whole else (a.taps_w, c)
     for panel in range(starts[part], starts[part + 1]):
         row = panel * PANEL_FIELDS
         vectors, lanes = panels[row + 1], panels[row + 2]
         width = vectors * a.lanes * 4
         for i in range(p):
-            for j in range(o[0]):
-                at = y + i * a.yh + j * o[2] + panels[row] * 4
-                call_copy(a.copy, at, k[2], spare + (i * o[0] + j) * k[0] * width, width, k[0], lanes)
-        outer, calls = (o[0], o[1]), (p, a.step_h * xh)
-        if calls[1] == o[0] * o[1]:
-            outer, calls = (o[0] * p, o[1]), (1, 0)
+            for j in range(outer):
+                at = y + i * a.yh + j * y_outer + panels[row] * 4
+                call_copy(a.copy, at, y_inner, spare + (i * outer + j) * inner * width, width, inner, lanes)
         for i in range(a.taps_h):
+            i0, i1 = _reached(p0 * a.step_h + a.off_h + i * a.hop_h, a.step_h, p, a.height)
             for j in range(spans):
-                A = x + i * a.hop_h * xh + j * a.hop_w * xw
+                j0, j1 = 0, q
+                if not whole:
+                    j0, j1 = _reached(q0 * a.step_w + a.off_w + j * a.hop_w, a.step_w, q, a.width)
+                A = x + (i0 * a.step_h + i * a.hop_h) * xh + (j0 * a.step_w + j * a.hop_w) * xw
+                B = spare + (i0 * outer * inner + (j0 * inner if swapped else j0)) * width
                 C = to + panels[row + 3] * 4 + ((i * a.taps_w + j) * a.channels + c0) * width
-                if first:
-                    _run(a, vectors, A, 4, spare, width, C, width, a.zeros, 0, span, (k[0], k[1]), outer, calls, lanes, NONE)
-                else:
-                    _run(a, vectors, A, 4, spare, width, C, width, C, width, span, (k[0], k[1]), outer, calls, lanes, NONE)
+                nk, no, sAk, sAo = (n, j1 - j0, xn, a.step_w * xw) if swapped else (j1 - j0, n, a.step_w * xw, xn)
+                calls = i1 - i0
+                if a.step_h * xh == outer * sAo and no == outer:
+                    no, calls = no * calls, 1
+                if i1 <= i0 or j1 <= j0:
+                    nk, calls = 0, 1
+                start, stride = (a.zeros, 0) if first else (C, width)
+                _run(
+                    a, vectors, A, 4, sAk, sAo, a.step_h * xh, B, width, inner * width, outer * inner * width, C, width,
+                    start, stride, span, nk, no, calls, lanes, NONE,
+                )  # fmt: skip
