@@ -18,17 +18,17 @@ from ops.cpu.values import Vec, Whole
 from ops.errors import Array, Shape
 
 
-@generated(layout("x x_image x_row y y_image y_row images rows columns"))
+@generated(layout("x x_image x_row y y_image y_row images high wide"))
 def turn(c: Code) -> None:
-    """y[n, k, r] = x[n, r, k] for r < rows, k < columns; both have their last axis side by side."""
-    bands = (c.columns + (c.lanes - 1)) // c.lanes
+    """y[n, k, r] = x[n, r, k] for r < high, k < wide; both have their last axis side by side."""
+    bands = (c.wide + (c.lanes - 1)) // c.lanes
     first, last = c.share(c.images * bands)
     for unit in c.loop(first, last):
         image, column = unit // bands, unit % bands * c.lanes
         x = c.x + image * c.x_image + column * 4
         y = c.y + image * c.y_image + column * c.y_row
-        for row in c.loop(0, c.rows, c.lanes):
-            _block(c, x + row * c.x_row, c.columns - column, y + row * 4, c.rows - row)
+        for row in c.loop(0, c.high, c.lanes):
+            _block(c, x + row * c.x_row, c.wide - column, y + row * 4, c.high - row)
 
 
 def _block(c: Code, x: Whole, columns: Whole, y: Whole, rows: Whole) -> None:
@@ -82,7 +82,7 @@ class Rearrangement(Fast):
             return super().flatten(x, out)
         block = turn.block(
             x=address(x), x_image=x.strides[0], x_row=step, y=address(y), y_image=y.strides[0], y_row=pixels * 4,
-            images=images, rows=pixels, columns=channels,
+            images=images, high=pixels, wide=channels,
         )  # fmt: skip
         self.team.run(turn, block)
         return y
@@ -98,7 +98,7 @@ class Rearrangement(Fast):
             return super().unflatten(dy, in_shape, out)
         block = turn.block(
             x=address(dy), x_image=dy.strides[0], x_row=pixels * 4, y=address(dx), y_image=dx.strides[0],
-            y_row=_step(dx), images=images, rows=channels, columns=pixels,
+            y_row=_step(dx), images=images, high=channels, wide=pixels,
         )  # fmt: skip
         self.team.run(turn, block)
         return dx
