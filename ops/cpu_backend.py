@@ -12,7 +12,7 @@ import numpy as np
 from ops.backend import Backend
 from ops.cpu.activation import Activations
 from ops.cpu.convolution import Convolutions
-from ops.cpu.images import TO_LOGICAL, empty_images
+from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.normalise import Normalisation
 from ops.cpu.pooling import Pooling
@@ -43,7 +43,7 @@ class CpuBackend(
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
-        return empty_images(shape, dtype) if len(shape) == 4 else np.empty(shape, dtype)
+        return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
         """See Backend.carve; images lie as [H][W][N][C]."""

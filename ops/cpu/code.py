@@ -28,7 +28,8 @@ Mask = ir.Value | None
 class Code:
     """A kernel being written. `number` and `size` say which thread of how many runs it."""
 
-    def __init__(self, module: ir.Module, name: str, block: type[ctypes.Structure]) -> None:
+    def __init__(self, module: ir.Module, name: str, block: type[ctypes.Structure], past: bool = False) -> None:
+        self.past = past
         self.b, found = function(module, name, [("number", I64), ("size", I64), ("at", I64)])
         self.lanes = host().lanes
         self.v = Vectors(self.b, self.lanes)
@@ -127,6 +128,15 @@ class Code:
         """Write float32 numbers, or int32 ones, where the mask is."""
         self.v.store(self.b.bitcast(value.value, self.v.type), at.value, mask)
 
+    def deliver(self, value: Vec, at: Whole, mask: Mask = None) -> None:
+        """As store; in the kernel's `past` form whole vectors, which must be aligned, go past the caches."""
+        if mask is not None or not self.past:
+            self.store(value, at, mask)
+            return
+        pointer = self.b.inttoptr(at.value, self.v.type.as_pointer())
+        written = self.b.store(self.b.bitcast(value.value, self.v.type), pointer, align=self.lanes * 4)
+        written.set_metadata("nontemporal", self.b.module.add_metadata([I32(1)]))
+
     def load_places(self, at: Whole, mask: Mask = None) -> Vec:
         """int32 numbers."""
         return Vec(self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes)))
@@ -190,11 +200,18 @@ class Code:
 
 
 class Generated(Kernel):
-    """A kernel written as IR. Compiled, or loaded from disk, when its address is first asked for."""
+    """A kernel written as IR. Compiled, or loaded from disk, when its address is first asked for.
 
-    def __init__(self, name: str, block: type[ctypes.Structure], write: Callable[[Code], None]) -> None:
+    `past`: its other form, for results so large that they would only push others out of the caches: what it delivers
+    goes past them, without reading first what it overwrites. See `goes_past`.
+    """
+
+    def __init__(
+        self, name: str, block: type[ctypes.Structure], write: Callable[[Code], None], past: bool = False
+    ) -> None:
         super().__init__(write, block)
-        self.name, self._write, self._found = name, write, 0
+        self.name, self._write, self._found, self._past = name, write, 0, past
+        self.past = self if past else Generated(f"{name}_past", block, write, True)
 
     @property
     def address(self) -> int:
@@ -204,8 +221,10 @@ class Generated(Kernel):
         return self._found
 
     def _build(self, module: ir.Module) -> None:
-        code = Code(module, self.name, self.arguments)
+        code = Code(module, self.name, self.arguments, self._past)
         self._write(code)
+        if self._past:
+            code.b.fence("seq_cst")  # such writes are seen by others only after a fence
         code.b.ret_void()
 
 

@@ -7,14 +7,16 @@ lives here: arithmetic.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ops.cpu.workspace import LINE
 from ops.errors import Array, Shape
 
 F32 = np.dtype(np.float32)
+LARGE = 1 << 22  # bytes; measured: from here on it pays even where the next operation reads the result at once
 
 _known: dict[int, tuple[weakref.ref[Array], int]] = {}
 
@@ -28,6 +30,14 @@ def address(x: Array) -> int:
     at = x.ctypes.data
     _known[key] = weakref.ref(x, lambda _: _known.pop(key, None)), at
     return at
+
+
+def goes_past(size: int, outputs: Sequence[int], strides: Iterable[int]) -> bool:
+    """Whether a result of `size` bytes should go past the caches: it is large, and its rows are aligned.
+
+    Never one that is computed in place: its lines are in the cache already, and to write past them costs double.
+    """
+    return size >= LARGE and not any(at % LINE for at in outputs) and not any(step % LINE for step in strides)
 
 
 class Rows(NamedTuple):

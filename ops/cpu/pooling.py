@@ -12,7 +12,7 @@ import numpy as np
 
 from ops.cpu.base import Fast, images_like
 from ops.cpu.code import Generated
-from ops.cpu.operands import F32, address
+from ops.cpu.operands import F32, LARGE, address, goes_past
 from ops.cpu.target import host
 from ops.cpu.windows import (
     POOL,
@@ -30,11 +30,12 @@ I32 = np.dtype(np.int32)
 
 
 class Plan(NamedTuple):
-    """A kernel and its block of arguments, filled in but for addresses; `shares`: 1 / size of each window."""
+    """A block of arguments, filled in but for addresses; `shares`: 1 / size of each window; `past`: whether results go
+    past the caches where they are aligned."""
 
-    kernel: Generated
     block: Any
     shares: Array | None
+    past: bool
 
 
 class Pooling(Fast):
@@ -84,18 +85,22 @@ class Pooling(Fast):
         try:
             plan = self._pools[key]
         except KeyError:
-            plan = self._pools[key] = _plan(kernel, geometry, x, y, places)
+            plan = self._pools[key] = _plan(geometry, x, y, places, written)
         if plan is None or not all(array is None or array.flags.writeable for array in written):
             return False
         block = plan.block
         block.x, block.y = address(x), address(y)
         if places is not None:
             block.place = address(places)
-        self.team.run(kernel, block)
+        outputs = [address(array) for array in written if array is not None]
+        past = plan.past and goes_past(LARGE, outputs, ())
+        self.team.run(kernel.past if past else kernel, block)
         return True
 
 
-def _plan(kernel: Generated, geometry: PoolGeometry, x: Array, y: Array, places: Array | None) -> Plan | None:
+def _plan(
+    geometry: PoolGeometry, x: Array, y: Array, places: Array | None, written: tuple[Array | None, ...]
+) -> Plan | None:
     arrays = [x, y] if places is None else [x, y, places]
     shape = geometry.output_shape(x.shape)
     if y.shape != shape or any(not _images(a, dtype) for a, dtype in zip(arrays, (F32, F32, I32), strict=False)):
@@ -118,7 +123,9 @@ def _plan(kernel: Generated, geometry: PoolGeometry, x: Array, y: Array, places:
     for name, array in zip(("x", "y", "place"), arrays, strict=False):
         for axis, stride in (("run", 0), ("row", 2), ("column", 3)):
             setattr(block, f"{name}_{axis}", array.strides[stride])
-    return Plan(kernel, block, shares)
+    outputs = [a for a in written if a is not None]
+    steps = [step for a in outputs for axis, step in enumerate(a.strides) if axis != 1 and (axis or runs > 1)]
+    return Plan(block, shares, goes_past(sum(a.nbytes for a in outputs), (), steps))
 
 
 def _images(x: Array, dtype: np.dtype[Any]) -> bool:

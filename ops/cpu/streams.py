@@ -14,13 +14,13 @@ import numpy as np
 
 from ops.cpu.code import Code, Generated
 from ops.cpu.kernel import layout
-from ops.cpu.operands import F32, Rows, address, as_rows
+from ops.cpu.operands import F32, LARGE, Rows, address, as_rows, goes_past
 from ops.cpu.team import Team
-from ops.errors import Array, Shape
+from ops.cpu.workspace import LINE
+from ops.errors import Array
 
 GRAIN = 64  # elements of one long row that threads divide between them
 UNROLLED = 4  # vectors at a time
-_FLAT: Shape = (0,)
 
 Formula = Callable[..., Sequence[Any]]
 
@@ -38,23 +38,29 @@ class Stream:
         self.numbers, self.octets, self._formula = numbers.split(), octets, formula
         operands = [*self.whole, *self.fixed]
         steps = [f"step_{name}" for name in self.whole]
-        self.block = layout(" ".join([*operands, "rows", "length", *steps]), numbers)
+        self.block = layout(" ".join([*operands, "rows", "length", "skip", *steps]), numbers)
         self.kernel = Generated(f"stream_{name}", self.block, self._write)
 
     def _write(self, c: Code) -> None:
-        rows, length = c.rows, c.length
-        alone = rows.equals(1)
-        (first_row, last_row), (first, last) = c.share(rows), c.share(length, GRAIN)
+        """Rows are shared out, or parts of the only one, less its first `skip` elements, which are thread 0's."""
+        alone = c.rows.equals(1)
+        (first_row, last_row), (first, last) = c.share(c.rows), c.share(c.length - c.skip, GRAIN)
         first_row, last_row = alone.pick(0, first_row), alone.pick(1, last_row)
-        first, last = alone.pick(first, 0), alone.pick(last, length)
+        first, last = alone.pick(first + c.skip, 0), alone.pick(last + c.skip, c.length)
+        with c.when(alone & c.number.equals(0)):
+            self._columns(c, c.whole(0), c.whole(0), c.skip, 1)
         for row in c.loop(first_row, last_row):
-            at = {name: getattr(c, name) + row * getattr(c, f"step_{name}") for name in self.whole}
-            at.update({name: getattr(c, name) for name in self.fixed})
-            for offset, masks in c.columns(last, UNROLLED, first):
-                results = [self._vector(c, at, offset + k * c.lanes * 4, mask) for k, mask in enumerate(masks)]
-                for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
-                    for name, value in zip(self.outputs, values, strict=True):
-                        c.store(value, at[name] + offset + k * c.lanes * 4, mask)
+            self._columns(c, row, first, last, UNROLLED)
+
+    def _columns(self, c: Code, row: Any, first: Any, last: Any, most: int) -> None:
+        at = {name: getattr(c, name) + row * getattr(c, f"step_{name}") for name in self.whole}
+        at.update({name: getattr(c, name) for name in self.fixed})
+        for offset, masks in c.columns(last, most, first):
+            results = [self._vector(c, at, offset + k * c.lanes * 4, mask) for k, mask in enumerate(masks)]
+            for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
+                for name, value in zip(self.outputs, values, strict=True):
+                    write = c.deliver if name == self.outputs[0] else c.store  # histories are changed in place
+                    write(value, at[name] + offset + k * c.lanes * 4, mask)
 
     def _vector(self, c: Code, at: dict[str, Any], offset: Any, mask: Any) -> Sequence[Any]:
         """The outputs of one vector. All vectors of a step are computed before any is stored."""
@@ -74,6 +80,18 @@ class Plan:
         steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
         self.block = stream.block(rows=rows.count, length=rows.length, **steps)
         self.places = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
+        self.size = rows.count * rows.length * 4  # bytes of a result
+        self.steps = rows.strides[:1] if rows.count > 1 else ()
+
+    def kernel(self, stream: Stream) -> Generated:
+        """The kernel for the addresses now in place."""
+        if self.size < LARGE:
+            return stream.kernel
+        output, *others = self.places
+        skip = -output % LINE if not self.steps else 0
+        past = output not in others and goes_past(self.size, (output + skip,), self.steps)
+        self.block.skip = skip // 4 if past else 0
+        return stream.kernel.past if past else stream.kernel
 
 
 class Streams:
@@ -94,7 +112,7 @@ class Streams:
             places[k] = address(array)
         for name, number in zip(stream.numbers, numbers, strict=True):
             setattr(block, name, number)
-        self._team.run(stream.kernel, block)
+        self._team.run(plan.kernel(stream), block)
         return True
 
     def fits(self, stream: Stream, arrays: Sequence[Array], axis: int | None = None) -> bool:

@@ -69,6 +69,9 @@ class Choice:
     def __or__(self, other: Choice) -> Choice:
         return Choice(self.b, self.b.or_(self.value, other.value))
 
+    def __and__(self, other: Choice) -> Choice:
+        return Choice(self.b, self.b.and_(self.value, other.value))
+
     def pick(self, yes: Any, no: Any) -> Any:
         """`yes` where true, else `no`: two of one kind; plain numbers stand for whole ones."""
         yes, no = (Whole(self.b, I64(x)) if isinstance(x, int) else x for x in (yes, no))

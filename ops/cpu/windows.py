@@ -80,8 +80,8 @@ def max_forward(c: Code) -> None:
     """The largest of each window, and its pixel's number in the plane."""
 
     def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
-        c.store(pair[0].get(), at, mask)
-        c.store(pair[1].get(), place_at, mask)
+        c.deliver(pair[0].get(), at, mask)
+        c.deliver(pair[1].get(), place_at, mask)
 
     _forward(c, -math.inf, _keep_largest, finish)
 
@@ -89,7 +89,7 @@ def max_forward(c: Code) -> None:
 @generated(POOL)
 def max_forward_alone(c: Code) -> None:
     """The largest of each window."""
-    _forward(c, -math.inf, _keep_largest, lambda pair, at, place_at, mask, share: c.store(pair[0].get(), at, mask))
+    _forward(c, -math.inf, _keep_largest, lambda pair, at, place_at, mask, share: c.deliver(pair[0].get(), at, mask))
 
 
 @generated(POOL)
@@ -100,7 +100,7 @@ def average_forward(c: Code) -> None:
         pair[0].set(pair[0].get() + x)
 
     def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
-        c.store(pair[0].get() * c.spread(share), at, mask)
+        c.deliver(pair[0].get() * c.spread(share), at, mask)
 
     _forward(c, 0.0, add, finish)
 
@@ -125,7 +125,7 @@ def _backward(c: Code, gain: Any) -> None:
                         offset = k * c.lanes * 4
                         total.set(total.get() + gain(dy + offset, place + offset, here, share, mask))
             for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
-                c.store(total.get(), target + at + k * c.lanes * 4, mask)
+                c.deliver(total.get(), target + at + k * c.lanes * 4, mask)
 
 
 @generated(POOL)
