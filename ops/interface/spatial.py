@@ -17,10 +17,11 @@ class SpatialOps:
     lowering: Lowering
 
     def conv_forward(
-        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
-    ) -> Array:
-        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW)."""
-        return conv.forward(self.xp, x, w, b, geometry, self.lowering, out)
+        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None, *,
+        rectify: bool = False,
+    ) -> Array:  # fmt: skip
+        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); max(y, 0) with `rectify`."""
+        return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
 
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
@@ -99,9 +100,11 @@ class SpatialOps:
         """dx from the forward pass's x, y and scale."""
         return lrn.backward(self.xp, dy, x, y, scale, size, alpha, beta, region, out)
 
-    def dense_forward(self, x: Array, w: Array, b: Array | None, out: Array | None = None) -> Array:
-        """x (N, D), w (O, D), b (O,) or None -> y (N, O)."""
-        return dense.forward(self.xp, x, w, b, out)
+    def dense_forward(
+        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+    ) -> Array:
+        """x (N, D), w (O, D), b (O,) or None -> y (N, O); max(y, 0) with `rectify`."""
+        return dense.forward(self.xp, x, w, b, out, rectify)
 
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
         """dy (N, O), w (O, D) -> dx (N, D)."""
