@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ops.activation import relu_forward
 from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_out, check_shape
 from ops.geometry import ConvGeometry, check_image
 from ops.lowering import Lowering
@@ -53,9 +54,9 @@ def _group(matrix_of: Array, group: int, groups: int) -> Array:
 
 def forward(
     xp: Any, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, lowering: Lowering,
-    out: Array | None,
+    out: Array | None, rectify: bool = False,
 ) -> Array:  # fmt: skip
-    """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW)."""
+    """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); max(y, 0) with `rectify`."""
     shape = check_forward(x, w, b, geometry, out)
     y = _empty(xp, shape, x.dtype) if out is None else out
     y_KNPQ = _swap(y)
@@ -63,7 +64,7 @@ def forward(
         _forward_part(xp, _swap(x)[:, part], w, geometry, lowering, y_KNPQ[:, part])
     if b is not None:
         y_KNPQ += b[:, None, None, None]
-    return y
+    return relu_forward(xp, y, 0.0, y) if rectify else y
 
 
 def check_forward(x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None) -> Shape:

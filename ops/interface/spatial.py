@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ops import activation, conv, deconv, dense, lrn, pool, rearrange, stochastic
+from ops import conv, deconv, dense, lrn, pool, rearrange, stochastic
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.lowering import Lowering
@@ -23,8 +23,7 @@ class SpatialOps:
         *, rectify: bool = False,
     ) -> Array:  # fmt: skip
         """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), or max(y, 0) to `rectify`."""
-        y = conv.forward(self.xp, x, w, b, geometry, self.lowering, out)
-        return activation.relu_forward(self.xp, y, 0.0, y) if rectify else y
+        return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
 
     def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
         """Bytes of scratch memory that the passes of a convolution take: one part's lowering."""
@@ -125,8 +124,7 @@ class SpatialOps:
         self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
     ) -> Array:
         """x (N, D), w (O, D), b (O,) or None -> y (N, O), or max(y, 0) to `rectify`."""
-        y = dense.forward(self.xp, x, w, b, out)
-        return activation.relu_forward(self.xp, y, 0.0, y) if rectify else y
+        return dense.forward(self.xp, x, w, b, out, rectify)
 
     def dense_scratch(self, rows: int, width: int, outputs: int, *, training: bool) -> int:
         """Bytes of scratch memory that the passes of a fully connected layer (rows, width) -> (rows, outputs) take."""
