@@ -12,6 +12,7 @@ import numpy as np
 from ops.backend import Backend
 from ops.cpu.activation import Activations
 from ops.cpu.convolution import Convolutions
+from ops.cpu.dense import DenseKernels
 from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.normalise import Normalisation
@@ -26,7 +27,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
+    Convolutions, DenseKernels, Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
     Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 from ops.cpu.algorithm import ConvShape, Convolution
 from ops.cpu.direct import Direct, FirstLayer
 from ops.cpu.team import Team
+from ops.cpu.winograd import ACCURATE, FAST, FIVE, Winograd, supports
 from ops.cpu.workspace import Workspace
 
 FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
-FEW_CHANNELS = 4
+FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any order
+ENOUGH_CHANNELS = 24  # below, Winograd's transforms take longer than the products they save
+MODES = {"exact": {3: ACCURATE}, "fast": {3: FAST, 5: FIVE}}  # by precision and kernel
 
 
 class Chooser:
@@ -31,9 +34,19 @@ class Chooser:
         return found
 
     def _choose(self, shape: ConvShape, direction: str) -> Convolution:
-        few = shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS
-        kind = FirstLayer if few and direction != DATA else Direct
-        key = shape, kind.__name__
-        if key not in self._made:
-            self._made[key] = kind(shape, self._team, self._workspace)
-        return self._made[key]
+        channels, outputs = (count // shape.geometry.groups for count in (shape.in_shape[1], shape.outputs))
+        mode = MODES[self._precision].get(shape.geometry.kernel[0])
+        if mode is not None and min(channels, outputs) >= ENOUGH_CHANNELS and supports(shape, mode):
+            return self._make(shape, mode)
+        return self._make(shape, "first" if channels <= FEW_CHANNELS and direction != DATA else "direct")
+
+    def _make(self, shape: ConvShape, name: str) -> Convolution:
+        made = self._made.get((shape, name))
+        if made is None:
+            place = shape, self._team, self._workspace
+            if name in ("first", "direct"):
+                made = FirstLayer(*place) if name == "first" else Direct(*place)
+            else:
+                made = Winograd(*place, mode=name)
+            self._made[shape, name] = made
+        return made
