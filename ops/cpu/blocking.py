@@ -240,7 +240,8 @@ def _channels_of(s: Sweep, channels: int, size: int) -> int:
 
 def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int:
     """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its outputs."""
-    copy = _block_input(s, blocks.n, blocks.h, blocks.w) * blocks.c if packed else 0
+    line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16  # as `line_bytes`, at most
+    copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
     panel = blocks.n * blocks.h * blocks.w * tiles().vectors * tiles().lanes if pixels else 0
     return copy + panel + 64
 

@@ -26,12 +26,20 @@ NONE = np.float32(-np.inf)
 
 
 @helper
-def gather(a, to, source, n, c, h0, rows, w0, columns):  # type: ignore[no-untyped-def]
-    """Copy `rows` x `columns` pixels from (h0, w0) on of n images, c channels, to [row][image][column][c]; 0 outside."""
+def line_bytes(count):  # type: ignore[no-untyped-def]
+    """Bytes from image to image in a block: an odd number of cache lines, so that images do not share sets."""
+    return ((count * 4 + 63) // 64 | 1) * 64
+
+
+@helper
+def gather(a, to, line, source, n, c, h0, rows, w0, columns):  # type: ignore[no-untyped-def]
+    """Copy `rows` x `columns` pixels from (h0, w0) on of n images, c channels, to [row][image][column][c]; 0 outside.
+
+    `line` bytes from image to image.
+    """
     left = min(max(0, -w0), columns)
     right = max(left, min(columns, a.width - w0))
     pixel = c * 4
-    line = columns * pixel
     for r in range(rows):
         h = h0 + r
         block = to + r * n * line
@@ -120,8 +128,9 @@ def convolve(number, size, at):  # type: ignore[no-untyped-def]
                 rows, columns = (p - 1) * a.step_h + (a.taps_h - 1) * a.hop_h + 1, (q - 1) * a.step_w + (
                     a.taps_w - 1
                 ) * a.hop_w + 1
-                gather(a, mine, x, n, c, h0, rows, w0, columns)
-                _outputs(a, part, g, c0, c, n, p, q, p0, q0, mine, columns * c * 4, n * columns * c * 4, c * 4, y)
+                line = line_bytes(columns * c)
+                gather(a, mine, line, x, n, c, h0, rows, w0, columns)
+                _outputs(a, part, g, c0, c, n, p, q, p0, q0, mine, line, n * line, c * 4, y)
             else:
                 _outputs(a, part, g, c0, c, n, p, q, p0, q0, x + h0 * a.xh + w0 * a.xw, a.xn, a.xh, a.xw, y)
 
@@ -190,12 +199,11 @@ def correlate(number, size, at):  # type: ignore[no-untyped-def]
                     rows, columns = (p - 1) * a.step_h + (a.taps_h - 1) * a.hop_h + 1, (q - 1) * a.step_w + (
                         a.taps_w - 1
                     ) * a.hop_w + 1
-                    used = rows * n * columns * c * 4
-                    gather(a, mine, x, n, c, h0, rows, w0, columns)
+                    line = line_bytes(columns * c)
+                    gather(a, mine, line, x, n, c, h0, rows, w0, columns)
                     _gradients(
-                        a, part, c0, c, n, p, q, p0, q0, mine, columns * c * 4, n * columns * c * 4, c * 4, y, to,
-                        mine + used + -used % 64, first,
-                    )  # fmt: skip
+                        a, part, c0, c, n, p, q, p0, q0, mine, line, n * line, c * 4, y, to, mine + rows * n * line, first
+                    )
                 else:
                     _gradients(
                         a, part, c0, c, n, p, q, p0, q0, x + h0 * a.xh + w0 * a.xw, a.xn, a.xh, a.xw, y, to, mine, first
