@@ -13,7 +13,7 @@ from ops.backend import Backend
 from ops.cpu.activation import Activations
 from ops.cpu.images import empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
-from ops.cpu.normalise import Normalisation
+from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
 from ops.cpu.team import Team
@@ -25,7 +25,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
+    Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
     Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `threads` of the team; `precision` "exact" (errors as of a plain sum) or "fast" (<= 1e-4)."""
