@@ -15,7 +15,7 @@ from ops.cpu.convolution import Convolutions
 from ops.cpu.dense import DenseKernels
 from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
-from ops.cpu.normalise import Normalisation
+from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
 from ops.cpu.team import Team
@@ -27,7 +27,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, DenseKernels, Pooling, ResponseNormalisation, Normalisation, Activations, Updates, Rearrangement,
+    Convolutions, DenseKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
     Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""

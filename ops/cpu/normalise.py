@@ -74,7 +74,7 @@ class Normalisation(Reductions):
         if x.ndim < 2 or x.dtype != F32 or x.size == 0:
             return None
         channels = x.shape[1]
-        y, inverse = self.like(x, out), self._vectors(channels)[0]
+        y, inverse = self.like(x, out), self.vectors(channels)[0]
         if statistics is not None:
             if mean is not None or variance is not None:
                 return None
@@ -83,14 +83,14 @@ class Normalisation(Reductions):
             mean, variance = (np.empty(channels, F32) if a is None else a for a in (mean, variance))
         if not self.streams.fits(NORMALISE, (y, x, mean, inverse), 1):
             return None
-        if statistics is None and not self._measure(x, mean, variance):
+        if statistics is None and not self.measure(x, mean, variance):
             return None
         if not self.streams.run(INVERSE, (inverse, variance), (eps,)):
             return None
         self.streams.run(NORMALISE, (y, x, mean, inverse), axis=1)
         return y, mean, variance
 
-    def _vectors(self, channels: int) -> tuple[Array, Array, Array]:
+    def vectors(self, channels: int) -> tuple[Array, Array, Array]:
         """Three rows of numbers per channel, kept between calls."""
         if self._kept is None:
             self._kept = {}
@@ -98,7 +98,7 @@ class Normalisation(Reductions):
             self._kept[channels] = (np.empty(channels, F32), np.empty(channels, F32), np.empty(channels, F32))
         return self._kept[channels]
 
-    def _measure(self, x: Array, mean: Array, variance: Array) -> bool:
+    def measure(self, x: Array, mean: Array, variance: Array) -> bool:
         """mean and variance of x's channels."""
         if self._moments is None:
             self._moments = {}
@@ -131,7 +131,7 @@ class Normalisation(Reductions):
     ) -> Array | None:
         if dy.ndim < 2 or dy.dtype != F32 or dy.size == 0 or y.shape != dy.shape or y.dtype != F32:
             return None
-        dx, (inverse, mean, slope) = self.like(dy, out), self._vectors(dy.shape[1])
+        dx, (inverse, mean, slope) = self.like(dy, out), self.vectors(dy.shape[1])
         if variance.shape != inverse.shape or not self.streams.run(INVERSE, (inverse, variance), (eps,)):
             return None
         if fixed:

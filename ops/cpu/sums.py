@@ -22,6 +22,7 @@ BYTES_PER_NUMBER = 8 + 8 + 4 + 4
 
 SUMS = layout("x sx y sy rows channels width sums")
 CENTRED = layout("x sx rows channels width sums counts points")
+GATED = layout("x sx y sy rows channels width sums mean factor beta")
 TOTALS = layout("channels width threads sums first second", "factor")
 MOMENTS = layout("channels width threads sums counts points mean variance")
 
@@ -41,6 +42,34 @@ def sum_products(c: Code) -> None:
     def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
         x = c.load(c.x + row * c.sx + at, mask)
         return [x, x * c.load(c.y + row * c.sy + at, mask)]
+
+    _sums(c, first, last, terms, 2)
+
+
+@generated(GATED)
+def sum_centred(c: Code) -> None:
+    """Sums of x and of x * (y - mean)."""
+    _centred(c, lambda x, away, at, mask: x)
+
+
+@generated(GATED)
+def sum_gated(c: Code) -> None:
+    """The same, x counted only where (y - mean) * factor + beta > 0."""
+    _centred(c, lambda x, away, at, mask: gated(c, x, away * c.load(c.factor + at, mask) + c.load(c.beta + at, mask)))
+
+
+def gated(c: Code, dy: Vec, y: Vec) -> Vec:
+    """dy where y > 0, else 0 (or what no number makes of it): the gradient of a rectifier."""
+    return dy * (y > 0.0).pick(c.constant(1), c.constant(0))
+
+
+def _centred(c: Code, gate: Any) -> None:
+    first, last = c.share(c.rows)
+
+    def terms(row: Whole, at: Whole, mask: Any) -> list[Vec]:
+        away = c.load(c.y + row * c.sy + at, mask) - c.load(c.mean + at, mask)
+        x = gate(c.load(c.x + row * c.sx + at, mask), away, at, mask)
+        return [x, x * away]
 
     _sums(c, first, last, terms, 2)
 
