@@ -1,6 +1,7 @@
 """Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the next call.
 
-What never lives here: loops (`gemm`), checks (`ops.dense`).
+A call whose arrays look like those of an earlier one was checked then. What never lives here: loops (`gemm`), checks
+(`ops.dense`).
 """
 
 from __future__ import annotations
@@ -17,24 +18,29 @@ from ops.cpu.team import Team
 from ops.cpu.workspace import Workspace
 from ops.errors import Array, OpsError
 
+Key = tuple[Any, ...]
 _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`. float32 whose rows or columns are contiguous; anything else as the reference."""
+    """The dense layers of `CpuBackend`: float32 whose rows or columns are contiguous; anything else as the reference."""
 
     team: Team
     workspace: Workspace
 
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
-        self._products: dict[tuple[Any, ...], Product | None] = {}
+        self._products: dict[Key, Product] = {}
 
     def matmul(self, a: Array, b: Array, out: Array) -> Array:
-        """out (M, N) = a (M, K) b (K, N), all float32 and apart in memory; OpsError where they do not fit."""
-        if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or out.shape != (a.shape[0], b.shape[1]):
-            raise OpsError(f"matmul: a {a.shape}, b {b.shape}, out {out.shape}, expected (M, K), (K, N), (M, N)")
-        if not self._multiply(a, b, out):
+        """out (M, N) = a (M, K) b (K, N), apart in memory; OpsError where they do not fit."""
+        key = ("matmul", *_looks(a, b, out))
+        plan = self._products.get(key)
+        if plan is None:
+            if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or out.shape != a.shape[:1] + b.shape[1:]:
+                raise OpsError(f"matmul: a {a.shape}, b {b.shape}, out {out.shape}, expected (M, K), (K, N), (M, N)")
+            plan = self._made(key, a, b, out)
+        if plan is None or not self._run(plan, a, b, out):
             np.matmul(a, b, out=out)
         return out
 
@@ -42,59 +48,81 @@ class DenseKernels(Backend):
         self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
     ) -> Array:
         """As Backend's."""
-        dense.check_forward(x, w, b, out)
-        y = self._result((x.shape[0], w.shape[0]), x.dtype, out)
-        if (b is None or b.strides[0] == 4) and self._multiply(x, w.T, y, b, 0.0 if rectify else -math.inf):
-            return y
-        return super().dense_forward(x, w, b, out=y, rectify=rectify)
+        key = ("forward", *_looks(x, w, b, out))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_forward(x, w, b, out)
+            if out is None:
+                out = self.empty((x.shape[0], w.shape[0]), x.dtype)
+                return self.dense_forward(x, w, b, out, rectify=rectify)
+            plan = self._made(key, x, w.T, out, bias=b)
+        if plan is None or out is None or not self._run(plan, x, w, out, b, 0.0 if rectify else -math.inf):
+            return super().dense_forward(x, w, b, out=out, rectify=rectify)
+        return out
 
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
         """As Backend's."""
-        dense.check_backward_data(dy, w, out)
-        dx = self._result((dy.shape[0], w.shape[1]), dy.dtype, out)
-        return dx if self._multiply(dy, w, dx) else super().dense_backward_data(dy, w, out=dx)
+        key = ("data", *_looks(dy, w, out))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_backward_data(dy, w, out)
+            if out is None:
+                return self.dense_backward_data(dy, w, self.empty((dy.shape[0], w.shape[1]), dy.dtype))
+            plan = self._made(key, dy, w, out)
+        if plan is None or out is None or not self._run(plan, dy, w, out):
+            return super().dense_backward_data(dy, w, out=out)
+        return out
 
     def dense_backward_weights(
         self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
     ) -> tuple[Array, Array | None]:
         """As Backend's."""
-        dense.check_backward_weights(x, dy, out_w, out_b)
-        dw = self._result((dy.shape[1], x.shape[1]), x.dtype, out_w)
-        db = self._result((dy.shape[1],), x.dtype, out_b) if bias else None
-        if not self._multiply(dy.T, x, dw) or (db is not None and not self._sum_rows(dy, db)):
-            return super().dense_backward_weights(x, dy, bias=bias, out_w=dw, out_b=db)
-        return dw, db
+        key = ("weights", bias, *_looks(x, dy, out_w, out_b))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_backward_weights(x, dy, out_w, out_b)
+            if out_w is None or (bias and out_b is None):
+                out_w = self.empty((dy.shape[1], x.shape[1]), x.dtype) if out_w is None else out_w
+                out_b = self.empty(dy.shape[1:], x.dtype) if bias and out_b is None else out_b
+                return self.dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
+            plan = self._made(key, dy.T, x, out_w)
+        if plan is None or out_w is None or not self._run(plan, dy, x, out_w) or (bias and not self._sum(dy, out_b)):
+            return super().dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
+        return out_w, out_b if bias else None
 
-    def _result(self, shape: tuple[int, ...], dtype: Any, out: Array | None) -> Array:
-        return self.empty(shape, dtype) if out is None else out
-
-    def _multiply(
-        self, a: Array, b: Array, c: Array, bias: Array | None = None, floor: float = -math.inf
-    ) -> bool:
-        """Compute c = max(a b + bias, floor); False: no kernel for these arrays."""
-        if c.dtype != np.float32:
-            return False
-        key = (a.shape, b.shape, a.strides, b.strides, c.strides, bias is None)
-        try:
-            plan = self._products[key]
-        except KeyError:
-            shape = (*c.shape, a.shape[1])
-            plan = planned(self.team, shape, a.strides, b.strides, c.strides, bias=bias is not None)
+    def _made(self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None) -> Product | None:
+        """The plan for c = a b + bias; None: no kernel for these arrays."""
+        floats = all(x.dtype == np.float32 for x in (a, b, c))
+        if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
+            return None
+        shape = (c.shape[0], c.shape[1], a.shape[1])
+        plan = planned(self.team, shape, a.strides, b.strides, c.strides, bias=bias is not None)
+        if plan is not None:
             self._products[key] = plan
-        return plan is not None and self._run(plan, a, b, c, 0 if bias is None else bias.ctypes.data, floor)
+        return plan
 
-    def _run(self, plan: Product, a: Array, b: Array, c: Array, bias: int, floor: float) -> bool:
-        at = a.ctypes.data, b.ctypes.data, c.ctypes.data
-        if (at[0] | at[1] | at[2] | bias) % 4:
+    def _run(
+        self, plan: Product, a: Array, b: Array, c: Array, bias: Array | None = None, floor: float = -math.inf
+    ) -> bool:
+        """False: an address that no kernel takes."""
+        at_a, at_b, at_c = a.ctypes.data, b.ctypes.data, c.ctypes.data
+        at_bias = 0 if bias is None else bias.ctypes.data
+        if (at_a | at_b | at_c | at_bias) & 3:
             return False
-        plan.run(*at, self.workspace.take(plan.scratch_bytes), bias=bias, floor=floor)
+        plan.run(at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor)
         return True
 
-    def _sum_rows(self, x: Array, out: Array) -> bool:
+    def _sum(self, x: Array, out: Array | None) -> bool:
         """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
-        key = ("sum", x.shape, x.strides, out.strides)
-        if key not in self._products:
-            shape, c = (1, x.shape[1], x.shape[0]), (4 * x.shape[1], out.strides[0])
-            self._products[key] = planned(self.team, shape, (0, 0), x.strides, c)
-        plan = self._products[key]
-        return plan is not None and self._run(plan, _ONE, x, out, 0, -math.inf)
+        assert out is not None
+        key = ("sum", *_looks(x, out))
+        ones = np.broadcast_to(_ONE, (1, x.shape[0])) if key not in self._products else _ONE
+        plan = self._products.get(key) or self._made(key, ones, x, out[None])
+        return plan is not None and self._run(plan, _ONE, x, out)
+
+
+def _looks(*arrays: Array | None) -> Key:
+    """All that a plan and the checks depend on. The last may be a destination."""
+    found = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
+    last = arrays[-1]
+    return (*found, last is not None and last.flags.writeable)

@@ -180,17 +180,22 @@ class Product:
     `scratch_bytes` are to be lent to `run`. With `accumulate` the product is added to C. `planned` makes one.
     """
 
-    def __init__(self, team: Team, form: _Form, turned: bool, sC: int, accumulate: bool) -> None:
+    def __init__(self, team: Team, form: _Form, turned: bool, sC: int, accumulate: bool, bias: bool) -> None:
         self._team, self._form, self._turned, self._accumulate = team, form, turned, accumulate
         self._block, self._turn = form.block(team.size), None
         self._kernel = product if self._block.pack else thin
-        self._result = 0
+        self._block.I, self._block.floor, self._result = NOTHING.ctypes.data, -math.inf, 0
         if form.sC is None:
             row = aligned(4 * form.n)
             self._result, self._block.sCr = row * form.m, row
             self._turn = turn_out.block(
-                turn=turns().out, lanes=tiles().lanes, sA=row, sB=sC, rows=form.m, columns=form.n, I=NOTHING.ctypes.data
-            )
+                turn=turns().out, lanes=tiles().lanes, sA=row, sB=sC, rows=form.m, columns=form.n, I=NOTHING.ctypes.data,
+                sIc=4 * (bias and turned),
+            )  # fmt: skip
+        if accumulate:
+            self._block.sIr, self._block.sIc = self._block.sCr, 4
+        elif bias and not turned:
+            self._block.sIc = 4
         self.scratch_bytes = team.size * self._block.step + self._result
 
     def __repr__(self) -> str:
@@ -199,23 +204,24 @@ class Product:
         return f"<Product {form.m}x{form.k}x{form.n} {where}, blocks {b.kc}x{b.nc}, split {'mn'[b.split]}>"
 
     def run(self, a: int, b: int, c: int, scratch: int, *, bias: int = 0, floor: float = -math.inf) -> None:
-        """C = max(A B + bias, floor) of the matrices at these addresses; bias 0: none."""
+        """C = max(A B + bias, floor) of the matrices at these addresses; `bias` as it was planned, 0 for none."""
         block, turn = self._block, self._turn
         block.A, block.B = (b, a) if self._turned else (a, b)
         block.scratch = scratch + self._result
-        block.C = scratch if turn else c
-        block.I, block.sIr, block.sIc = NOTHING.ctypes.data, 0, 0
-        if self._accumulate:
-            block.I, block.sIr, block.sIc = c, block.sCr, 4
-        elif bias and not self._turned:
-            block.I, block.sIc = bias, 4
-        block.floor = -math.inf if turn else floor
+        if turn is None:
+            block.C, block.floor = c, floor
+            if block.sIc:
+                block.I = c if self._accumulate else bias
+            self._team.run(self._kernel, block)
+            return
+        block.C = scratch
+        turn.A, turn.B, turn.floor = scratch, c, floor
+        if turn.sIc:
+            turn.I = bias
+        elif block.sIc:
+            block.I = bias
         self._team.run(self._kernel, block)
-        if turn:
-            turn.A, turn.B, turn.floor = scratch, c, floor
-            if bias and self._turned:
-                turn.I, turn.sIc = bias, 4
-            self._team.run(turn_out, turn)
+        self._team.run(turn_out, turn)
 
 
 Strides = tuple[int, int]  # of a matrix in bytes, from row to row and from column to column
@@ -241,7 +247,7 @@ def planned(
     if not forms:
         return None
     form = min(forms, key=_Form.cost)
-    return Product(team, form, form is turned, (column_C if form is native else row_C) or 0, accumulate)
+    return Product(team, form, form is turned, (column_C if form is native else row_C) or 0, accumulate, bias)
 
 
 class _Form(NamedTuple):
