@@ -54,7 +54,13 @@ def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], 
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _ENGINES.append(engine)
-    found: Callable[[str], int] = engine.get_function_address
+
+    def found(function: str) -> int:
+        address: int = engine.get_function_address(function)
+        if not address:
+            raise LookupError(f"module '{name}' has no function '{function}': two modules are kept under one name")
+        return address
+
     return found
 
 
