@@ -6,7 +6,7 @@ Measured on the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet,
 
 from __future__ import annotations
 
-from ops.cpu.algorithm import ConvShape, Convolution
+from ops.cpu.algorithm import Convolution, ConvShape
 from ops.cpu.direct import Direct, FirstLayer
 from ops.cpu.team import Team
 from ops.cpu.winograd import ACCURATE, FAST, FIVE, Winograd, supports

@@ -131,7 +131,12 @@ class Direct:
         """dw, summed over the batch."""
         (work,) = self._plan(self._weights, x, dy, self._weight_works)
         block, packing, base = work.block, work.packing, self.workspace.take(work.bytes)
-        block.x, block.y, block.w, block.scratch = x.ctypes.data + work.x_at, dy.ctypes.data, base, base + work.weights_bytes
+        block.x, block.y, block.w, block.scratch = (
+            x.ctypes.data + work.x_at,
+            dy.ctypes.data,
+            base,
+            base + work.weights_bytes,
+        )
         packing.w, packing.packed = dw.ctypes.data, base
         self.team.run(correlate, block)
         self.team.run(unpack_weights, packing)
@@ -152,7 +157,12 @@ class Direct:
             if packing is not None:
                 packing.w, packing.packed = w_at + work.w_at, base
                 self.team.run(pack_weights, packing)
-            block.x, block.y, block.w, block.scratch = x_at + work.x_at, y_at + work.y_at, base, base + work.weights_bytes
+            block.x, block.y, block.w, block.scratch = (
+                x_at + work.x_at,
+                y_at + work.y_at,
+                base,
+                base + work.weights_bytes,
+            )
             block.bias, block.floor = bias, floor
             self.team.run(convolve, block)
 

@@ -77,7 +77,7 @@ def _interleave(a, at, onto, line, n, c, count):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _run(a, vectors, A, sAr, sAk, sAo, from_, B, sBk, sBo, beside, C, sCr, I, sIr, run, nk, no, calls, lanes, floor):  # type: ignore[no-untyped-def]  # noqa: E741
+def _run(a, vectors, A, sAr, sAk, sAo, from_, B, sBk, sBo, beside, C, sCr, I, sIr, run, nk, no, calls, lanes, floor):  # type: ignore[no-untyped-def]
     """A run of rows in tiles of nearly equal height, each the sum of `calls` calls, `from_` apart in A, `beside` in B."""
     most = integers(a.rows, 8)[vectors - 1]
     table = integers(a.table, 8 * MAX_ROWS)
@@ -97,7 +97,7 @@ def _run(a, vectors, A, sAr, sAk, sAo, from_, B, sBk, sBo, beside, C, sCr, I, sI
             start, stride = C, sCr
         A += rows * sAr
         C += rows * sCr
-        I += rows * sIr  # noqa: E741
+        I += rows * sIr
 
 
 @helper
@@ -125,9 +125,10 @@ def convolve(number, size, at):  # type: ignore[no-untyped-def]
             c = min(a.block_c, a.channels - c0)
             x = a.x + g * a.x_group + c0 * a.xc + n0 * a.xn
             if a.packed:
-                rows, columns = (p - 1) * a.step_h + (a.taps_h - 1) * a.hop_h + 1, (q - 1) * a.step_w + (
-                    a.taps_w - 1
-                ) * a.hop_w + 1
+                rows, columns = (
+                    (p - 1) * a.step_h + (a.taps_h - 1) * a.hop_h + 1,
+                    (q - 1) * a.step_w + (a.taps_w - 1) * a.hop_w + 1,
+                )
                 line = line_bytes(columns * c)
                 gather(a, mine, line, x, n, c, h0, rows, w0, columns)
                 _outputs(a, part, g, c0, c, n, p, q, p0, q0, mine, line, n * line, c * 4, y)
@@ -196,13 +197,30 @@ def correlate(number, size, at):  # type: ignore[no-untyped-def]
                 c = min(a.block_c, high - c0)
                 x = a.x + g * a.x_group + c0 * a.xc + n0 * a.xn
                 if a.packed:
-                    rows, columns = (p - 1) * a.step_h + (a.taps_h - 1) * a.hop_h + 1, (q - 1) * a.step_w + (
-                        a.taps_w - 1
-                    ) * a.hop_w + 1
+                    rows, columns = (
+                        (p - 1) * a.step_h + (a.taps_h - 1) * a.hop_h + 1,
+                        (q - 1) * a.step_w + (a.taps_w - 1) * a.hop_w + 1,
+                    )
                     line = line_bytes(columns * c)
                     gather(a, mine, line, x, n, c, h0, rows, w0, columns)
                     _gradients(
-                        a, part, c0, c, n, p, q, p0, q0, mine, line, n * line, c * 4, y, to, mine + rows * n * line, first
+                        a,
+                        part,
+                        c0,
+                        c,
+                        n,
+                        p,
+                        q,
+                        p0,
+                        q0,
+                        mine,
+                        line,
+                        n * line,
+                        c * 4,
+                        y,
+                        to,
+                        mine + rows * n * line,
+                        first,
                     )
                 else:
                     _gradients(

@@ -170,7 +170,15 @@ def turn_out(number: int, size: int, at: Any) -> None:
     for strip in range(strips * number // size, strips * (number + 1) // size):
         r = strip * a.lanes
         call_turn(
-            a.turn, a.A + r * a.sA, a.sA, a.B + r * 4, a.sB, min(a.lanes, a.rows - r), a.columns, a.I + r * a.sIc, a.floor
+            a.turn,
+            a.A + r * a.sA,
+            a.sA,
+            a.B + r * 4,
+            a.sB,
+            min(a.lanes, a.rows - r),
+            a.columns,
+            a.I + r * a.sIc,
+            a.floor,
         )
 
 

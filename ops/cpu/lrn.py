@@ -19,7 +19,9 @@ from ops.errors import Array
 from ops.lrn import share_and_shift
 
 PIXELS = 8  # in both steps together
-LRN = layout("x x_row s s_row y y_row dy dy_row out out_row rows channels extent scratch margin line", "gain shift beta")
+LRN = layout(
+    "x x_row s s_row y y_row dy dy_row out out_row rows channels extent scratch margin line", "gain shift beta"
+)
 USUAL = 0.75
 
 
@@ -86,7 +88,9 @@ def _backward(c: Code, usual: bool) -> None:
                     for base, step in ((c.dy, c.dy_row), (c.y, c.y_row), (c.s, c.s_row))
                 )
                 power, inverse = _powers(c, s, usual)
-                c.store(dy * y * inverse, ratios + c.margin + at, masks[0])  # no number beyond the channels, where s is 0
+                c.store(
+                    dy * y * inverse, ratios + c.margin + at, masks[0]
+                )  # no number beyond the channels, where s is 0
                 c.store(dy * power, direct + at)
         for k in c.loop(0, count):
             for at, masks in c.columns(c.channels, 1):

@@ -53,9 +53,7 @@ def as_rows(shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], ke
 
     `kept`: the axis that a row is, all others are the rows; else a row is as long as it can be.
     """
-    axes = [
-        (size, tuple(s[axis] for s in strides)) for axis, size in enumerate(shape) if size != 1 and axis != kept
-    ]
+    axes = [(size, tuple(s[axis] for s in strides)) for axis, size in enumerate(shape) if size != 1 and axis != kept]
     if any(step % 4 or step < 0 for _, steps in axes for step in steps if 1 not in itemsizes):
         return None
     axes.sort(key=lambda axis: axis[1], reverse=True)

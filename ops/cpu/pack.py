@@ -49,7 +49,9 @@ def pack_weights(number, size, at):  # type: ignore[no-untyped-def]
             continue
         for vector in range(panels[row + 1]):
             outputs = min(a.lanes, panels[row + 2] - vector * a.lanes)
-            _pack_vector(a, source + vector * a.lanes * a.by_output, to + vector * a.lanes * 4, width, depth, some, outputs)
+            _pack_vector(
+                a, source + vector * a.lanes * a.by_output, to + vector * a.lanes * 4, width, depth, some, outputs
+            )
 
 
 @helper
@@ -111,4 +113,6 @@ def _unpack_vector(a, source, to, width, some, outputs):  # type: ignore[no-unty
         for tap in range(0, a.taps, a.lanes):
             count = min(a.lanes, a.taps - tap)
             here = source + (tap * a.channels + c) * width
-            call_transpose(a.transpose, here, a.channels * width, count, outputs, to + (c * a.taps + tap) * 4, step, count)
+            call_transpose(
+                a.transpose, here, a.channels * width, count, outputs, to + (c * a.taps + tap) * 4, step, count
+            )

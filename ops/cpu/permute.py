@@ -110,12 +110,12 @@ def _caller(layout: tuple[tuple[str, Any], ...]) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_transpose(tc, mover, src, sS, nS, nT, dst, sD, nW):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def call_transpose(tc, mover, src, sS, nS, nT, dst, sD, nW):  # type: ignore[no-untyped-def]
     """Call `Movers.transpose`."""
     return _caller(TRANSPOSE)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_copy(tc, mover, src, sS, dst, sD, rows, floats):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def call_copy(tc, mover, src, sS, dst, sD, rows, floats):  # type: ignore[no-untyped-def]
     """Call `Movers.copy`."""
     return _caller(COPY)

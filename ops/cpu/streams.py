@@ -101,7 +101,9 @@ class Streams:
         self._team = team
         self._plans: dict[Any, Plan | None] = {}
 
-    def run(self, stream: Stream, arrays: Sequence[Array], numbers: Sequence[float] = (), axis: int | None = None) -> bool:
+    def run(
+        self, stream: Stream, arrays: Sequence[Array], numbers: Sequence[float] = (), axis: int | None = None
+    ) -> bool:
         """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they do not fit: not
         float32, not one shape, not rows together, not to be written to. `axis`: of the fixed inputs."""
         plan = self._planned(stream, arrays, axis)
