@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ops.cpu.store import folder
+from ops.cpu.store import alone
 from ops.cpu.target import host
 
 _ENGINES: list[Any] = []  # an engine owns the code it compiled: never let go of
@@ -44,12 +44,13 @@ def optimised(build: Callable[[ir.Module], None]) -> Any:
 
 def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], int]:
     """Compile the module that `build` fills, or load it as kept under `name`; returns where each function lies."""
-    path = folder() / f"{name}.o"
-    try:
-        code = path.read_bytes()
-    except FileNotFoundError:
-        code = machine().emit_object(optimised(build))
-        _keep(path, code)
+    with alone(name) as folder:
+        path = folder / f"{name}.o"
+        try:
+            code = path.read_bytes()
+        except FileNotFoundError:
+            code = machine().emit_object(optimised(build))
+            _keep(path, code)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()

@@ -18,7 +18,7 @@ from numba import carray, cfunc, config, njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
-from ops.cpu.store import folder
+from ops.cpu.store import alone, folder
 from ops.cpu.target import host
 
 config.CACHE_DIR = str(folder())
@@ -50,7 +50,8 @@ class Kernel:
         """Where its machine code lies."""
         if self._compiled is None:
             signature = types.void(types.int64, types.int64, types.CPointer(from_dtype(np.dtype(self.arguments))))
-            self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
+            with alone(self.name):
+                self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
         found: int = self._compiled.address
         return found
 
