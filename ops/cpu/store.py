@@ -64,7 +64,7 @@ def alone(name: str) -> Iterator[Path]:
     The lock is the operating system's: it goes with the process that holds it.
     """
     place = folder()
-    with open(place / f"{name}.lock", "w") as lock:
+    with (place / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield place
 
