@@ -7,9 +7,10 @@ What never lives here: loops (`winograd_loops`), matrices (`toom_cook`).
 
 from __future__ import annotations
 
-import os
+import functools
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,15 @@ from ops.cpu.winograd_loops import winograd_finish, winograd_forward, winograd_g
 from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 ACCURATE, FAST, FIVE = MODES  # F(2x2,3x3): errors as of a plain sum; the others up to 1e-4 of the largest value
 
 
+@functools.cache
 def second_level() -> int:
-    """Bytes of a core's second-level cache; 1 MiB where the system does not say."""
-    with suppress(ValueError, OSError, AttributeError):
-        if (found := os.sysconf("SC_LEVEL2_CACHE_SIZE")) > 0:
-            return min(max(found, 1 << 19), 1 << 21)
+    """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB where the system does not say."""
+    with suppress(OSError, ValueError):
+        return min(int(CACHE.read_text().removesuffix("K\n")) << 10, 2 << 20)
     return 1 << 20
 
 
