@@ -29,9 +29,43 @@ from ops.cpu.toom_cook import MODES, mirrored
 from ops.cpu.workspace import LINE
 from ops.errors import Array
 
-SPREAD = "source sn sh sw top bottom left right zero target sT sV sX images channels".split()
-COLLAPSE = "source sX sT sV initial sIn sIh sIw target sn sh sw bottom right sink images channels".split()
-TRANSPOSE = "source sS target sT rows columns".split()
+SPREAD = [
+    "source",
+    "sn",
+    "sh",
+    "sw",
+    "top",
+    "bottom",
+    "left",
+    "right",
+    "zero",
+    "target",
+    "sT",
+    "sV",
+    "sX",
+    "images",
+    "channels",
+]
+COLLAPSE = [
+    "source",
+    "sX",
+    "sT",
+    "sV",
+    "initial",
+    "sIn",
+    "sIh",
+    "sIw",
+    "target",
+    "sn",
+    "sh",
+    "sw",
+    "bottom",
+    "right",
+    "sink",
+    "images",
+    "channels",
+]
+TRANSPOSE = ["source", "sS", "target", "sT", "rows", "columns"]
 
 
 class Transforms(NamedTuple):
@@ -233,7 +267,7 @@ def _call(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_spread(tc, kernel, source, sn, sh, sw, top, bottom, left, right, zero, target, sT, sV, sX, images, channels):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def call_spread(tc, kernel, source, sn, sh, sw, top, bottom, left, right, zero, target, sT, sV, sX, images, channels):  # type: ignore[no-untyped-def]
     """Call the spread at address `kernel`."""
     return types.void(*[types.int64] * (1 + len(SPREAD))), _call
 
@@ -242,12 +276,12 @@ def call_spread(tc, kernel, source, sn, sh, sw, top, bottom, left, right, zero, 
 def call_collapse(  # type: ignore[no-untyped-def]
     tc, kernel, source, sX, sT, sV, initial, sIn, sIh, sIw, target, sn, sh, sw, bottom, right, sink, images, channels,
     floor,
-):  # fmt: skip  # noqa: ANN001
+):  # fmt: skip
     """Call the collapse at address `kernel`."""
     return types.void(*[types.int64] * (1 + len(COLLAPSE)), types.float32), _call
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_transpose(tc, kernel, source, sS, target, sT, rows, columns):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def call_transpose(tc, kernel, source, sS, target, sT, rows, columns):  # type: ignore[no-untyped-def]
     """Call the transposition at address `kernel`."""
     return types.void(*[types.int64] * (1 + len(TRANSPOSE))), _call

@@ -128,9 +128,7 @@ class _Pass:
 
     bytes = 0
 
-    def __init__(
-        self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]
-    ) -> None:
+    def __init__(self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]) -> None:
         mode, table = owner.mode, tiles()
         self.team, self.workspace, self.mode = owner._team, owner._workspace, mode
         self.groups, self.codes = owner.shape.geometry.groups, transforms(mode.name)
@@ -231,9 +229,7 @@ class Forward(_Pass):
 class Gradient(_Pass):
     """dw (K, C, r, r) from x and dy."""
 
-    def __init__(
-        self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]
-    ) -> None:
+    def __init__(self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]) -> None:
         super().__init__(owner, source, target, pad)
         mode, lanes, size = self.mode, tiles().lanes, self.team.size
         blocks = self.blocks = gradient_blocks(mode, self.C, self.K, self.count, size)
