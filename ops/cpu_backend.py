@@ -16,6 +16,7 @@ from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
+from ops.cpu.softmax import Softmax
 from ops.cpu.team import Team
 from ops.cpu.update import Updates
 from ops.cpu.workspace import Workspace
@@ -25,7 +26,7 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
+    Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement, Softmax,
     Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `threads` of the team; `precision` "exact" (errors as of a plain sum) or "fast" (<= 1e-4)."""

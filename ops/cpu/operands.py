@@ -41,9 +41,9 @@ def goes_past(size: int, outputs: Sequence[int], strides: Iterable[int]) -> bool
 
 
 class Rows(NamedTuple):
-    """`count` rows of `length` neighbours; `strides`: bytes from row to row, one for each array."""
+    """`number` rows of `length` neighbours; `strides`: bytes from row to row, one for each array."""
 
-    count: int
+    number: int
     length: int
     strides: tuple[int, ...]
 
@@ -53,9 +53,7 @@ def as_rows(shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], ke
 
     `kept`: the axis that a row is, all others are the rows; else a row is as long as it can be.
     """
-    axes = [
-        (size, tuple(s[axis] for s in strides)) for axis, size in enumerate(shape) if size != 1 and axis != kept
-    ]
+    axes = [(size, tuple(s[axis] for s in strides)) for axis, size in enumerate(shape) if size != 1 and axis != kept]
     if any(step % 4 or step < 0 for _, steps in axes for step in steps if 1 not in itemsizes):
         return None
     axes.sort(key=lambda axis: axis[1], reverse=True)

@@ -78,10 +78,10 @@ class Plan:
 
     def __init__(self, stream: Stream, rows: Rows) -> None:
         steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
-        self.block = stream.block(rows=rows.count, length=rows.length, **steps)
+        self.block = stream.block(rows=rows.number, length=rows.length, **steps)
         self.places = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
-        self.size = rows.count * rows.length * 4  # bytes of a result
-        self.steps = rows.strides[:1] if rows.count > 1 else ()
+        self.size = rows.number * rows.length * 4  # bytes of a result
+        self.steps = rows.strides[:1] if rows.number > 1 else ()
 
     def kernel(self, stream: Stream) -> Generated:
         """The kernel for the addresses now in place."""
@@ -101,7 +101,9 @@ class Streams:
         self._team = team
         self._plans: dict[Any, Plan | None] = {}
 
-    def run(self, stream: Stream, arrays: Sequence[Array], numbers: Sequence[float] = (), axis: int | None = None) -> bool:
+    def run(
+        self, stream: Stream, arrays: Sequence[Array], numbers: Sequence[float] = (), axis: int | None = None
+    ) -> bool:
         """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they do not fit: not
         float32, not one shape, not rows together, not to be written to. `axis`: of the fixed inputs."""
         plan = self._planned(stream, arrays, axis)
