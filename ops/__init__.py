@@ -11,16 +11,18 @@ from typing import Any
 
 from ops.backend import Backend
 from ops.cupy_backend import CupyBackend
-from ops.errors import Array, OpsError, check_choice
+from ops.errors import Array, KernelsMissing, OpsError, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.numpy_backend import NumpyBackend
 
-__all__ = ["Array", "Backend", "ConvGeometry", "OpsError", "PoolGeometry", "get_backend"]
+__all__ = ["Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "get_backend"]
 
 
 def _cpu(**options: Any) -> Backend:
-    from ops.cpu_backend import CpuBackend  # brings the compiler, half a second
-
+    try:
+        from ops.cpu_backend import CpuBackend  # brings the compiler, half a second
+    except ImportError as error:
+        raise KernelsMissing(f"backend 'cpu': numba cannot be imported here ({error})") from None
     return CpuBackend(**options)
 
 

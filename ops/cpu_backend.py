@@ -11,7 +11,9 @@ import numpy as np
 
 from ops.backend import Backend
 from ops.cpu.activation import Activations
-from ops.cpu.images import empty_aligned, empty_images
+from ops.cpu.convolution import Convolutions
+from ops.cpu.dense import DenseKernels
+from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
@@ -26,13 +28,14 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement, Softmax,
+    Convolutions, DenseKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement, Softmax,
     Backend,
 ):  # fmt: skip
-    """Backend "cpu". Options: `threads` of the team; `precision` "exact" (errors as of a plain sum) or "fast" (<= 1e-4)."""
+    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 
     name = "cpu"
     xp = np
+    channels_last = compiles = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)
@@ -43,3 +46,10 @@ class CpuBackend(
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
         return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """See Backend.carve; images lie as [H][W][N][C]."""
+        if len(shape) != 4:
+            return super().carve(block, offset, shape, dtype)
+        n, c, h, w = shape
+        return super().carve(block, offset, (h, w, n, c), dtype).transpose(TO_LOGICAL)

@@ -1,5 +1,4 @@
-"""Reductions of trailing axes, the places of the largest values, sums per channel and over everything (Caffe's
-Reduction, ArgMax).
+"""Reductions of trailing axes, places of the largest values, sums per channel and of all (Caffe's Reduction, ArgMax).
 
 Losses are elsewhere: what is here returns arrays and knows no labels.
 """

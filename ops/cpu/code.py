@@ -236,7 +236,7 @@ class Generated(Kernel):
     def address(self) -> int:
         """Where its machine code lies."""
         if not self._found:
-            self._found = addresses(self.name, self._build)(self.name)
+            self._found = addresses(f"code-{self.name}", self._build)(self.name)
         return self._found
 
     def _build(self, module: ir.Module) -> None:

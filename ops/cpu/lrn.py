@@ -1,8 +1,8 @@
 """Local response normalisation across channels, forward and backward, one pass over memory each.
 
 A few pixels at a time go through two steps: squares (backward: dy y / s) into scratch rows with zeros on either side,
-then windows of them. 1 / s^0.75 is r r sqrt(1 / r) for r = 1 / sqrt(s): no division and no power. What never lives
-here: LRN within a channel, which is the reference's.
+then windows of them. 1 / s^0.75 is r r sqrt(1 / r) for r = 1 / sqrt(s): no division and no power. What never lives here:
+LRN within a channel, which is the reference's.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from ops.errors import Array
 from ops.lrn import share_and_shift
 
 PIXELS = 8  # in both steps together
-OPERANDS = "x x_row s s_row y y_row dy dy_row out out_row"
-LRN = layout(f"{OPERANDS} rows channels extent scratch margin line", "gain shift beta")
+LRN = layout(
+    "x x_row s s_row y y_row dy dy_row out out_row rows channels extent scratch margin line", "gain shift beta"
+)
 USUAL = 0.75
 
 
@@ -87,8 +88,9 @@ def _backward(c: Code, usual: bool) -> None:
                     for base, step in ((c.dy, c.dy_row), (c.y, c.y_row), (c.s, c.s_row))
                 )
                 power, inverse = _powers(c, s, usual)
-                # the mask keeps out what is no number: beyond the channels s reads as 0
-                c.store(dy * y * inverse, ratios + c.margin + at, masks[0])
+                c.store(
+                    dy * y * inverse, ratios + c.margin + at, masks[0]
+                )  # no number beyond the channels, where s is 0
                 c.store(dy * power, direct + at)
         for k in c.loop(0, count):
             for at, masks in c.columns(c.channels, 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ops import fused, normalise, reduction
 from ops.errors import Array
@@ -42,7 +42,9 @@ class StatisticsOps:
 
         -> (y, mean, variance) as batch_norm_forward. out may be x or addend; backward needs x.
         """
-        return fused.norm_scale_forward(self, x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
+        return fused.norm_scale_forward(
+            cast(Any, self), x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance
+        )
 
     def norm_scale_backward(
         self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
@@ -55,7 +57,7 @@ class StatisticsOps:
         addend; then dy is to be rectified first (relu_backward) and goes in without `rectify`. out may be dy.
         """
         return fused.norm_scale_backward(
-            self, dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, out_gamma, out_beta
+            cast(Any, self), dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, out_gamma, out_beta
         )  # fmt: skip
 
     def mvn_forward(

@@ -56,7 +56,7 @@ def batch_norm(*shape: int) -> list[Case]:
 
 
 def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]:
-    """Batch norm, scale and bias, perhaps an addend and a rectifier, by the batch's statistics and by given ones."""
+    """Batch norm, scale and bias, perhaps an addend and a rectifier, of the batch's statistics and of given ones."""
     eps, column = 0.01, (-1,) + (1,) * (len(shape) - 2)
 
     def arrays(r):
