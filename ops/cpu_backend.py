@@ -35,7 +35,7 @@ class CpuBackend(
 
     name = "cpu"
     xp = np
-    channels_last = compiles = True
+    channels_last = joins = compiles = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)
