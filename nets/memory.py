@@ -137,8 +137,8 @@ class Planner:
             else:
                 self._tops[value] = self._new(node, tops[at], time) if at in tops else None
             self._touch(self._tops[value], time if layer.planned else last)
-            if not self.wiring.values[value].consumers:
-                self._touch(self._tops[value], last)  # an output of the net
+            if not self.wiring.values[value].consumers or layer.loss_weights[at]:
+                self._touch(self._tops[value], last)  # an output of the net, or part of the loss
         self._saved[node.index] = [self._new(node, need, time) for need in needs if need.life == SAVED]
 
     def _needs(self, node: Node) -> list[Need]:
