@@ -127,7 +127,7 @@ class Planner:
 
     def _forward(self, node: Node, time: int, last: int) -> None:
         layer = node.layer
-        for value in (*node.bottoms, *node.also):
+        for value in node.bottoms:
             self._touch(self._tops.get(value), time if layer.planned else last)
         needs = self._needs(node)
         tops = {need.at: need for need in needs if need.life == TOP and node.index not in self.fresh_tops}

@@ -30,7 +30,7 @@ class Value:
 class Node:
     """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values).
 
-    `also`: values that its forward takes besides, for a later layer whose work it does (`nets.joins`).
+    `also`: values that its forward takes besides, for a later layer that has them for bottoms (`nets.joins`).
     """
 
     index: int
