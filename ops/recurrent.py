@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from ops.errors import Array, OpsError, Shape, check_choice, check_float, check_ndim, check_out, check_shape
 from ops.pointwise import sigmoid_forward
 
-
 MAY_LACK = ("x", "extra")  # gradients that cost much and are often not wanted
 
 
@@ -80,9 +79,7 @@ def _gate_inputs(
 ) -> Array:
     """The input's part of every step, (T, N, G), one GEMM."""
     steps, images, features = x.shape
-    inputs: Array = _delivered(
-        xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1), out
-    )
+    inputs: Array = _delivered(xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1), out)
     if b is not None:
         inputs += b
     if extra is not None:

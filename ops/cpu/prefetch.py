@@ -14,7 +14,7 @@ READ, INTO_L2, DATA = I32(0), I32(2), I32(1)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def prefetch(tc, address):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def prefetch(tc, address):  # type: ignore[no-untyped-def]
     """Fetch the line at `address`, which need not be readable, into the L2 cache."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:

@@ -54,7 +54,9 @@ class Recurrence:
         self._backward = self._steps(width, backward)
         self._packs = [self._pack(hidden, width, turned=True), self._pack(width, hidden, turned=False)]
 
-    def _plan(self, shape: tuple[int, int, int], a: Strides, b: Strides, columns: int, *, bias: bool = False) -> Product:
+    def _plan(
+        self, shape: tuple[int, int, int], a: Strides, b: Strides, columns: int, *, bias: bool = False
+    ) -> Product:
         plan = planned(self._team, shape, a, b, (4 * columns, 4), bias=bias)
         assert plan is not None
         return plan
@@ -101,7 +103,7 @@ class Recurrence:
         self, dh: int, h: Array, c: Array, gates: Array, x: Array, cont: Array, w_x: Array, w_h: Array,
         h0: Array | None, c0: Array | None, dh_last: Array | None, dc_last: Array | None, out: Any, scratch: int,
     ) -> None:  # fmt: skip
-        """Every gradient that has a destination in `out`; dh is an address, `scratch` as large as `scratch_bytes` says."""
+        """Every gradient that has a destination in `out`; dh is an address, scratch one of `scratch_bytes`."""
         s, block, parts = self._sizes, self._backward, self._parts(scratch)
         block.packed, block.carried, block.dc, block.d_gates, block.before, products = parts
         block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(_at, (gates, h, c, cont, h0, c0))
@@ -138,4 +140,5 @@ class Recurrence:
 
 
 def _at(x: Array | None) -> int:
-    return 0 if x is None else x.ctypes.data
+    at: int = 0 if x is None else x.ctypes.data
+    return at

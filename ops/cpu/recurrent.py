@@ -113,7 +113,8 @@ class RecurrentKernels(DenseKernels):
         return dh
 
     def _recurrence(self, x: Array, w_h: Array) -> Recurrence:
-        sizes = Sizes(*x.shape, w_h.shape[1], w_h.shape[0])
+        (steps, images, features), (width, hidden) = x.shape, w_h.shape
+        sizes = Sizes(steps, images, features, hidden, width)
         plan = self._recurrences.get(sizes)
         if plan is None:
             u = units()

@@ -65,10 +65,10 @@ def state_product(
         for m in range(n0, n1, rows):
             r = min(rows, n1 - m)
             into = C + m * sC + first * wide
-            I, sI = (into, sC) if add else (a.zeros, 0)
+            start, step = (into, sC) if add else (a.zeros, 0)
             call_tile(
                 table[(v - 1) * MAX_ROWS + r - 1], A + m * sA, sA, 4, 0, a.packed + first * wide * k, v * wide, 0,
-                into, sC, I, sI, k, 1, lanes, np.float32(-np.inf),
+                into, sC, start, step, k, 1, lanes, np.float32(-np.inf),
             )  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def scaled_copy(source: int, into: int, count: int, factor: float) -> None:
 
 @kernel(STEPS)
 def run_forward(number: int, size: int, at: Any) -> None:
-    """gates: gate inputs without the state's part, (T, N, width); they become gates, h and c (T, N, hidden) are written."""
+    """gates (T, N, width): inputs without the state's part; they become gates, h and c (T, N, hidden) are written."""
     a = arguments(at)
     table, rows_of = integers(a.table, a.vectors * MAX_ROWS), integers(a.rows, a.vectors)
     n0, n1 = share(a, rows_of[a.vectors - 1], number, size)

@@ -100,7 +100,7 @@ def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_turn(tc, kernel, A, sA, B, sB, rows, columns, bias, floor):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def call_turn(tc, kernel, A, sA, B, sB, rows, columns, bias, floor):  # type: ignore[no-untyped-def]
     """Call the kernel at address `kernel`; the arguments are those of this file's formulas."""
     signature = types.void(*[types.int64] * 8, types.float32)
 

@@ -5,8 +5,8 @@
 
 All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o, g) or as many (RNN:
 h is all there is, and c is neither read nor written). forward turns gate inputs into gates in place and writes
-`carried` = cont_next h. backward adds cont_next dh_after to dh, and also writes `before` = cont h_before. What never lives
-here: products, loops over steps. The four gates of a unit share a division, so a NaN in one of them is one in all.
+`carried` = cont_next h. backward adds cont_next dh_after to dh, and also writes `before` = cont h_before. The four
+gates of a unit share a division, so a NaN in one of them is one in all. What never lives here: products, steps.
 """
 
 from __future__ import annotations
@@ -140,14 +140,14 @@ def _caller(arrays: tuple[str, ...]) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def call_forward(tc, unit, gates, c_before, c, h, carried, count, cont, cont_next):  # type: ignore[no-untyped-def]  # noqa: ANN001
+def call_forward(tc, unit, gates, c_before, c, h, carried, count, cont, cont_next):  # type: ignore[no-untyped-def]
     """Call the forward kernel at address `unit`."""
     return _caller(FORWARD)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def call_backward(  # type: ignore[no-untyped-def]
-    tc, unit, gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next  # noqa: ANN001
+    tc, unit, gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next
 ):  # fmt: skip
     """Call the backward kernel at address `unit`."""
     return _caller(BACKWARD)

@@ -38,7 +38,7 @@ class SequenceOps:
         """x (T, N, D), cont (T, N), w_x (4H, D), b (4H,), w_h (4H, H) -> tape of h (T, N, H), c and the gates.
 
         Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first step (None: zero);
-        extra (N, 4H) is added to the gate inputs of every step. `tape` may give the arrays of the result; out that of h.
+        extra (N, 4H) is added to every step's gate inputs. `tape` may give the arrays of the result, out that of h.
         """
         into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
         return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, into)
