@@ -2,7 +2,7 @@
 
 Backward through x is convolution too: one for each class of pixels of x modulo the stride, with the taps that reach the
 class, the last first. Where one tap reads x, equal steps are folded into one run of pixels, and x is read in place.
-What never lives here: loops (`direct_kernels`, `pack`), sizes (`blocking`).
+What never lives here: loops (`convolve`, `correlate`, `pack`), sizes (`blocking`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import numpy as np
 from ops.cpu import blocking
 from ops.cpu.algorithm import ConvShape
 from ops.cpu.blocking import Blocks, Panels, Sweep
-from ops.cpu.direct_kernels import convolve, correlate
+from ops.cpu.convolve import convolve
+from ops.cpu.correlate import correlate
 from ops.cpu.microkernel import tiles
 from ops.cpu.pack import pack_weights, unpack_weights
 from ops.cpu.rearrange import movers
