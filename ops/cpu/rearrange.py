@@ -6,14 +6,8 @@ operand goes where (`pack`).
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple
-
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from ops.cpu.compiled import addresses
 from ops.cpu.ir_tools import I32, I64, Vectors, counted, function
 from ops.cpu.target import host
 
@@ -21,23 +15,10 @@ TRANSPOSE = tuple((name, I64) for name in ("src", "sS", "nS", "nT", "dst", "sD",
 COPY = tuple((name, I64) for name in ("src", "sS", "dst", "sD", "rows", "floats"))
 
 
-class Movers(NamedTuple):
-    """Addresses of the two functions."""
-
-    transpose: int
-    copy: int
-
-
-@functools.cache
-def movers() -> Movers:
-    """The movers of this machine, compiled or loaded on first use."""
-
-    def build(module: ir.Module) -> None:
-        _build_transpose(module, host().lanes)
-        _build_copy(module, host().lanes)
-
-    at = addresses("movers", build)
-    return Movers(at("transpose"), at("copy"))
+def build_movers(module: ir.Module) -> None:
+    """Add transpose and copy, for vectors of this machine."""
+    _build_transpose(module, host().lanes)
+    _build_copy(module, host().lanes)
 
 
 def _build_transpose(module: ir.Module, lanes: int) -> None:
@@ -98,24 +79,3 @@ def _build_copy(module: ir.Module, lanes: int) -> None:
 
     counted(b, a["rows"], 1, row)
     b.ret_void()
-
-
-def _caller(layout: tuple[tuple[str, Any], ...]) -> Any:
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in layout])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * (1 + len(layout))), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def call_transpose(tc, mover, src, sS, nS, nT, dst, sD, nW):  # type: ignore[no-untyped-def]  # noqa: ANN001
-    """Call `Movers.transpose`."""
-    return _caller(TRANSPOSE)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def call_copy(tc, mover, src, sS, dst, sD, rows, floats):  # type: ignore[no-untyped-def]  # noqa: ANN001
-    """Call `Movers.copy`."""
-    return _caller(COPY)
