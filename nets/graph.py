@@ -13,30 +13,24 @@ the sum of all, comes out. A running statistic's gradient is what the pass adds 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from nets.errors import NetError, did_you_mean
+from nets.in_place import allow_in_place, owners, readers
 from nets.layers import KINDS, Run, Setup, Values, make_layer
 from nets.layers.base import Shape
-from nets.sharing import Slot, share
+from nets.memory import MemoryPlan, Planner
+from nets.sharing import Slot, check_cut, share
 from nets.spec import NetSpec
+from nets.stages import Stage as Stage  # one of the names of this module
+from nets.stages import cut
 from nets.wiring import Node, Value, wants_gradient, wire
 from ops import Array, Backend, OpsError
 
 PARTS = ("all", "conv", "fc")
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """Consecutive layers with at most one that has parameters; `layer` is its name, or None."""
-
-    index: int
-    layer: str | None
-    layers: tuple[str, ...]
-    nodes: tuple[Node, ...] = field(repr=False)
+MEMORY = ("kept", "reused")
 
 
 class Net:
@@ -45,6 +39,10 @@ class Net:
     `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
     phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
     ("conv") is the rest. `time_first` says that recurrent layers take the rows (axis 0) for steps of time.
+
+    With `memory` "reused" arrays that are never needed together share a place in one block, planned before the first
+    pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be read after a pass; with "kept" every
+    blob stays valid until the next pass.
     """
 
     def __init__(
@@ -60,9 +58,11 @@ class Net:
         dtype: Any = np.float32,
         level: int = 0,
         stages: tuple[str, ...] = (),
+        memory: str = "kept",
     ) -> None:
-        if part not in PARTS:
-            raise NetError(f"part: found '{part}', expected one of {', '.join(PARTS)}")
+        for key, found, known in (("part", part, PARTS), ("memory", memory, MEMORY)):
+            if found not in known:
+                raise NetError(f"{key}: found '{found}', expected one of {', '.join(known)}")
         self.spec = spec.for_phase(phase, level=level, stages=stages)
         self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
@@ -72,13 +72,15 @@ class Net:
         self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype))
         self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if self._takes(node)]
-        self._check_sharing()
+        if part != "all":
+            check_cut(self._sharing, self._wiring.nodes)
         self._find_borders()
-        self._allow_in_place()
-        self._senders = [node for i in self._boundary for node in self._owners(i)]
-        self._receivers = [node for i in self._boundary for node in self._readers(i)]
+        allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
+        travels = self._boundary if part != "all" else []
+        self._senders = [node for i in travels for node in owners(self._wiring, i)]
+        self._receivers = [node for i in travels for node in readers(self._wiring, i)]
         self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self._nodes}
-        self.stages = _stages(self._nodes, self._owned)
+        self.stages = cut(self._nodes, self._owned)
         self.params = {
             n.layer.name: tuple(n.layer.params[at] for at in self._owned[n.index])
             for n in self._nodes
@@ -89,7 +91,11 @@ class Net:
         self._grads: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
         self._borrowed: dict[Slot, Array] = {}  # gradients from borrowers, until the owner's turn
+        self._seeds: dict[int, Array] = {}
+        self._sums: dict[int, Array] = {}
         self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
+        self._reuses, self._block = memory == "reused", self.ops.empty((0,), np.uint8)
+        self._placed = False
 
     def __repr__(self) -> str:
         size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
@@ -126,6 +132,21 @@ class Net:
             for layer, params in self.params.items()
         }
 
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is allocated."""
+        sent, received = (frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers))
+        given = frozenset(self._boundary if self.part == "conv" else ())
+        return Planner(self._wiring, self._nodes, self.phase == "TRAIN", self.dtype, sent, received, given).plan()
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory that the backend needs at most for one operation."""
+        return max((self._scratch_of(node) for node in self._nodes), default=0)
+
+    def _scratch_of(self, node: Node) -> int:
+        return node.layer.scratch([self._value(i).shape for i in node.bottoms], self.phase == "TRAIN")
+
     # one pass
 
     def begin(self, step: int, rows: tuple[int, int] | None = None) -> None:
@@ -135,13 +156,31 @@ class Net:
             raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
         if high - low != self._rows:
             self._wiring.reshape(Setup(self.phase, high - low, self._input_shape))
-            self._rows = high - low
+            self._rows, self._placed = high - low, False
+        if self._reuses and not self._placed:
+            self._place()
         self._run = Run(self.phase, self.seed, step, low, high, self.batch)
         self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
         for node in self._senders:
             node.layer.forget("top")
         for node in self._receivers:
             node.layer.forget("bottom")
+
+    def _place(self) -> None:
+        """Give the layers their places in the block, which grows if it must."""
+        plan = self.memory_plan
+        if plan.size > self._block.size:
+            self._block = self.ops.empty((plan.size,), np.uint8)
+        self._sums = {}
+        for (owner, key), array in plan.arrays(self.ops, self._block).items():
+            if owner < 0:
+                self._sums[-1 - owner] = array
+            else:
+                self._wiring.nodes[owner].layer.place(key, array)
+        for node in self._nodes:
+            node.layer.over_gradient = node.index in plan.over
+            node.layer.written = plan.written.get(node.index, frozenset())
+        self._placed = True
 
     def feed(self, name: str, array: Any) -> None:
         """Give the input blob `name`; converted to the net's dtype if it has another, else kept by reference."""
@@ -183,9 +222,18 @@ class Net:
             result = gradients or result
         return result
 
+    def restart(self) -> None:
+        """Let the next pass be as the first: no layer keeps a state."""
+        self._rows = 0
+
     def blob(self, name: str) -> Array:
         """Return blob `name` of this pass (its last value)."""
-        return self._given(self._index(name))
+        i = self._index(name)
+        if self._reuses and name not in (*self.outputs, *self.inputs, *self.boundary):
+            raise NetError(
+                f"blob '{name}': its memory is reused in the pass; build the net with memory='kept' to read it"
+            )
+        return self._given(i)
 
     def grad(self, name: str) -> Array:
         """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros if none did."""
@@ -199,6 +247,7 @@ class Net:
             expected = ", ".join(self.boundary_grads) or "none"
             raise NetError(f"gradient of '{name}': no gradient crosses here, expected one of: {expected}")
         given = self.ops.asarray(array, self.dtype)
+        given = self.ops.images(given) if given.ndim == 4 else given
         index = next(i for i in self._boundary if self._value(i).name == name)
         if tuple(given.shape) != self._value(index).shape:
             expected_shape = self._value(index).shape
@@ -236,15 +285,6 @@ class Net:
     def _takes(self, node: Node) -> bool:
         return not node.layer.is_source and (self.part == "all" or node.in_fc == (self.part == "fc"))
 
-    def _check_sharing(self) -> None:
-        """Refuse a parameter that the two phases would share: they may run on different machines."""
-        nodes = self._wiring.nodes
-        for borrowed, owner in self._sharing.owner.items():
-            mine, other = nodes[borrowed[0]], nodes[owner[0]]
-            if self.part != "all" and mine.in_fc != other.in_fc:
-                text = f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
-                raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")
-
     def _find_borders(self) -> None:
         """Set `boundary`, `inputs` and `outputs`."""
         values, nodes = self._wiring.values, self._wiring.nodes
@@ -260,30 +300,6 @@ class Net:
         self._names |= {values[i].name: i for node in self._nodes for i in node.tops}
         made = [i for node in self._nodes for i in node.tops]
         self.outputs = [values[i].name for i in made if not mine & set(values[i].consumers)]
-
-    def _allow_in_place(self) -> None:
-        """Let a layer write over its bottom where nobody else reads the old value."""
-        fed = set(self._inputs.values())
-        for node in self._nodes:
-            names = (list(node.layer.proto.bottom), list(node.layer.proto.top))
-            if not node.layer.in_place_ok or names[0] != names[1] or node.bottoms[0] in fed:
-                continue
-            bottom = self._value(node.bottoms[0])
-            maker = self._wiring.nodes[bottom.producer].layer
-            free = maker.top_is_free or maker.in_place
-            node.layer.in_place = free and bottom.consumers == [node.index]
-
-    def _owners(self, i: int) -> list[Node]:
-        """The layers whose buffers value `i` may be a view of."""
-        node = self._wiring.nodes[self._value(i).producer]
-        through = node.layer.in_place or not node.layer.top_is_free
-        return [node, *(owner for below in node.bottoms if through for owner in self._owners(below))]
-
-    def _readers(self, i: int) -> list[Node]:
-        """The layers whose buffers the gradient of value `i` may be a view of."""
-        nodes = [self._wiring.nodes[reader] for reader in self._value(i).consumers]
-        through = [top for node in nodes if node.layer.passes_gradient for top in node.tops]
-        return [*nodes, *(reader for top in through for reader in self._readers(top))]
 
     def _first_rows(self) -> int:
         """The batch size: the length of the first input along axis 0, else of what the net begins with."""
@@ -317,8 +333,10 @@ class Net:
         """Give the tops that are part of the loss their weight as gradient."""
         for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
             if weight:
-                seed = self.ops.zeros(self._value(i).shape, self.dtype)
-                seed += weight
+                seed = self._seeds.get(i)
+                if seed is None or seed.shape != self._value(i).shape:
+                    seed = self._seeds[i] = self.ops.zeros(self._value(i).shape, self.dtype)
+                    seed += weight
                 self._accumulate(i, seed)
 
     def _zeros(self, node: Node) -> tuple[Array, ...]:
@@ -343,9 +361,9 @@ class Net:
         return tuple(result)
 
     def _accumulate(self, i: int, grad: Array) -> None:
-        """Add a gradient to value `i`; the first is kept by reference, the sum of two is a new array."""
+        """Add a gradient to value `i`; the first is kept by reference, the sum of two is another array."""
         known = self._grads.get(i)
-        self._grads[i] = grad if known is None else self.ops.add(known, grad)
+        self._grads[i] = grad if known is None else self.ops.add(known, grad, out=self._sums.get(i))
 
     def _value(self, i: int) -> Value:
         return self._wiring.values[i]
@@ -376,18 +394,3 @@ class Net:
                 raise NetError(f"layer '{lender}': its parameters are shared and were not loaded in this pass")
             found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
         return found
-
-
-def _stages(nodes: Sequence[Node], owned: Mapping[int, Sequence[int]]) -> list[Stage]:
-    """Cut before every layer with parameters of its own but the first."""
-    groups: list[list[Node]] = []
-    for node in nodes:
-        taken = bool(groups) and any(owned[member.index] for member in groups[-1])
-        if not groups or (owned[node.index] and taken):
-            groups.append([])
-        groups[-1].append(node)
-    stages = []
-    for index, group in enumerate(groups):
-        owner = next((node.layer.name for node in group if owned[node.index]), None)
-        stages.append(Stage(index, owner, tuple(node.layer.name for node in group), tuple(group)))
-    return stages

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from nets.errors import NetError, PrototxtError
 from nets.layers import Layer
 from nets.schema import caffe_pb2 as caffe
+from nets.wiring import Node
 
 Slot = tuple[int, int]  # (index of a layer, index of one of its parameters)
 
@@ -77,3 +78,12 @@ def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None
         if told == [False, True]:
             spec = replace(spec, **{key: getattr(other, key)})
     owner.params[mine[1]] = spec
+
+
+def check_cut(sharing: Sharing, nodes: Sequence[Node]) -> None:
+    """Refuse a parameter that the two phases of a net share: they may run on different machines. NetError."""
+    for borrowed, owner in sharing.owner.items():
+        mine, other = nodes[borrowed[0]], nodes[owner[0]]
+        if mine.in_fc != other.in_fc:
+            text = f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
+            raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")

@@ -72,22 +72,29 @@ class SolverSpec:
         return tuple(ops.zeros(param.shape, dtype) for _ in range(count))
 
     def update(
-        self, ops: Backend, iteration: int, param: ParamSpec, w: Array, g: Array, history: History
+        self,
+        ops: Backend,
+        iteration: int,
+        param: ParamSpec,
+        w: Array,
+        g: Array,
+        history: History,
+        out: Array | None = None,
     ) -> tuple[Array, History]:
-        """Return (w', history') after the update of `iteration` (from 0). w and g stay; history is written over.
+        """Return (w', history') after the update of `iteration` (from 0). g stays; w' is `out`, which may be w, or new;
+        history is written over.
 
         g is the gradient of the whole batch's mean loss, as Caffe's after its division by iter_size. A running
         statistic becomes keep * w + g, whatever the solver (`ParamSpec.keep`).
         """
         if param.keep is not None:
-            new = ops.zeros(w.shape, w.dtype)
-            new += w
-            new *= param.keep
+            new = ops.xp.multiply(w, param.keep, out=out)
             return ops.add(new, g, out=new), ()
         shared = {
             "rate": self.rate(iteration) * param.lr_mult,
             "decay": self.weight_decay * param.decay_mult,
             "regularization": self.proto.regularization_type,
+            "out_w": out,
         }
         new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
         return new, tuple(kept)

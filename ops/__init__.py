@@ -6,18 +6,29 @@ files or messages, and this package imports none of the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ops.backend import Backend
 from ops.cupy_backend import CupyBackend
-from ops.errors import Array, OpsError, check_choice
+from ops.errors import Array, KernelsMissing, OpsError, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.numpy_backend import NumpyBackend
 
-__all__ = ["Array", "Backend", "ConvGeometry", "OpsError", "PoolGeometry", "get_backend"]
+__all__ = ["Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "get_backend"]
 
-_BACKENDS: dict[str, tuple[type[Backend], tuple[str, ...]]] = {
+
+def _cpu(**options: Any) -> Backend:
+    try:
+        from ops.cpu_backend import CpuBackend  # brings the compiler, half a second
+    except ImportError as error:
+        raise KernelsMissing(f"backend 'cpu': numba cannot be imported here ({error})") from None
+    return CpuBackend(**options)
+
+
+_BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
+    "cpu": (_cpu, ("b_p", "threads", "precision")),
     "cupy": (CupyBackend, ("b_p", "device")),  # imports cupy when it is made
 }
 

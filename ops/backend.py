@@ -7,6 +7,7 @@ and returned; None allocates. Inputs are all float32 or all float64. A wrong sha
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
 
     name: str
     xp: Any
+    channels_last = False  # whether `empty` keeps images as [H][W][N][C]
+    on_host = True  # whether arrays are NumPy's
+    compiles = False  # whether an operation may have to be compiled when it first runs
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
@@ -51,6 +55,19 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         """A new array, contents undefined."""
         array: Array = self.xp.empty(shape, dtype)
         return array
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """An array in the memory of `block` (uint8) from byte `offset` on, laid out as by `empty`."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        array: Array = block[offset : offset + size].view(dtype).reshape(shape)
+        return array
+
+    def images(self, x: Array, out: Array | None = None) -> Array:
+        """x (N, C, H, W) as `empty` lays images out, or copied to `out`; x itself if it lies so already."""
+        if out is None:
+            return x
+        out[...] = x
+        return out
 
     def zeros(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array of zeros."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ops.activation import relu_forward
 from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_out, check_shape
 from ops.geometry import ConvGeometry, check_image
 from ops.lowering import Lowering
@@ -53,9 +54,21 @@ def _group(matrix_of: Array, group: int, groups: int) -> Array:
 
 def forward(
     xp: Any, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, lowering: Lowering,
-    out: Array | None,
+    out: Array | None, rectify: bool = False,
 ) -> Array:  # fmt: skip
-    """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW)."""
+    """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); max(y, 0) with `rectify`."""
+    shape = check_forward(x, w, b, geometry, out)
+    y = _empty(xp, shape, x.dtype) if out is None else out
+    y_KNPQ = _swap(y)
+    for part in _parts(x.shape[0], lowering.b_p):
+        _forward_part(xp, _swap(x)[:, part], w, geometry, lowering, y_KNPQ[:, part])
+    if b is not None:
+        y_KNPQ += b[:, None, None, None]
+    return relu_forward(xp, y, 0.0, y) if rectify else y
+
+
+def check_forward(x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None) -> Shape:
+    """The arguments of a forward pass fit; returns y's shape."""
     op = "conv_forward"
     check_float(op, x=x, w=w, b=b)
     check_ndim(op, "x", x, "NCHW")
@@ -63,13 +76,7 @@ def forward(
     check_shape(op, "b", b, w.shape[:1])
     shape = geometry.output_shape(tuple(x.shape), w.shape[0])
     check_out(op, "out", out, shape, x.dtype)
-    y = _empty(xp, shape, x.dtype) if out is None else out
-    y_KNPQ = _swap(y)
-    for part in _parts(x.shape[0], lowering.b_p):
-        _forward_part(xp, _swap(x)[:, part], w, geometry, lowering, y_KNPQ[:, part])
-    if b is not None:
-        y_KNPQ += b[:, None, None, None]
-    return y
+    return shape
 
 
 def _forward_part(
@@ -92,16 +99,21 @@ def backward_data(
     out: Array | None,
 ) -> Array:  # fmt: skip
     """dy (N, K, OH, OW), w (K, C/groups, kh, kw) -> dx of shape `in_shape` (N, C, H, W)."""
+    check_backward_data(dy, w, geometry, in_shape, out)
+    dx = _empty(xp, in_shape, dy.dtype) if out is None else out
+    for part in _parts(in_shape[0], lowering.b_p):
+        _backward_data_part(xp, _swap(dy)[:, part], w, geometry, lowering, _swap(dx)[:, part])
+    return dx
+
+
+def check_backward_data(dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None) -> None:
+    """The arguments of the gradient by the images fit."""
     op = "conv_backward_data"
     check_float(op, dy=dy, w=w)
     check_image(op, in_shape)
     _check_weights(op, w.shape, in_shape[1], geometry)
     _check_gradient(op, dy, in_shape, w.shape[0], geometry)
     check_out(op, "out", out, in_shape, dy.dtype)
-    dx = _empty(xp, in_shape, dy.dtype) if out is None else out
-    for part in _parts(in_shape[0], lowering.b_p):
-        _backward_data_part(xp, _swap(dy)[:, part], w, geometry, lowering, _swap(dx)[:, part])
-    return dx
 
 
 def _backward_data_part(
@@ -121,13 +133,7 @@ def backward_weights(
     bias: bool, out_w: Array | None, out_b: Array | None,
 ) -> tuple[Array, Array | None]:  # fmt: skip
     """x (N, C, H, W), dy (N, K, OH, OW) -> dw (K, C/groups, kh, kw) and, with `bias`, db (K,)."""
-    op = "conv_backward_weights"
-    check_float(op, x=x, dy=dy)
-    check_ndim(op, "x", x, "NCHW")
-    _check_weights(op, w_shape, x.shape[1], geometry)
-    _check_gradient(op, dy, x.shape, w_shape[0], geometry)
-    check_out(op, "out_w", out_w, w_shape, x.dtype)
-    check_out(op, "out_b", out_b, w_shape[:1], x.dtype)
+    check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
     dw: Array = xp.empty(w_shape, x.dtype) if out_w is None else out_w
     for part in _parts(x.shape[0], lowering.b_p):
         _backward_weights_part(xp, _swap(x)[:, part], _swap(dy)[:, part], geometry, lowering, dw, part.start == 0)
@@ -135,6 +141,19 @@ def backward_weights(
         return dw, None
     db: Array = xp.sum(_swap(dy), axis=(1, 2, 3), out=out_b)
     return dw, db
+
+
+def check_backward_weights(
+    x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, out_w: Array | None, out_b: Array | None
+) -> None:
+    """The arguments of the gradient by the weights fit."""
+    op = "conv_backward_weights"
+    check_float(op, x=x, dy=dy)
+    check_ndim(op, "x", x, "NCHW")
+    _check_weights(op, w_shape, x.shape[1], geometry)
+    _check_gradient(op, dy, x.shape, w_shape[0], geometry)
+    check_out(op, "out_w", out_w, w_shape, x.dtype)
+    check_out(op, "out_b", out_b, w_shape[:1], x.dtype)
 
 
 def _backward_weights_part(

@@ -10,19 +10,31 @@ from typing import Any
 import numpy as np
 
 from ops.backend import Backend
-from ops.cpu.images import empty_images
+from ops.cpu.activation import Activations
+from ops.cpu.convolution import Convolutions
+from ops.cpu.dense import DenseKernels
+from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
+from ops.cpu.lrn import ResponseNormalisation
+from ops.cpu.norm_scale import NormScale
+from ops.cpu.pooling import Pooling
+from ops.cpu.rearrange import Rearrangement
 from ops.cpu.team import Team
+from ops.cpu.update import Updates
 from ops.cpu.workspace import Workspace
 from ops.errors import Array, Shape, check_choice
 
 PRECISIONS = ("exact", "fast")
 
 
-class CpuBackend(Backend):
-    """Backend "cpu". Options: `threads` of the team; `precision` "exact" (errors as of a plain sum) or "fast" (<= 1e-4)."""
+class CpuBackend(
+    Convolutions, DenseKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
+    Backend,
+):  # fmt: skip
+    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 
     name = "cpu"
     xp = np
+    channels_last = compiles = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)
@@ -32,4 +44,11 @@ class CpuBackend(Backend):
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
-        return empty_images(shape, dtype) if len(shape) == 4 else np.empty(shape, dtype)
+        return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """See Backend.carve; images lie as [H][W][N][C]."""
+        if len(shape) != 4:
+            return super().carve(block, offset, shape, dtype)
+        n, c, h, w = shape
+        return super().carve(block, offset, (h, w, n, c), dtype).transpose(TO_LOGICAL)

@@ -48,6 +48,8 @@ class CupyBackend(Backend):
     """
 
     name = "cupy"
+    on_host = False
+    compiles = True
 
     def __init__(self, b_p: int | None = None, device: int = 0, xp: Any = None) -> None:
         """`xp` stands in for the module cupy, for tests."""

@@ -23,6 +23,10 @@ class OpsError(ValueError):
     """An operation was given something it cannot work with; the message names found and expected."""
 
 
+class KernelsMissing(OpsError):
+    """The compiled kernels cannot run here; the message says why."""
+
+
 def check_float(op: str, **arrays: Array | None) -> None:
     """All given arrays are float32, or all are float64."""
     first: tuple[str, str] | None = None

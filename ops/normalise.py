@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ops.errors import Array, OpsError, check_alike, check_float, check_shape
+from ops.errors import Array, OpsError, check_alike, check_float, check_out, check_shape
 
 
 def _channel_axes(op: str, x: Array) -> tuple[int, ...]:
@@ -22,22 +22,28 @@ def _column(statistic: Array, x: Array) -> Array:
 
 
 def batch_norm_forward(
-    xp: Any, x: Array, eps: float, statistics: tuple[Array, Array] | None, out: Array | None
-) -> tuple[Array, Array, Array]:
+    xp: Any, x: Array, eps: float, statistics: tuple[Array, Array] | None, out: Array | None,
+    out_mean: Array | None, out_variance: Array | None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
     """y = (x - mean) / sqrt(variance + eps) per channel of (N, C, ...) -> (y, mean (C,), variance (C,)).
 
-    Without `statistics` those of this batch count (training), else the given mean and variance (test). out may be x.
+    Without `statistics` those of this batch count (training) and go into the destinations, else the given mean and
+    variance (test). out may be x.
     """
     op = "batch_norm_forward"
     check_alike(op, out, x=x)
     axes = _channel_axes(op, x)
-    mean, variance = statistics if statistics is not None else (x.mean(axis=axes), None)
+    for name, target in (("mean", out_mean), ("variance", out_variance)):
+        check_out(op, name, target, x.shape[1:2], x.dtype)
+        if statistics is not None and target is not None:
+            raise OpsError(f"{op}: {name} is given besides statistics, expected a destination only for the batch's own")
+    mean, variance = statistics if statistics is not None else (x.mean(axis=axes, out=out_mean), None)
     check_float(op, x=x, mean=mean, variance=variance)
     check_shape(op, "mean", mean, x.shape[1:2])
     check_shape(op, "variance", variance, x.shape[1:2])
     y: Array = xp.subtract(x, _column(mean, x), out=out)
     if variance is None:
-        variance = xp.square(y).mean(axis=axes)
+        variance = xp.square(y).mean(axis=axes, out=out_variance)
     y *= _column(1 / xp.sqrt(variance + float(eps)), x)
     return y, mean, variance
 

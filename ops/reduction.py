@@ -1,4 +1,4 @@
-"""Reductions of trailing axes, the places of the largest values, and sums over everything (Caffe's Reduction, ArgMax).
+"""Reductions of trailing axes, places of the largest values, sums per channel and of all (Caffe's Reduction, ArgMax).
 
 Losses are elsewhere: what is here returns arrays and knows no labels.
 """
@@ -54,6 +54,18 @@ def _start(op: str, x: Array, operation: str, axis: int) -> int:
 
 def _factor(x: Array, operation: str, start: int, coeff: float) -> float:
     return float(coeff) / (math.prod(x.shape[start:]) if operation == "MEAN" else 1)
+
+
+def channel_sums(xp: Any, x: Array, out: Array | None) -> Array:
+    """x (N, C, ...) -> (C,), summed over all other axes."""
+    op = "channel_sums"
+    check_float(op, x=x)
+    if x.ndim < 2:
+        raise OpsError(f"{op}: x has shape {tuple(x.shape)}, expected (N, C, ...)")
+    check_out(op, "out", out, x.shape[1:2], x.dtype)
+    total: Array = xp.empty(x.shape[1:2], x.dtype) if out is None else out
+    total[...] = x.sum(axis=tuple(a for a in range(x.ndim) if a != 1))
+    return total
 
 
 def arg_max(xp: Any, x: Array, top_k: int, out_max_val: bool, axis: int | None, out: Array | None) -> Array:

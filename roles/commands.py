@@ -56,6 +56,9 @@ def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: S
         _say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         _say(table(time_net(net, iterations=iterations)))
         _say(f"parameters {size.weight_bytes / 1e6:.1f} MB, activations {size.data_bytes / 1e6:.1f} MB")
+        plan = net.memory_plan
+        arrays = f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
+        _say(f"memory of a training pass: {arrays}, scratch {net.scratch / 1e6:.1f} MB")
     return 0
 
 

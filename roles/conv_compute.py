@@ -12,6 +12,7 @@ from typing import Any
 
 from nets import Net, Stage
 from nets.data import Prefetcher
+from nets.warm import warm
 from roles.job import Job
 from roles.messages import (
     STOP,
@@ -65,6 +66,8 @@ class ConvCompute(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
+        for net in self._nets.values():
+            warm(net)
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from nets import Net
+from nets.warm import warm
 from ops import Array
 from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, Activations, GetState, State
@@ -39,6 +40,8 @@ class FcServer(Actor):
     def _build(self) -> None:
         job = self._job
         self._nets = {phase: job.build(phase, "fc", self._image_shape) for phase in job.phases}
+        for net in self._nets.values():
+            warm(net)
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops)
         self._store = restored(store, job)

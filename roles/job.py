@@ -6,6 +6,8 @@ Roles build from the same job and so agree on shapes, first parameters and the o
 from __future__ import annotations
 
 import dataclasses
+import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +19,8 @@ from nets import Net, NetSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, open_source
 from roles.messages import TEST, TRAIN
 
+THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
+
 
 @dataclass(frozen=True)
 class Job:
@@ -24,7 +28,8 @@ class Job:
 
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
-    first parameters, or "". `device` is "cpu" or "cuda:N": where the role that gets this job computes.
+    first parameters, or "". `device` is "cpu" or "cuda:N": where the role that gets this job computes. `kernels` and
+    `precision` are those of the CPU's operations (see `Train`).
     """
 
     net: str
@@ -37,6 +42,8 @@ class Job:
     shuffle: bool = False
     device: str = "cpu"
     b_p: int | None = None
+    kernels: str = "compiled"
+    precision: str = "fast"
     resume: str = ""
     weights: str = ""
     solver_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -70,8 +77,16 @@ class Job:
     def backend_ops(self) -> ops.Backend:
         """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
         if self.device == "cpu":
-            return ops.get_backend("numpy", b_p=self.b_p)
+            return self._cpu_ops()
         return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+
+    def _cpu_ops(self) -> ops.Backend:
+        if self.kernels == "compiled":
+            try:
+                return ops.get_backend("cpu", b_p=self.b_p, threads=team_size(), precision=self.precision)
+            except ops.KernelsMissing as missing:
+                logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
+        return ops.get_backend("numpy", b_p=self.b_p)
 
     def source(self, phase: str) -> Source:
         """Open the data of a phase."""
@@ -97,9 +112,15 @@ class Job:
             batch=self.batch if phase == TRAIN else self.test_batch,
             input_shape=image_shape,
             seed=self.seed,
+            memory="reused",
         )
 
     @property
     def phases(self) -> tuple[str, ...]:
         """The phases that have data."""
         return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
+
+
+def team_size() -> int:
+    """Threads for the kernels of this process: what its launcher set, else one per core."""
+    return int(os.environ.get(THREADS_VARIABLE, 0)) or os.cpu_count() or 1

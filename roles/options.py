@@ -40,13 +40,17 @@ class Train(Section):
     `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group.
     `resume` is a checkpoint to go on from; `weights` are first parameters (.caffemodel, .h5, .safetensors), matched by
     layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
-    counts, all others are on the CPU. `b_p` images are lowered together (all by default).
+    counts, all others are on the CPU. `kernels` "numpy" computes there with plain NumPy, the reference; `precision`
+    lets "compiled" ones use Winograd's larger tiles ("fast", errors up to 1e-4) or not ("exact", 1e-5). With `b_p`,
+    convolutions are done by lowering, b_p images at a time, and matrix products (Omnivore's trade-off).
     """
 
     net: Text = "lenet"
     solver: Text = "lenet_digits_solver"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     devices: dict[str, Device] = Field(default={})
+    kernels: Literal["compiled", "numpy"] = "compiled"
+    precision: Literal["exact", "fast"] = "fast"
     b_p: Count | None = None
     max_iter: Count | None = None
     base_lr: Positive | None = None

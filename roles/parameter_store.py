@@ -1,6 +1,7 @@
 """Published parameters and their updates: what a model server is, without its messages.
 
-A published version is never written to again: an update makes new arrays, so readers share it without copies.
+A published version is never written to again: an update makes new arrays, so readers share it without copies. Where
+nobody else reads (`in_place`), it writes over the old ones and allocates nothing.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ class ParameterStore:
         blobs: Mapping[str, Blobs],
         solver: SolverSpec,
         ops: Backend,
+        *,
+        in_place: bool = False,
     ) -> None:
         self._params = dict(params)
         self._blobs = dict(blobs)
         self._solver = solver
         self._ops = ops
+        self._in_place = in_place
         self._history = {
             layer: tuple(
                 solver.new_history(ops, param, blob.dtype) for param, blob in zip(params[layer], of, strict=True)
@@ -62,7 +66,11 @@ class ParameterStore:
     def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
         """Take first parameters of some or all layers, of the right shapes."""
         for layer, arrays in blobs.items():
-            self._blobs[layer] = tuple(self._ops.asarray(array) for array in arrays)
+            self._blobs[layer] = tuple(self._own(array) for array in arrays)
+
+    def _own(self, array: Array) -> Array:
+        """The array, or a copy that may be written over."""
+        return self._ops.asarray(np.array(array) if self._in_place else array)
 
     def apply(self, layer: str, gradients: Blobs) -> int:
         """Update a layer as the solver says; returns its new version.
@@ -72,7 +80,7 @@ class ParameterStore:
         """
         gradients = tuple(self._ops.asarray(gradient) for gradient in gradients)  # they come from host memory
         updated = [
-            self._solver.update(self._ops, self.versions[layer], param, w, g, history)
+            self._solver.update(self._ops, self.versions[layer], param, w, g, history, w if self._in_place else None)
             for param, w, g, history in zip(
                 self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
             )
@@ -106,7 +114,8 @@ class ParameterStore:
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
             for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
-                found[f"{layer}.{index}"] = self._ops.to_host(blob)
+                host = self._ops.to_host(blob)
+                found[f"{layer}.{index}"] = host.copy() if self._in_place else host
                 for name, history in zip(_names(layer, index, len(histories)), histories, strict=True):
                     found[name] = self._ops.to_host(history).copy()
         return found
@@ -123,7 +132,7 @@ class ParameterStore:
         if problems:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            self._blobs[layer] = tuple(self._ops.asarray(state[f"{layer}.{index}"]) for index in range(len(blobs)))
+            self._blobs[layer] = tuple(self._own(state[f"{layer}.{index}"]) for index in range(len(blobs)))
             self._history[layer] = tuple(
                 tuple(self._ops.asarray(np.array(state[name])) for name in _names(layer, index, len(histories)))
                 for index, histories in enumerate(self._history[layer])

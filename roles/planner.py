@@ -114,6 +114,8 @@ class _Planner:
             base_directory=str(self.base),
             shuffle=train.data.shuffle,
             b_p=train.b_p,
+            kernels=train.kernels,
+            precision=train.precision,
             resume=str((self.base / train.resume).resolve()) if train.resume else "",
             weights=str((self.base / train.weights).resolve()) if train.weights else "",
             solver_values={name: value for name, value in values.items() if value is not None},

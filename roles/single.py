@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+from nets import Net
+from nets.warm import warm
 from roles.job import Job
 from roles.messages import STOP, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
-from roles.parameter_store import ParameterStore
+from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from runtime import Actor, Envelope
 
@@ -30,8 +33,11 @@ class Single(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         self._batches = {phase: job.batches(phase, source) for phase, source in sources.items()}
         self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
+        for net in self._nets.values():
+            warm(net)
         net = self._nets[TRAIN]
-        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops)
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
     async def run(self) -> None:
@@ -68,6 +74,20 @@ class Single(Actor):
                 net.load(stage.layer, store.read(stage.layer))
             net.forward(stage)
         if ticket.phase == TRAIN:
-            found = [(stage.layer, net.backward(stage)) for stage in reversed(net.stages)]
-            store.apply_all({layer: gradients for layer, gradients in found if layer is not None})
+            train(net, store, self._gradients)
         return net.scalars()
+
+
+def gradient_buffers(net: Net) -> dict[str, Blobs]:
+    """Arrays for the gradients of all parameters of a net."""
+    return {
+        layer: tuple(net.ops.empty((math.prod(p.shape),), net.dtype).reshape(p.shape) for p in params)
+        for layer, params in net.params.items()
+    }
+
+
+def train(net: Net, store: ParameterStore, gradients: Mapping[str, Blobs]) -> None:
+    """After a forward pass: the whole net backward, then every parameter updated."""
+    for stage in reversed(net.stages):
+        net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)
+    store.apply_all(gradients)

@@ -22,15 +22,19 @@ class Liveness:
     missed: int = 3
     progress_seconds: float = 10.0
     start_seconds: float = 30.0
+    prepare_seconds: float = 300.0
 
     @property
     def silence_seconds(self) -> float:
         """Longest silence of a living process: the missed beats and one more for the way."""
         return self.heartbeat_seconds * (self.missed + 1)
 
-    def stuck_seconds(self, usual: float) -> float:
-        """Longest single piece of array work: ten times the usual, but never under the configured floor."""
-        return max(self.progress_seconds, 10 * usual)
+    def stuck_seconds(self, stage: Stage, usual: float) -> float:
+        """Longest single piece of array work: ten times the usual, but never under the configured floor.
+
+        Preparing has a limit of its own: a net is built and its kernels compiled in one piece.
+        """
+        return self.prepare_seconds if stage is Stage.GREETED else max(self.progress_seconds, 10 * usual)
 
 
 @dataclass
@@ -99,7 +103,7 @@ class Supervision:
         if silent > rules.silence_seconds:
             return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped"
         beat = watched.beat
-        if beat is not None and beat.busy_seconds > rules.stuck_seconds(beat.usual_seconds):
+        if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds):
             return (
                 f"has been computing '{beat.busy_with}' for {beat.busy_seconds:.0f} s "
                 f"(usually {beat.usual_seconds:.3g} s): it is stuck"

@@ -129,8 +129,7 @@ class _Run:
             on_link_lost=lambda process: supervisor.link_lost(process),
         )
         inside = InprocTransport(SUPERVISOR, node.deliver, node.reject, limits, InprocNetwork())
-        watcher, live = _Both(self._directory, self._console), config.liveness
-        liveness = Liveness(live.heartbeat_seconds, live.missed, live.progress_seconds, live.start_seconds)
+        watcher, liveness = _Both(self._directory, self._console), Liveness(**config.liveness.model_dump())
         launcher = LocalLauncher(self._directory.path)
         supervisor = Supervisor(node, road, self._placement, launcher, liveness, watcher)
         pages = None

@@ -36,6 +36,7 @@ class Scale(Layer):
     """x * scale (+ bias), along the axes of x from `axis` on; the scale is a parameter or the second bottom."""
 
     bottoms = (1, 2)
+    planned, reads_tops, gradient_in_place_ok = True, False, True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -66,7 +67,8 @@ class Scale(Layer):
         )  # fmt: skip
         dx = None
         if wanted[0]:
-            dx = self.ops.scale_backward_data(dy, gamma, axis=self.axis, out=self.buffer("bottom", x.shape))
+            into = dy if self.over_gradient else self.buffer("bottom", x.shape)
+            dx = self.ops.scale_backward_data(dy, gamma, axis=self.axis, out=into)
         params = ((dgamma,) if learned else ()) + (() if dbeta is None else (dbeta,))
         return [dx] if learned else [dx, dgamma if wanted[1] else None], params
 

@@ -52,12 +52,21 @@ class Run:
         """The part of the whole batch that this pass computes."""
         return (self.high - self.low) / self.whole
 
-    def uniforms(self, key: str, name: str, shape: Shape) -> NDArray[np.float32]:
-        """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker draws them."""
-        per_row = shape[0] // (self.high - self.low)  # 1, unless an axis was folded into the rows
-        rows = (self.high * per_row, *shape[1:])
-        drawn = generator(self.seed, key, self.step, name).random(rows, dtype=np.float32)
-        return drawn[self.low * per_row :]
+    def uniforms(
+        self, key: str, name: str, shape: Shape, out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Random numbers in [0, 1) that belong to (seed, step, key, name, row), whichever worker draws them.
+
+        `out`, if given, is C-contiguous host memory.
+        """
+        drawn = np.empty(shape, np.float32) if out is None else out
+        source = generator(self.seed, key, self.step, name)
+        before = self.low * (shape[0] // (self.high - self.low))  # one row, unless an axis was folded into the rows
+        while before:  # what belongs to the rows of others is drawn and dropped
+            count = min(before, shape[0])
+            source.random(dtype=np.float32, out=drawn[:count])
+            before -= count
+        return source.random(dtype=np.float32, out=drawn)
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,23 @@ class Values:
 
 Gradients: TypeAlias = tuple[list[Array | None], tuple[Array, ...]]
 
+TOP, GRADIENT, SAVED = "top", "gradient", "saved"
+
+
+@dataclass(frozen=True)
+class Need:
+    """An array that a layer asks `buffer` for under `key`.
+
+    `life` says what it is: a TOP, the GRADIENT of a bottom (`at`: which one), or SAVED from forward to backward. dtype
+    None is the net's.
+    """
+
+    key: str
+    shape: Shape
+    life: str
+    at: int = 0
+    dtype: Any = None
+
 
 class Layer:
     """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what they are.
@@ -81,6 +107,11 @@ class Layer:
     later layer may write over its top. `passes_gradient`: a bottom's gradient may be a view of the top's. `labels`:
     index of the bottom that must not depend on parameters. `time_first`: its bottoms are (T, N, ...), so the net's rows
     are steps of time, which only one process can take.
+
+    For the memory plan: `planned`: what it says here is all it keeps and reads. `views`: its tops are views of its
+    first bottom. `reads_bottoms`, `reads_tops`: its backward reads their numbers. `gradient_in_place_ok`: it may write
+    the gradient of its bottom over that of its top. `gradient_parts`: with `passes_gradient`, each bottom's gradient is
+    another part of the top's. `rectifies`: its forward can take the maximum with 0 on its way (`rectify`).
     """
 
     bottoms: ClassVar[tuple[int, int]] = (1, 1)
@@ -95,11 +126,21 @@ class Layer:
     passes_gradient: ClassVar[bool] = False
     labels: ClassVar[int | None] = None
     time_first: ClassVar[bool] = False
+    planned: ClassVar[bool] = False
+    views: bool = False
+    reads_bottoms: bool = True
+    reads_tops: bool = True
+    gradient_in_place_ok: ClassVar[bool] = False
+    gradient_parts: ClassVar[bool] = False
+    rectifies: ClassVar[bool] = False
 
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
         self.proto, self.where, self.ops, self.dtype = spec.proto, spec.where, ops, np.dtype(dtype)
         self.name: str = spec.proto.name
         self.in_place = False
+        self.over_gradient = False  # the gradient of the bottom is written over that of the top
+        self.rectify = False  # the ReLU that follows in place is done here
+        self.written: frozenset[int] = frozenset()  # bottoms that lie in the top already
         self.params: list[ParamSpec] = []
         self._buffers: dict[str, Array] = {}
         given, count = [float(weight) for weight in spec.proto.loss_weight], len(spec.proto.top)
@@ -132,6 +173,27 @@ class Layer:
     ) -> Gradients:
         """Return (one gradient per bottom, None where not `wanted`; one per parameter, in `out` if given)."""
         raise NotImplementedError
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        """What the layer asks `buffer` for in a pass: by default "top" and, in training, "bottom"."""
+        found = [] if self.in_place or self.views else [Need("top", tops[0], TOP)]
+        return [*found, Need("bottom", bottoms[0], GRADIENT)] if training else found
+
+    def parts_of_top(self) -> list[slice] | None:
+        """Which part of the top's axis 1 each bottom is, for layers that put their bottoms side by side there."""
+        return None
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        """Bytes of scratch memory that its operations take from the backend at most."""
+        return 0
+
+    def reorders(self, shape: Shape) -> bool:
+        """Whether the backend keeps images of this shape in another order than the logical one."""
+        return self.ops.channels_last and len(shape) == 4 and shape[1] > 1 and shape[2] * shape[3] > 1
+
+    def place(self, key: str, array: Array) -> None:
+        """Use `array` as the buffer of that key from now on."""
+        self._buffers[key] = array
 
     def error(self, key: str, text: str) -> NetError:
         """Return the error that names this layer's place and `key`."""

@@ -4,11 +4,25 @@ What lives here: which part goes where. What never: copies where a view serves.
 """
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.base import (
+    GRADIENT,
+    SAVED,
+    TOP,
+    Blobs,
+    Gradients,
+    Layer,
+    Need,
+    Run,
+    Setup,
+    Shape,
+    Values,
+    register,
+)
 from nets.layers.shape import axis_of
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
@@ -34,7 +48,15 @@ class Concat(Layer):
     """All bottoms one after the other along `axis` (default 1)."""
 
     bottoms = (1, MANY)
-    passes_gradient = True
+    passes_gradient, gradient_parts = True, True
+    planned, reads_bottoms, reads_tops = True, False, False
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        return [Need("top", tops[0], TOP)]
+
+    def parts_of_top(self) -> list[slice] | None:
+        """The channels of each bottom, where channels are put together."""
+        return [part[1] for part in self.parts] if len(self.top_shape) == 4 and len(self.parts[0]) == 2 else None
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         axis, first = _axis(self, "concat_param", "concat_dim", shapes[0]), shapes[0]
@@ -50,8 +72,9 @@ class Concat(Layer):
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         y = self.buffer("top", self.top_shape)
-        for part, x in zip(self.parts, bottoms, strict=True):
-            y[part] = x
+        for at, (part, x) in enumerate(zip(self.parts, bottoms, strict=True)):
+            if at not in self.written:
+                y[part] = x
         return [y]
 
     def backward(
@@ -67,6 +90,7 @@ class Slice(Layer):
 
     tops = (1, MANY)
     top_is_free = False
+    planned, views, reads_bottoms, reads_tops = True, True, False, False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         shape, count = shapes[0], len(self.proto.top)
@@ -102,6 +126,7 @@ class Split(Layer):
 
     tops = (1, MANY)
     top_is_free = False
+    planned, views, reads_bottoms, reads_tops = True, True, False, False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         return shapes * len(self.proto.top)
@@ -124,11 +149,21 @@ class Eltwise(Layer):
 
     bottoms = (2, MANY)
     passes_gradient = True
+    planned, reads_tops = True, False
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        found = [Need("top", tops[0], TOP)]
+        if self.operation == "MAX":
+            found.append(Need("which", tops[0], SAVED, dtype=np.int32))
+        if training and (self.operation != "SUM" or self.coeffs is not None):
+            found += [Need(f"bottom{at}", shape, GRADIENT, at=at) for at, shape in enumerate(bottoms)]
+        return found
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.eltwise_param
         self.operation = caffe.EltwiseParameter.EltwiseOp.Name(p.operation)
         self.coeffs = [float(coeff) for coeff in p.coeff] or None
+        self.reads_bottoms = self.operation == "PROD"
         if any(shape != shapes[0] for shape in shapes):
             raise self.error("bottom", f"found shapes {shapes}, expected one shape")
         if self.coeffs and self.operation != "SUM":

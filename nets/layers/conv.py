@@ -3,6 +3,8 @@
 What lives here: their parameters and shapes. What never: the arithmetic (`ops`).
 """
 
+from collections.abc import Sequence
+
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.layers.windows import image, pair
 from ops import Array, ConvGeometry, OpsError
@@ -13,6 +15,7 @@ BLOCK = "convolution_param"
 class Windowed(Layer):
     """What both share: reading the windows, and the parameters weight and bias (K,)."""
 
+    planned, reads_tops = True, False
     top_shape: Shape
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
@@ -45,6 +48,11 @@ class Windowed(Layer):
 class Convolution(Windowed):
     """x (N, C, H, W), weight (K, C/group, kh, kw), bias (K,) -> y (N, K, OH, OW), sizes rounded down."""
 
+    rectifies = True
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        return self.ops.conv_scratch(bottoms[0], self.params[0].shape, self.geometry, training=training)
+
     def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
         weight = (outputs, shape[1] // self.geometry.groups, *self.geometry.kernel)
         return weight, self.geometry.output_shape(shape, outputs)
@@ -52,7 +60,7 @@ class Convolution(Windowed):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         bias = blobs[1] if len(self.params) > 1 else None
         out = self.buffer("top", self.top_shape)
-        return [self.ops.conv_forward(bottoms[0], blobs[0], bias, self.geometry, out=out)]
+        return [self.ops.conv_forward(bottoms[0], blobs[0], bias, self.geometry, out=out, rectify=self.rectify)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None

@@ -4,8 +4,22 @@ What lives here: their parameters and shapes. What never: the arithmetic (`ops`)
 """
 
 import math
+from collections.abc import Sequence
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.base import (
+    GRADIENT,
+    SAVED,
+    TOP,
+    Blobs,
+    Gradients,
+    Layer,
+    Need,
+    Run,
+    Setup,
+    Shape,
+    Values,
+    register,
+)
 from nets.layers.shape import axis_of
 from ops import Array
 
@@ -18,6 +32,18 @@ class InnerProduct(Layer):
     """
 
     is_dense = True
+    planned, reads_tops, rectifies = True, False, True
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        found = [Need("top", (self.rows, self.top_shape[-1]), TOP)]
+        if self.flattens:
+            found.append(Need("flat", (self.rows, self.width), SAVED))
+        if training:
+            found.append(Need("bottom", bottoms[0] if self.flattens else (self.rows, self.width), GRADIENT))
+        return found
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        return self.ops.dense_scratch(self.rows, self.width, self.top_shape[-1], training=training)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, block = self.proto.inner_product_param, "inner_product_param"
@@ -31,12 +57,18 @@ class InnerProduct(Layer):
         if p.bias_term:
             self.declare("bias", (p.num_output,), p.bias_filler, f"{block}.bias_filler")
         self.rows, self.top_shape = math.prod(outer), (*outer, int(p.num_output))
+        self.flattens = axis == 1 and self.reorders(shapes[0])
         return [self.top_shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         bias = blobs[1] if len(self.params) > 1 else None
         y_NO = self.buffer("top", (self.rows, self.top_shape[-1]))
-        self.ops.dense_forward(bottoms[0].reshape(self.rows, self.width), self._turned(blobs[0]), bias, out=y_NO)
+        if self.flattens:
+            x_ND = self.ops.flatten(bottoms[0], out=self.buffer("flat", (self.rows, self.width)))
+        else:
+            x_ND = bottoms[0].reshape(self.rows, self.width)
+        self.x_ND = x_ND
+        self.ops.dense_forward(x_ND, self._turned(blobs[0]), bias, out=y_NO, rectify=self.rectify)
         return [y_NO.reshape(self.top_shape)]
 
     def backward(
@@ -46,13 +78,17 @@ class InnerProduct(Layer):
         assert dy is not None
         dy_NO, bias = dy.reshape(self.rows, -1), len(self.params) > 1
         dw, db = self.ops.dense_backward_weights(
-            x.reshape(self.rows, self.width), dy_NO, bias=bias,
+            self.x_ND, dy_NO, bias=bias,
             out_w=self._turned(out[0]) if out else None, out_b=out[1] if out and bias else None,
         )  # fmt: skip
         dx, dw = None, out[0] if out else self._turned(dw)
         if wanted[0]:
-            dx_ND = self.buffer("bottom", (self.rows, self.width))
-            dx = self.ops.dense_backward_data(dy_NO, self._turned(values.blobs[0]), out=dx_ND).reshape(x.shape)
+            into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
+            dx_ND = self.ops.dense_backward_data(dy_NO, self._turned(values.blobs[0]), out=into)
+            if self.flattens:  # the flat copy of x has had its last use: it held the flat gradient
+                dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
+            else:
+                dx = dx_ND.reshape(x.shape)
         return [dx], (dw,) if db is None else (dw, db)
 
     def _turned(self, w: Array) -> Array:

@@ -3,9 +3,12 @@
 What lives here: drawing the mask. What never: a mask that depends on who draws it.
 """
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.base import SAVED, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Array
 
 
@@ -19,21 +22,41 @@ class Dropout(Layer):
     in_place_ok = True
     top_is_free = False
     passes_gradient = True
+    planned, reads_bottoms, reads_tops = True, False, False
+    gradient_in_place_ok = True
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        flat, kinds = (tops[0][0], math.prod(tops[0][1:])), {"uniforms": np.float32, "mask": np.bool_}
+        drawn = [Need(key, flat, SAVED, dtype=kind) for key, kind in kinds.items()]
+        return [*super().needs(bottoms, tops, training), *(drawn if training and self.ops.on_host else [])]
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.ratio = float(self.proto.dropout_param.dropout_ratio)
         if not 0.0 < self.ratio < 1.0:
             raise self.error("dropout_param.dropout_ratio", f"found {self.ratio:g}, expected 0 < ratio < 1")
+        self.views = setup.phase != "TRAIN"
         return [shapes[0]]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         x = bottoms[0]
         if run.phase != "TRAIN":
             return [x]
-        kept = run.uniforms("dropout", self.name, x.shape) >= self.ratio
-        self.mask = self.ops.asarray(kept.view(np.uint8))
+        self.mask = self._draw(x, run)
         out = x if self.in_place else self.buffer("top", x.shape)
         return [self.ops.dropout(x, self.mask, self.ratio, out=out)]
+
+    def _draw(self, x: Array, run: Run) -> Array:
+        """The mask of x's shape; the channels of a pixel are drawn one after the other, as most backends keep them."""
+        flat = (x.shape[0], x.size // x.shape[0])
+        into = self.buffer("uniforms", flat, np.float32) if self.ops.on_host else None
+        drawn = run.uniforms("dropout", self.name, flat, into)
+        mask = np.greater_equal(
+            drawn, self.ratio, out=self.buffer("mask", flat, np.bool_) if self.ops.on_host else None
+        )
+        if x.ndim != 4:
+            return self.ops.asarray(mask.view(np.uint8).reshape(x.shape))
+        n, c, h, w = x.shape
+        return self.ops.asarray(mask.view(np.uint8).reshape(n, h, w, c).transpose(0, 3, 1, 2))
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -41,4 +64,5 @@ class Dropout(Layer):
         dy = grads[0]
         if not wanted[0] or dy is None or run.phase != "TRAIN":
             return [dy if wanted[0] else None], ()
-        return [self.ops.dropout(dy, self.mask, self.ratio, out=self.buffer("bottom", dy.shape))], ()
+        into = dy if self.over_gradient else self.buffer("bottom", dy.shape)
+        return [self.ops.dropout(dy, self.mask, self.ratio, out=into)], ()

@@ -12,6 +12,7 @@ class Elementwise(Layer):
     """One top of the bottom's shape. Subclasses give `_read`, `_forward` and `_backward`."""
 
     top_is_free = False
+    planned = True
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self._read()
@@ -36,7 +37,7 @@ class Elementwise(Layer):
         x, y, dy = values.bottoms[0], values.tops[0], grads[0]
         if not wanted[0] or dy is None:
             return [None], ()
-        return [self._backward(dy, x, y, self.buffer("bottom", x.shape))], ()
+        return [self._backward(dy, x, y, dy if self.over_gradient else self.buffer("bottom", x.shape))], ()
 
 
 @register("ReLU")
@@ -45,6 +46,9 @@ class ReLU(Elementwise):
 
     in_place_ok = True
     top_is_free = True
+    reads_bottoms = False
+    gradient_in_place_ok = True
+    absorbed = False  # the layer below has done it on its way
 
     def _read(self) -> None:
         self.slope = float(self.proto.relu_param.negative_slope)
@@ -52,11 +56,10 @@ class ReLU(Elementwise):
             raise self.error("relu_param.negative_slope", f"found {self.slope:g}, expected a number >= 0")
 
     def _forward(self, x: Array, out: Array) -> Array:
-        return self.ops.relu_forward(x, self.slope, out=out)
+        return x if self.absorbed else self.ops.relu_forward(x, self.slope, out=out)
 
     def _backward(self, dy: Array, x: Array, y: Array, out: Array) -> Array:
-        # In place the bottom already holds the top, whose sign is the same.
-        return self.ops.relu_backward(dy, x, self.slope, out=out)
+        return self.ops.relu_backward(dy, y, self.slope, out=out)  # y has the sign of x
 
 
 @register("ELU")

@@ -4,7 +4,9 @@ What lives here: their options and running statistics. What never: the arithmeti
 (`affine`).
 """
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from collections.abc import Sequence
+
+from nets.layers.base import SAVED, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from nets.layers.windows import image
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
@@ -15,6 +17,10 @@ class LRN(Layer):
     """x / (k + alpha / n * sum of squares over `local_size` channels) ^ beta, or over a square within a channel."""
 
     top_is_free = False
+    planned = True
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        return [*super().needs(bottoms, tops, training), Need("scale", tops[0], SAVED)]
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.lrn_param
@@ -56,6 +62,7 @@ class BatchNorm(Layer):
     """
 
     top_is_free = False
+    planned, reads_bottoms = True, False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, shape = self.proto.batch_norm_param, shapes[0]

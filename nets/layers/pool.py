@@ -3,9 +3,11 @@
 What lives here: its shapes and the places kept between forward and backward. What never: the arithmetic (`ops`).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.base import SAVED, TOP, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from nets.layers.windows import image, pair
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, OpsError, PoolGeometry
@@ -20,6 +22,13 @@ class Pooling(Layer):
     """
 
     tops = (1, 2)
+    planned, reads_bottoms, reads_tops = True, False, False
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        found = super().needs(bottoms, tops, training)
+        if self.geometry.mode != "AVE" and (training or len(tops) > 1):
+            found.append(Need("argmax", tops[0], SAVED, dtype=np.int32))
+        return [*found, *(Need("top_places", shape, TOP, at=1) for shape in tops[1:])]
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, block = self.proto.pooling_param, "pooling_param"

@@ -4,31 +4,53 @@ What lives here: which shape. What never: copies where a view serves.
 """
 
 import math
+from collections.abc import Sequence
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Array
 
 
 class View(Layer):
-    """The bottom in the shape `top_shape`. No copy is made."""
+    """The bottom in the shape `top_shape`. No copy is made, unless the backend lays images out in another order."""
 
     top_is_free = False
     passes_gradient = True
+    planned, reads_bottoms, reads_tops = True, False, False
     top_shape: Shape
 
+    def setup(self, shapes: Sequence[Shape], setup: Setup) -> list[Shape]:
+        tops = super().setup(shapes, setup)
+        self.copies = self.reorders(shapes[0]) or self.reorders(tops[0])
+        self.views = not self.copies
+        return tops
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        return super().needs(bottoms, tops, training) if self.copies else []
+
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        return [bottoms[0].reshape(self.top_shape)]
+        return [self._reshaped(bottoms[0], "top", self.top_shape)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         dy = grads[0]
-        return [None if dy is None or not wanted[0] else dy.reshape(values.bottoms[0].shape)], ()
+        return [None if dy is None or not wanted[0] else self._reshaped(dy, "bottom", values.bottoms[0].shape)], ()
+
+    def _reshaped(self, x: Array, key: str, shape: Shape) -> Array:
+        if not self.copies:
+            return x.reshape(shape)
+        out = self.buffer(key, shape)
+        if x.ndim == 4 and out.ndim == 2:
+            return self.ops.flatten(x, out=out)
+        if x.ndim == 2 and out.ndim == 4:
+            return self.ops.unflatten(x, shape, out=out)
+        out[...] = x.reshape(shape)
+        return out
 
 
 @register("Flatten")
 class Flatten(View):
-    """x (N, C, H, W) -> (N, C*H*W); `axis` and `end_axis` choose which axes become one. No copy is made."""
+    """x (N, C, H, W) -> (N, C*H*W); `axis` and `end_axis` choose which axes become one."""
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, shape = self.proto.flatten_param, shapes[0]

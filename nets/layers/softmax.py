@@ -7,12 +7,26 @@ arithmetic (`ops`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.base import (
+    GRADIENT,
+    SAVED,
+    TOP,
+    Blobs,
+    Gradients,
+    Layer,
+    Need,
+    Run,
+    Setup,
+    Shape,
+    Values,
+    register,
+)
 from nets.layers.shape import axis_of
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
@@ -23,6 +37,7 @@ class Softmax(Layer):
     """Scores -> probabilities that sum to 1 over `axis` (default 1)."""
 
     top_is_free = False
+    planned, reads_bottoms = True, False
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.axis = axis_of(self, "softmax_param.axis", self.proto.softmax_param.axis, shapes[0])
@@ -65,6 +80,11 @@ class ClassLoss(ClassLayer):
     """
 
     tops, default_weight = (1, 2), 1.0
+    planned, reads_tops = True, False
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        prob = Need("prob", self.folded, TOP, at=1) if len(tops) > 1 else Need("prob", self.folded, SAVED)
+        return [prob, Need("bottom", self.folded, GRADIENT)] if training else [prob]
 
     def _read_loss(self) -> None:
         p = self.proto.loss_param

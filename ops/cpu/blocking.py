@@ -244,4 +244,3 @@ def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int
     copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
     panel = blocks.n * blocks.h * blocks.w * tiles().vectors * tiles().lanes if pixels else 0
     return copy + panel + 64
-

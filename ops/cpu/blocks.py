@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from ops.cpu.calls import Count, either, entry, fetch, mover, tile, up
+from ops.cpu.code import Code
 from ops.cpu.ir_tools import F32
 from ops.cpu.kernel import layout
-from ops.cpu.loops import Code, Number, Variable, Whole
 from ops.cpu.microkernel import MAX_ROWS
-from ops.cpu.target import host
+from ops.cpu.values import Choice, Whole
 
 WORK = layout(
     "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide groups x_group y_group "
     "w_group step_h step_w off_h off_w hop_h hop_w taps_h taps_w block_n block_h block_w block_c packed "
-    "panels panel_count starts parts table rows zeros bias along channel_parts w_part",
+    "panels panel_count starts parts table rows zeros copy bias along channel_parts w_part",
     "floor",
 )
 LINE = 64  # bytes of a cache line
@@ -31,175 +32,206 @@ NONE = ir.Constant(F32, float("-inf"))  # the floor that lets every sum through
 class Corner(NamedTuple):
     """Where a block starts: group, image, row, column."""
 
-    g: Number
-    n: Number
-    p: Number
-    q: Number
+    g: Whole
+    n: Whole
+    p: Whole
+    q: Whole
 
 
 class Part(NamedTuple):
     """What a kernel works on: images, rows and columns of outputs from (p0, q0) on, channels from c0 on."""
 
-    n: Number
-    p: Number
-    q: Number
-    p0: Number
-    q0: Number
-    c: Number
-    c0: Number
+    n: Whole
+    p: Whole
+    q: Whole
+    p0: Whole
+    q0: Whole
+    c: Whole
+    c0: Whole
 
 
 class View(NamedTuple):
     """Pixels in memory: address, strides of image, row and column."""
 
-    at: Number
-    n: Number
-    h: Number
-    w: Number
+    at: Whole
+    n: Whole
+    h: Whole
+    w: Whole
 
 
-class Region(NamedTuple):
-    """What a later block reads: n images x columns x rows of pieces of `size` bytes; `pieces` of them in all."""
-
-    view: View
-    n: Number
-    columns: Number
-    pieces: Number
-    size: Number
-
-
-class Wish(NamedTuple):
-    """A region brought near bit by bit, one part at each of `ticks` ticks."""
-
-    region: Region
-    tick: Number
-    ticks: Number
-
-
-def units(code: Code, a: Any) -> Number:
+def units(a: Any) -> Whole:
     """Blocks of a group."""
-    across = code.up(a.high, a.block_h) * code.up(a.wide, a.block_w)
-    return code.up(a.images, a.block_n) * across
+    return up(a.images, a.block_n) * up(a.high, a.block_h) * up(a.wide, a.block_w)
 
 
-def corner(code: Code, a: Any, unit: Number) -> Corner:
+def corner(a: Any, unit: Whole) -> Corner:
     """Where the block of this number starts."""
-    tall, broad, many = code.up(a.high, a.block_h), code.up(a.wide, a.block_w), code.up(a.images, a.block_n)
+    tall, broad, many = up(a.high, a.block_h), up(a.wide, a.block_w), up(a.images, a.block_n)
     rest = unit // broad // tall
     return Corner(rest // many, rest % many * a.block_n, unit // broad % tall * a.block_h, unit % broad * a.block_w)
 
 
-def extent(count: Number, step: Number, taps: Number, hop: Number) -> Number:
+def extent(count: Whole, step: Whole, taps: Whole, hop: Whole) -> Whole:
     """Pixels along one axis that `count` outputs read."""
     return (count - 1) * step + (taps - 1) * hop + 1
 
 
-def reached(code: Code, first: Number, hop: Number, taps: Number, size: Number) -> tuple[Number, Number]:
+def reached(first: Whole, hop: Whole, taps: Whole, size: Whole) -> tuple[Whole, Whole]:
     """The taps [low, high) whose pixel first + tap * hop lies in [0, size)."""
-    low = code.choose(first < 0, code.up(0 - first, hop), 0)
-    high = code.choose(first < size, code.least((size - 1 - first) // hop + 1, taps), 0)
-    return low, high
+    low = (first < 0).pick(up(first * -1, hop), 0)
+    return low, (first < size).pick(((size - 1 - first) // hop + 1).least(taps), 0)
 
 
-def copy_block(code: Code, a: Any, to: Number, x: Number, part: Part) -> tuple[View, Number]:
+def pixels(a: Any, at: Corner, c0: Whole) -> View:
+    """x read in place, from a block's corner."""
+    first = (at.p * a.step_h + a.off_h) * a.xh + (at.q * a.step_w + a.off_w) * a.xw
+    return View(a.x + at.g * a.x_group + c0 * a.xc + at.n * a.xn + first, a.xn, a.xh, a.xw)
+
+
+def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[View, Whole]:
     """Copy what a block reads; x: its first image and channel. Returns the copy's first pixel and the bytes it takes.
 
     An image's row is an odd number of cache lines, so that images do not share the sets of a cache.
     """
     rows, columns = extent(part.p, a.step_h, a.taps_h, a.hop_h), extent(part.q, a.step_w, a.taps_w, a.hop_w)
     pixel = part.c * 4
-    line = ((columns * pixel + (LINE - 1)) // LINE | 1) * LINE
+    lines = (columns * pixel + (LINE - 1)) // LINE
+    line = (lines + 1 - lines % 2) * LINE
     w0 = part.q0 * a.step_w + a.off_w
-    left = code.least(code.most(0 - w0, 0), columns)
-    right = code.most(code.least(a.width - w0, columns), left)
-    with code.range(rows) as r:
+    left = (w0 * -1).most(0).least(columns)
+    right = (a.width - w0).least(columns).most(left)
+    for r in code.loop(0, rows):
         h = part.p0 * a.step_h + a.off_h + r
         row = to + r * part.n * line
-        inside = code.both(h.is_(">=", 0), h < a.height)
-        low, high = code.choose(inside, left, columns) * pixel, code.choose(inside, right, columns) * pixel
-        with code.range(part.n) as i:
+        outside = (h < 0) | (a.height - 1 - h < 0)
+        low, high = outside.pick(columns, left) * pixel, outside.pick(columns, right) * pixel
+        for i in code.loop(0, part.n):
             for first, end in ((row + i * line, low), (row + i * line + high, columns * pixel - high)):
-                with code.range(0, end, 4) as at:
-                    code.put(ir.Constant(F32, 0.0), first + at)
-        with code.when(inside):
+                for at in code.loop(0, end, 4):
+                    code.b.store(ir.Constant(F32, 0.0), code.b.inttoptr((first + at).value, F32.as_pointer()), align=4)
+        count = outside.pick(0, right - left)
+        with code.when(code.whole(0) < count):
             at = View(x + h * a.xh + (w0 + left) * a.xw, a.xn, a.xh, a.xw)
-            _copy_row(code, a, at, (row + left * pixel, line, pixel), part, right - left)
+            _copy_row(code, a, at, (row + left * pixel, line, pixel), part, count)
     return View(to, line, part.n * line, pixel), rows * part.n * line
 
 
-def _copy_row(code: Code, a: Any, x: View, to: tuple[Number, Number, Number], part: Part, count: Number) -> None:
+def _copy_row(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole) -> None:
     """`count` pixels of each image to (address, bytes from image to image, bytes from pixel to pixel)."""
     onto, line, pixel = to
-    with code.either(a.xc.is_("!=", 4)) as (apart, together):
-        with apart, code.range(part.n) as i, code.range(count) as q, code.range(part.c) as c:
-            number = code.float_at(x.at + i * x.n + q * x.w + c * a.xc)
-            code.put(number, onto + i * line + q * pixel + c * 4)
-        with together, code.either(x.w.is_("==", pixel)) as (dense, spread):
+    with either(code, a.xc.equals(4)) as (together, apart):
+        with apart:
+            _interleave(code, a, x, to, part, count)
+        with together, either(code, x.w.equals(pixel)) as (dense, spread):
             with dense:
-                code.call("copy", x.at, x.n, onto, line, part.n, count * part.c)
-            with spread, code.either(x.n < x.w) as (images, columns):
-                with images, code.range(count) as q:
-                    code.call("copy", x.at + q * x.w, x.n, onto + q * pixel, line, part.n, part.c)
-                with columns, code.range(part.n) as i:
-                    code.call("copy", x.at + i * x.n, x.w, onto + i * line, pixel, count, part.c)
+                mover(code, a.copy, x.at, x.n, onto, line, part.n, count * part.c)
+            with spread, either(code, x.n < x.w) as (images, columns):
+                with images:
+                    for q in code.loop(0, count):
+                        mover(code, a.copy, x.at + q * x.w, x.n, onto + q * pixel, line, part.n, part.c)
+                with columns:
+                    for i in code.loop(0, part.n):
+                        mover(code, a.copy, x.at + i * x.n, x.w, onto + i * line, pixel, count, part.c)
 
 
-def _ask(code: Code, wish: Wish, tile: Number) -> None:
-    region, tick = wish.region, wish.tick + tile
-    low, high = region.pieces * tick // wish.ticks, region.pieces * (tick + 1) // wish.ticks
-    with code.range(low, high) as piece:
-        rest, view = piece // region.n, region.view
-        at = view.at + piece % region.n * view.n + rest % region.columns * view.w + rest // region.columns * view.h
-        with code.range(0, region.size, LINE) as byte:
-            code.fetch(at + byte, to_write=False)
+def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole) -> None:
+    """As `_copy_row`, where the channels of a pixel lie apart."""
+    onto, line, pixel = to
+    for i in code.loop(0, part.n):
+        for q in code.loop(0, count):
+            for c in code.loop(0, part.c):
+                source, target = x.at + i * x.n + q * x.w + c * a.xc, onto + i * line + q * pixel + c * 4
+                number = code.b.load(code.b.inttoptr(source.value, F32.as_pointer()), align=4)
+                code.b.store(number, code.b.inttoptr(target.value, F32.as_pointer()), align=4)
+
+
+class Region(NamedTuple):
+    """What will be read later: pieces of `size` bytes; n images, `columns` times, then rows; `pieces` of them in all."""
+
+    view: View
+    n: Whole
+    columns: Whole
+    pieces: Whole
+    size: Whole
+
+
+class Ahead:
+    """Brings a region near bit by bit, while other work goes on: from one call of `ask` to the next a few pieces."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._at, self._n, self._column, self._left, self._each = (code.variable(code.whole(0)) for _ in range(5))
+        self._region: Region | None = None
+
+    def start(self, region: Region, asks: Whole) -> None:
+        """From here on this region, over so many calls of `ask`."""
+        self._region = region
+        values = region.view.at, region.n, region.columns, region.pieces, up(region.pieces, asks.most(1))
+        for variable, number in zip((self._at, self._n, self._column, self._left, self._each), values, strict=True):
+            variable.set(number)
+
+    def ask(self) -> None:
+        """Ask for the next pieces."""
+        code, region = self._code, self._region
+        assert region is not None
+        some = self._each.get().least(self._left.get())
+        self._left.set(self._left.get() - some)
+        for _ in code.loop(0, some):
+            at, n, column, view = self._at.get(), self._n.get() - 1, self._column.get(), region.view
+            for byte in code.loop(0, region.size, LINE):
+                fetch(code, at + byte, to_write=False)
+            run, row = n.equals(0), n.equals(0) & column.equals(1)
+            past = row.pick(view.h - view.w * (region.columns - 1), view.w) - view.n * (region.n - 1)
+            self._at.set(at + run.pick(past, view.n))
+            self._n.set(run.pick(region.n, n))
+            self._column.set(row.pick(region.columns, run.pick(column - 1, column)))
 
 
 class Operands(NamedTuple):
     """Of one run of tiles: A with its strides of row, k, o and call; B with its strides of k, o and call; the result."""
 
-    a: tuple[Whole, Whole, Whole, Whole, Whole]
-    b: tuple[Whole, Whole, Whole, Whole]
+    a: tuple[Count, Count, Count, Count, Count]
+    b: tuple[Count, Count, Count, Count]
     result: tuple[Whole, Whole]  # address, stride of rows
-    start: tuple[Number, ir.Value]  # a row that sums start from, and whether they do: else they go on from the result
+    start: tuple[Whole, Choice]  # a row that sums start from, and whether they do: else they go on from the result
     counts: tuple[Whole, Whole, Whole]  # of k, o and calls
 
 
-def tiles_in(code: Code, a: Any, vectors: Number, run: Number) -> Number:
+def tiles_in(code: Code, a: Any, vectors: Whole, run: Whole) -> Whole:
     """How many tiles a run of rows is cut into."""
-    return code.up(run, code.integer(a.rows, vectors - 1))
+    return up(run, entry(code, a.rows, vectors - 1))
 
 
 def run_tiles(
-    code: Code, a: Any, panel: tuple[Number, Number], run: Number, operands: Operands, floor: ir.Value, onward: Number,
-    wishes: tuple[Wish, ...],
+    code: Code, a: Any, panel: tuple[Whole, Whole], run: tuple[Whole, Whole], operands: Operands, floor: ir.Value,
+    onward: Whole, soon: tuple[Ahead, ...],
 ) -> None:  # fmt: skip
-    """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes.
+    """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows, `tiles_in` of them.
 
     `onward`: from the last tile's result to the next that will be written.
     """
-    vectors, lanes = panel
+    (vectors, lanes), (length, count) = panel, run
     (A, sAr, sAk, sAo, sAc), (B, sBk, sBo, sBc), (C, sCr) = operands.a, operands.b, operands.result
     nk, no, calls = operands.counts
-    count = tiles_in(code, a, vectors, run)
-    low, more = run // count, run % count
-    at_A, at_C = Variable(code, A), Variable(code, C)
-    with code.range(count) as tile:
-        rows = low + code.choose(tile < more, 1, 0)
-        kernel = code.integer(a.table, (vectors - 1) * MAX_ROWS + rows - 1)
-        for wish in wishes:
-            _ask(code, wish, tile)
-        from_A, from_C = at_A.now, at_C.now
+    low, more = length // count, length % count
+    at_A, at_C = code.variable(A), code.variable(C)
+    for index in code.loop(0, count):
+        rows = (index < more).pick(low + 1, low)
+        kernel = entry(code, a.table, (vectors - 1) * MAX_ROWS + rows - 1)
+        for ahead in soon:
+            ahead.ask()
+        from_A, from_C = at_A.get(), at_C.get()
         at_A.set(from_A + rows * sAr)
         at_C.set(from_C + rows * sCr)
-        ahead = from_C + code.choose(tile < count - 1, rows * sCr, onward)
-        with code.range(rows) as r, code.range(0, vectors * (host().lanes * 4), LINE) as byte:
-            code.fetch(ahead + r * sCr + byte, to_write=True)
+        following = from_C + (index < count - 1).pick(rows * sCr, onward)
+        for r in code.loop(0, rows):
+            for byte in code.loop(0, vectors * (code.lanes * 4), LINE):
+                fetch(code, following + r * sCr + byte, to_write=True)
         start, fresh = operands.start
-        with code.range(calls) as call:
-            fresh_now = code.both(fresh, call.is_("==", 0))
-            initial, stride = code.choose(fresh_now, start, from_C), code.choose(fresh_now, 0, sCr)
-            least = code.b.select(call.is_("==", calls - 1), floor, NONE)
-            code.tile(
-                kernel, from_A + call * sAc, sAr, sAk, sAo, B + call * sBc, sBk, sBo, from_C, sCr, initial, stride, nk, no,
-                lanes, floor=least,
+        for call in code.loop(0, calls):
+            fresh_now, last = fresh & call.equals(0), call.equals(calls - 1)
+            least = code.b.select(last.value, floor, NONE)
+            tile(
+                code, kernel, from_A + call * sAc, sAr, sAk, sAo, B + call * sBc, sBk, sBo, from_C, sCr,
+                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes, floor=least,
             )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ops.cpu.store import folder
+from ops.cpu.store import alone
 from ops.cpu.target import host
 
 _ENGINES: list[Any] = []  # an engine owns the code it compiled: never let go of
@@ -44,17 +44,24 @@ def optimised(build: Callable[[ir.Module], None]) -> Any:
 
 def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], int]:
     """Compile the module that `build` fills, or load it as kept under `name`; returns where each function lies."""
-    path = folder() / f"{name}.o"
-    try:
-        code = path.read_bytes()
-    except FileNotFoundError:
-        code = machine().emit_object(optimised(build))
-        _keep(path, code)
+    with alone(name) as folder:
+        path = folder / f"{name}.o"
+        try:
+            code = path.read_bytes()
+        except FileNotFoundError:
+            code = machine().emit_object(optimised(build))
+            _keep(path, code)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     _ENGINES.append(engine)
-    found: Callable[[str], int] = engine.get_function_address
+
+    def found(function: str) -> int:
+        address: int = engine.get_function_address(function)
+        if not address:
+            raise LookupError(f"module '{name}' has no function '{function}': two modules are kept under one name")
+        return address
+
     return found
 
 

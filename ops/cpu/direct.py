@@ -2,7 +2,7 @@
 
 Backward through x is convolution too: one for each class of pixels of x modulo the stride, with the taps that reach the
 class, the last first. Where one tap reads x, equal steps are folded into one run of pixels, and x is read in place.
-What never lives here: loops (`convolve`, `correlate`, `pack`), sizes (`blocking`).
+What never lives here: loops (`direct_kernels`, `pack`), sizes (`blocking`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,11 @@ import numpy as np
 from ops.cpu import blocking
 from ops.cpu.algorithm import ConvShape
 from ops.cpu.blocking import Blocks, Panels, Sweep
-from ops.cpu.blocks import WORK
 from ops.cpu.convolve import convolve
 from ops.cpu.correlate import correlate
-from ops.cpu.loops import Library
 from ops.cpu.microkernel import tiles
-from ops.cpu.pack import PACK, UNPACK, pack_weights, unpack_weights
-from ops.cpu.rearrange import build_movers
+from ops.cpu.pack import pack_weights, unpack_weights
+from ops.cpu.permute import movers
 from ops.cpu.team import Team
 from ops.cpu.workspace import Workspace, aligned
 from ops.errors import Array
@@ -32,10 +30,6 @@ FLOAT = 4
 KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
-
-_LIBRARY = Library("direct", build_movers)
-CONVOLVE, CORRELATE = (_LIBRARY.kernel(WORK, build) for build in (convolve, correlate))
-PACKED, UNPACKED = _LIBRARY.kernel(PACK, pack_weights), _LIBRARY.kernel(UNPACK, unpack_weights)
 
 
 class Steps(NamedTuple):
@@ -114,10 +108,12 @@ class Direct:
         self._forward: dict[Any, tuple[Work, ...]] = {}
         self._data: dict[Any, tuple[Work, ...]] = {}
         self._weights: dict[Any, tuple[Work, ...]] = {}
-        kinds = tiles()
+        kinds, move = tiles(), movers()
         self._constants = {
             "table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data, "zeros": ZEROS.ctypes.data,
+            "copy": move.copy,
         }  # fmt: skip
+        self._transpose = move.transpose
         self.workspace_bytes = self._most_bytes()
 
     def __repr__(self) -> str:
@@ -136,10 +132,15 @@ class Direct:
         """dw, summed over the batch."""
         (work,) = self._plan(self._weights, x, dy, self._weight_works)
         block, packing, base = work.block, work.packing, self.workspace.take(work.bytes)
-        block.x, block.y, block.w, block.scratch = x.ctypes.data + work.x_at, dy.ctypes.data, base, base + work.weights_bytes
+        block.x, block.y, block.w, block.scratch = (
+            x.ctypes.data + work.x_at,
+            dy.ctypes.data,
+            base,
+            base + work.weights_bytes,
+        )
         packing.w, packing.packed = dw.ctypes.data, base
-        self.team.run(CORRELATE, block)
-        self.team.run(UNPACKED, packing)
+        self.team.run(correlate, block)
+        self.team.run(unpack_weights, packing)
 
     def _plan(self, kept: dict[Any, Any], x: Array, y: Array, make: Any) -> Any:
         key = (x.strides, y.strides)
@@ -156,10 +157,15 @@ class Direct:
             block, packing, base = work.block, work.packing, self.workspace.take(work.bytes)
             if packing is not None:
                 packing.w, packing.packed = w_at + work.w_at, base
-                self.team.run(PACKED, packing)
-            block.x, block.y, block.w, block.scratch = x_at + work.x_at, y_at + work.y_at, base, base + work.weights_bytes
+                self.team.run(pack_weights, packing)
+            block.x, block.y, block.w, block.scratch = (
+                x_at + work.x_at,
+                y_at + work.y_at,
+                base,
+                base + work.weights_bytes,
+            )
             block.bias, block.floor = bias, floor
-            self.team.run(CONVOLVE, block)
+            self.team.run(convolve, block)
 
     def _axes(self) -> list[tuple[int, int, int, int, int]]:
         """(size, kernel, stride, pad, dilation) of height and width."""
@@ -208,14 +214,15 @@ class Direct:
         panels = blocking.panel_table(s.outputs, blocks.parts, depth)
         each = aligned(blocking.scratch_numbers(s, blocks, not in_place, False) * FLOAT)
         packed = panels.numbers * depth * FLOAT
-        block = CONVOLVE.block(
+        block = convolve.block(
             **self._geometry(s, x, y, blocks, panels), packed=int(not in_place), scratch_each=each, w_group=packed,
             along=int(blocks.along),
         )  # fmt: skip
-        packing = None if empty else PACKED.block(
+        packing = None if empty else pack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
-            panel_count=panels.count, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0],
-            taps_w=s.taps[1], by_row=by_tap[0], by_column=by_tap[1], by_tap=_one_step(s.taps, by_tap), **by,
+            panel_count=panels.count, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0], taps_w=s.taps[1],
+            by_row=by_tap[0], by_column=by_tap[1], by_tap=_one_step(s.taps, by_tap), **by,
+            transpose=self._transpose, copy=self._constants["copy"],
         )  # fmt: skip
         if packing is not None:
             packing.w_group = self.shape.outputs // s.groups * self.shape.weight_shape[1] * self._taps() * FLOAT
@@ -236,14 +243,14 @@ class Direct:
         each = aligned(blocking.scratch_numbers(s, blocks, not in_place, True) * FLOAT)
         packed = panels.numbers * s.channels * taps * FLOAT
         shares = self.team.size // blocks.parts // blocks.channel_parts
-        block = CORRELATE.block(
+        block = correlate.block(
             **self._geometry(s, x, y, blocks, panels), packed=int(not in_place), scratch_each=each, w_group=packed,
             w_part=packed * s.groups, channel_parts=blocks.channel_parts,
         )  # fmt: skip
-        packing = UNPACKED.block(
+        packing = unpack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
             panel_count=panels.count, channels=s.channels, taps=taps, parts=shares,
-            packed_part=packed * s.groups,
+            packed_part=packed * s.groups, transpose=self._transpose,
         )  # fmt: skip
         yield Work(x_at, 0, 0, block, packing, aligned(packed * s.groups * shares), each * self.team.size)
 

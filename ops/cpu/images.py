@@ -1,16 +1,18 @@
 """How kernels see images: an address and strides, with the channels of a pixel side by side.
 
-Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a batch are neighbours, so a
-block of images is the rows of a micro-kernel, they all meet the same padding, and no layer converts for the next. What
-never lives here: arithmetic.
+Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a batch are neighbours, so
+a block of images is the rows of a micro-kernel, they all meet the same padding, and no layer converts for the next.
+What never lives here: arithmetic.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ops.cpu.workspace import LINE
 from ops.errors import Array, Shape
 
 TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC and back are the same exchange
@@ -43,4 +45,13 @@ def image(x: Array) -> Image:
 def empty_images(shape: Shape, dtype: Any = np.float32) -> Array:
     """A new array (N, C, H, W) over memory [H][W][N][C], contents undefined."""
     n, c, h, w = shape
-    return np.empty((h, w, n, c), dtype).transpose(TO_LOGICAL)
+    return empty_aligned((h, w, n, c), dtype).transpose(TO_LOGICAL)
+
+
+def empty_aligned(shape: Shape, dtype: Any = np.float32) -> Array:
+    """A new array in C order that starts at a cache line, contents undefined."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    block = np.empty(size + LINE, np.uint8)
+    start = -block.ctypes.data % LINE
+    found: Array = block[start : start + size].view(dtype).reshape(shape)
+    return found

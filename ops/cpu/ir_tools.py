@@ -56,9 +56,7 @@ class Vectors:
         if mask is None:
             self.b.store(value, pointer, align=4)
             return
-        store = declared(
-            self.b, f"llvm.masked.store.{self._key}.p0", VOID, [self.type, pointer.type, I32, self.masks]
-        )
+        store = declared(self.b, f"llvm.masked.store.{self._key}.p0", VOID, [self.type, pointer.type, I32, self.masks])
         self.b.call(store, [value, pointer, I32(4), mask])
 
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:

@@ -18,7 +18,7 @@ from numba import carray, cfunc, config, njit, types
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
-from ops.cpu.store import folder
+from ops.cpu.store import alone, folder
 from ops.cpu.target import host
 
 config.CACHE_DIR = str(folder())
@@ -29,7 +29,9 @@ FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 
 def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
     """The type of a block of arguments: names of int64 fields, then of float32 fields, separated by spaces."""
-    fields = [(name, ctypes.c_int64) for name in integers.split()] + [(name, ctypes.c_float) for name in numbers.split()]
+    fields = [(name, ctypes.c_int64) for name in integers.split()] + [
+        (name, ctypes.c_float) for name in numbers.split()
+    ]
     return type("Block", (ctypes.Structure,), {"_fields_": fields})
 
 
@@ -48,7 +50,8 @@ class Kernel:
         """Where its machine code lies."""
         if self._compiled is None:
             signature = types.void(types.int64, types.int64, types.CPointer(from_dtype(np.dtype(self.arguments))))
-            self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
+            with alone(self.name):
+                self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
         found: int = self._compiled.address
         return found
 
@@ -78,7 +81,7 @@ def arguments(at: Any) -> Any:
 
 
 def _pointer_to(kind: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def pointer(typingctx: Any, address: Any) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], context.get_value_type(signature.return_type))

@@ -73,8 +73,8 @@ def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...
     return tuple(found)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def call_tile(tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no, lanes, floor):  # type: ignore[no-untyped-def]  # noqa: ANN001, E741
+@intrinsic
+def call_tile(tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no, lanes, floor):  # type: ignore[no-untyped-def]
     """Call the micro-kernel at address `kernel`; the arguments are those of `tile`."""
     signature = types.void(*[types.int64] * 15, types.float32)
 

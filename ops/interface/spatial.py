@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
-from ops import conv, deconv, dense, lrn, pool, stochastic
+from ops import conv, deconv, dense, lrn, pool, rearrange, stochastic
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.lowering import Lowering
@@ -15,12 +16,20 @@ class SpatialOps:
 
     xp: Any
     lowering: Lowering
+    empty: Callable[..., Array]
 
     def conv_forward(
-        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None
-    ) -> Array:
-        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW)."""
-        return conv.forward(self.xp, x, w, b, geometry, self.lowering, out)
+        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
+        *, rectify: bool = False,
+    ) -> Array:  # fmt: skip
+        """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW), or max(y, 0) to `rectify`."""
+        return conv.forward(self.xp, x, w, b, geometry, self.lowering, out, rectify)
+
+    def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
+        """Bytes of scratch memory that the passes of a convolution take: one part's lowering."""
+        n, k, high, wide = geometry.output_shape(tuple(in_shape), w_shape[0])
+        images = min(n, self.lowering.b_p or n)
+        return 4 * images * high * wide * (geometry.kernel[0] * geometry.kernel[1] * in_shape[1] + k)
 
     def conv_backward_data(
         self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
@@ -99,9 +108,27 @@ class SpatialOps:
         """dx from the forward pass's x, y and scale."""
         return lrn.backward(self.xp, dy, x, y, scale, size, alpha, beta, region, out)
 
-    def dense_forward(self, x: Array, w: Array, b: Array | None, out: Array | None = None) -> Array:
-        """x (N, D), w (O, D), b (O,) or None -> y (N, O)."""
-        return dense.forward(self.xp, x, w, b, out)
+    def flatten(self, x: Array, out: Array | None = None) -> Array:
+        """x (N, ...) -> (N, D) row by row: the order of a dense layer's inputs, whatever the strides of x."""
+        return rearrange.flatten(self.xp, x, out)
+
+    def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
+        """dy (N, D) -> dx of shape `in_shape` (N, ...): the way back of `flatten`."""
+        return rearrange.unflatten(dy, in_shape, self.empty, out)
+
+    def copy(self, x: Array, out: Array) -> Array:
+        """out = x; either may be a slice of a larger array. Any dtype."""
+        return rearrange.copy(x, out)
+
+    def dense_forward(
+        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+    ) -> Array:
+        """x (N, D), w (O, D), b (O,) or None -> y (N, O), or max(y, 0) to `rectify`."""
+        return dense.forward(self.xp, x, w, b, out, rectify)
+
+    def dense_scratch(self, rows: int, width: int, outputs: int, *, training: bool) -> int:
+        """Bytes of scratch memory that the passes of a fully connected layer (rows, width) -> (rows, outputs) take."""
+        return 0
 
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
         """dy (N, O), w (O, D) -> dx (N, D)."""

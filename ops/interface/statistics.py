@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from ops import normalise, reduction
+from ops import fused, normalise, reduction
 from ops.errors import Array
 
 
@@ -13,17 +13,52 @@ class StatisticsOps:
 
     xp: Any
 
+    def channel_sums(self, x: Array, out: Array | None = None) -> Array:
+        """x (N, C, ...) -> (C,), summed over all other axes: the gradient of a bias."""
+        return reduction.channel_sums(self.xp, x, out)
+
     def batch_norm_forward(
-        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None
-    ) -> tuple[Array, Array, Array]:
-        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given."""
-        return normalise.batch_norm_forward(self.xp, x, eps, statistics, out)
+        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
+        mean: Array | None = None, variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """(x - mean) / sqrt(variance + eps) per channel -> (y, mean (C,), variance (C,)), of the batch unless given.
+
+        `mean` and `variance` are destinations for those of the batch.
+        """
+        return normalise.batch_norm_forward(self.xp, x, eps, statistics, out, mean, variance)
 
     def batch_norm_backward(
         self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
     ) -> Array:
         """dx from the normalised y; with `fixed` (given statistics) only the division."""
         return normalise.batch_norm_backward(self.xp, dy, y, variance, eps, fixed, out)
+
+    def norm_scale_forward(
+        self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
+        rectify: bool = False, addend: Array | None = None, out: Array | None = None,
+        mean: Array | None = None, variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """Batch norm, then gamma * y + beta along axis 1, then + addend, then (with `rectify`) max(y, 0), all at once.
+
+        -> (y, mean, variance) as batch_norm_forward. out may be x or addend; backward needs x.
+        """
+        return fused.norm_scale_forward(
+            cast(Any, self), x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance
+        )
+
+    def norm_scale_backward(
+        self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
+        fixed: bool = False, rectify: bool = False, out: Array | None = None,
+        out_gamma: Array | None = None, out_beta: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """dx, dgamma, dbeta; x, mean and variance as forward took and gave them. The addend's gradient is dy.
+
+        With `rectify` dy counts where the result was positive, which is found again from x: not where there was an
+        addend; then dy is to be rectified first (relu_backward) and goes in without `rectify`. out may be dy.
+        """
+        return fused.norm_scale_backward(
+            cast(Any, self), dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, out_gamma, out_beta
+        )  # fmt: skip
 
     def mvn_forward(
         self,

@@ -12,8 +12,8 @@ from pathlib import Path
 from runtime.errors import LaunchError
 from runtime.topology import ProcessSpec
 
-# Every BLAS and OpenMP that numpy may be built with reads one of these at import.
-THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
+# Every BLAS and OpenMP that numpy may be built with reads one of these at import; a program's kernels read the first.
+THREAD_VARIABLES = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass

@@ -37,6 +37,9 @@ def make(name: str) -> Backend:
     """Backends by name; "kernels" is the CuPy backend over NumPy arrays, its kernels compiled for the processor."""
     if name == "kernels":
         return CupyBackend(xp=HostCupy())
+    name, _, threads = name.partition(" threads=")
+    if threads:
+        return get_backend(name, threads=int(threads))
     name, _, b_p = name.partition(" b_p=")
     return get_backend(name, b_p=int(b_p) if b_p else None)
 
@@ -45,6 +48,7 @@ def on_backends(cases: list[Case]) -> pytest.MarkDecorator:
     """Every case on every backend that is here; lowering batches on convolutions alone."""
     pairs = [("numpy", case) for case in cases]
     pairs += [(f"numpy b_p={b_p}", case) for b_p in (1, 3) for case in cases if case in LOWERED]
+    pairs += [(f"cpu threads={threads}", case) for threads in (1, 2) for case in cases]
     pairs += [(name, case) for name in ("kernels", "cupy") if without(name) is None for case in cases]
     return pytest.mark.parametrize(("backend", "case"), pairs, indirect=["backend"], ids=str)
 
@@ -62,9 +66,9 @@ def test_the_contract_covers_this_backend(name):
 
 def placed(backend: Backend, host: Array, layout: Any) -> Array:
     """The values on the backend's device in that memory layout."""
-    if host.ndim < 2 or host.dtype.kind != "f":
+    if host.ndim < 2 or (host.dtype.kind != "f" and host.ndim != 4):
         return backend.asarray(host)
-    if host.ndim != 4 and layout.__name__ == "channel_major":
+    if host.ndim != 4 and layout.__name__ in ("channel_major", "channels_last"):
         return backend.asarray(host)
     model = layout(host)
     if isinstance(backend.empty((1,)), np.ndarray):

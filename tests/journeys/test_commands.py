@@ -22,9 +22,12 @@ def test_time_prints_every_layer_and_the_sums(
     assert main(["time", "--iterations", "1", "--set", "train.batch=4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "LeNet, batch 4, on cpu: 1 iterations"
-    names = [line.split()[0] for line in lines[2:-1]]
+    names = [line.split()[0] for line in lines[2:-2]]
     assert names == ["conv1", "pool1", "conv2", "pool2", "ip1", "relu1", "ip2", "loss", "sum"]
-    assert lines[-1].startswith("parameters 1.7 MB, activations ")
+    assert lines[-2].startswith("parameters 1.7 MB, activations ")
+    assert re.match(
+        r"memory of a training pass: arrays \S+ MB \(\S+ MB if none shared a place\), scratch \S+ MB", lines[-1]
+    )
 
 
 def test_test_scores_a_checkpoint_as_the_run_that_wrote_it_did(

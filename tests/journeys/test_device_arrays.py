@@ -73,8 +73,8 @@ def test_whole_runs_train_test_and_save_with_everybody_on_a_device(
     cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\ndevices = { "*" = "cuda:0" }\n'))
     real = ops.get_backend
 
-    def chosen(name: str, b_p: int | None = None, device: int = 0) -> ops.Backend:
-        return CupyBackend(b_p, xp=double) if name == "cupy" else real(name, b_p=b_p)
+    def chosen(name: str, b_p: int | None = None, device: int = 0, **options: object) -> ops.Backend:
+        return CupyBackend(b_p, xp=double) if name == "cupy" else real(name, b_p=b_p, **options)
 
     monkeypatch.setattr(ops, "get_backend", chosen)
     found = train(cluster)

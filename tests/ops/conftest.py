@@ -35,7 +35,12 @@ def channel_major(x: Array) -> Array:
     return np.ascontiguousarray(x.transpose(1, 0, 2, 3)).transpose(1, 0, 2, 3)
 
 
-LAYOUTS: list[Callable[[Array], Array]] = [np.ascontiguousarray, strided, channel_major]
+def channels_last(x: Array) -> Array:
+    """The same values stored [H][W][N][C]."""
+    return np.ascontiguousarray(x.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
+
+
+LAYOUTS: list[Callable[[Array], Array]] = [np.ascontiguousarray, strided, channel_major, channels_last]
 
 
 def nans(shape: tuple[int, ...], dtype: object = np.float64) -> Array:

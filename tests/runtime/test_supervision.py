@@ -148,6 +148,12 @@ def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
         assert "it is stuck" in verdict[0][1]
 
 
+@pytest.mark.parametrize(("busy", "stuck"), [(299.0, False), (301.0, True)])
+def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(busy: float, stuck: bool) -> None:
+    verdict = watched(at_stage(Stage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))
+    assert bool(verdict) == stuck
+
+
 def test_every_dead_process_is_named() -> None:
     made = Supervision(["p", "q", "r"], Liveness(), 0.0)
     for name in ("p", "q", "r"):

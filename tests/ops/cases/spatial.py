@@ -203,6 +203,39 @@ def lrn(shape: tuple[int, ...], **options) -> Case:
     )
 
 
+def flatten(*shape: int) -> Case:
+    """Every number at its place, counted by hand."""
+    length = int(np.prod(shape[1:]))
+
+    def reference(a):
+        y = np.zeros((shape[0], length))
+        for n, *at in np.ndindex(shape):
+            place = 0
+            for size, index in zip(shape[1:], at, strict=True):
+                place = place * size + index
+            y[n, place] = a["x"][(n, *at)]
+        return (y,)
+
+    return Case(
+        f"flatten {shape}", normal(*shape), lambda b, a, o: (b.flatten(a["x"], out=o[0]),), reference,
+        lambda b, a, dy, o: (b.unflatten(dy, shape, out=o[0]),),
+    )  # fmt: skip
+
+
+def copy(*shape: int) -> Case:
+    """Into a slice of a larger array, and what stands beside it stays."""
+
+    def forward(b, a, o):
+        wide = b.zeros((shape[0], shape[1] + 5, *shape[2:]), a["x"].dtype)
+        b.copy(a["x"], wide[:, 2:-3])
+        return (wide,)
+
+    def reference(a):
+        return (np.pad(a["x"], [(0, 0), (2, 3)] + [(0, 0)] * (len(shape) - 2)),)
+
+    return Case(f"copy {shape}", normal(*shape), forward, reference, no_out=(0,))
+
+
 def dense(n: int, d: int, k: int) -> Case:
     def backward(b, a, dy, o):
         dw, db = b.dense_backward_weights(a["x"], dy, bias=True, out_w=o[1], out_b=o[2])
@@ -239,5 +272,7 @@ CASES = [
     lrn((1, 3, 4, 1), size=9, alpha=1.0, beta=0.5, k=2.0, region="ACROSS_CHANNELS"),
     lrn((2, 3, 7, 5), size=3, alpha=0.7, beta=0.75, k=5.0, region="WITHIN_CHANNEL"),
     lrn((1, 1, 2, 9), size=5, alpha=0.7, beta=0.6, k=1.0, region="WITHIN_CHANNEL"),
+    *(flatten(*s) for s in ((7, 3, 4, 5), (2, 50, 4, 4), (3, 17, 6, 6), (1, 97, 1, 1), (13, 5), (2, 16, 4, 8))),
+    *(copy(*s) for s in ((7, 3, 4, 5), (1, 20, 3, 3), (13, 7))),
     *(dense(*case) for case in ((1, 50, 3), (13, 7, 20), (7, 1, 1))),
 ]

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.ops.cases.case import Case, away, normal
+from tests.ops.cases.case import Case, Outs, away, normal
 
 
 def rows(x, group):
@@ -48,10 +48,62 @@ def batch_norm(*shape: int) -> list[Case]:
         return {**normal(*shape, m=shape[1:2])(r), "v": r.random(shape[1]) + 0.1}
 
     return [
-        Case(f"batch norm {shape}", normal(*shape), lambda b, a, o: b.batch_norm_forward(a["x"], eps=eps, out=o[0]),
-             reference, backward, no_out=(1, 2)),
+        Case(f"batch norm {shape}", normal(*shape),
+             lambda b, a, o: b.batch_norm_forward(a["x"], eps=eps, out=o[0], mean=o[1], variance=o[2]),
+             reference, backward),
         Case(f"batch norm {shape} with given statistics", with_statistics, given, known, known_backward),
     ]  # fmt: skip
+
+
+def norm_scale(shape: tuple[int, ...], rectify: bool, added: bool) -> list[Case]:
+    """Batch norm, scale and bias, perhaps an addend and a rectifier, of the batch's statistics and of given ones."""
+    eps, column = 0.01, (-1,) + (1,) * (len(shape) - 2)
+
+    def arrays(r):
+        part = {name: r.standard_normal(shape[1]) for name in ("g", "c", "m")}
+        return {**normal(*shape, p=shape)(r), **part, "v": r.random(shape[1]) + 0.1}
+
+    def result(a, mean, variance):
+        g, c, m, v = (part.reshape(column) for part in (a["g"], a["c"], mean, variance))
+        y = (a["x"] - m) / np.sqrt(v + eps) * g + c + (a["p"] if added else 0)
+        return np.where(y < 0, 0, y) if rectify else y
+
+    def reference(a):
+        mean, variance = np.zeros(shape[1]), np.zeros(shape[1])
+        for k, members in rows(a["x"], lambda at: at[1]).items():
+            values = [float(a["x"][at]) for at in members]
+            mean[k] = math.fsum(values) / len(values)
+            variance[k] = math.fsum((v - mean[k]) ** 2 for v in values) / len(values)
+        return result(a, mean, variance), mean, variance
+
+    def forward(b, a, o, **given):
+        addend = a["p"] if added else None
+        return b.norm_scale_forward(a["x"], a["g"], a["c"], eps=eps, rectify=rectify, addend=addend, out=o[0], **given)
+
+    def backward(b, a, dy, o, fixed=False):
+        y, mean, variance = forward(b, a, Outs(), **({"statistics": (a["m"], a["v"])} if fixed else {}))
+        known = {"eps": eps, "fixed": fixed, "rectify": rectify and not added}
+        dp = b.relu_backward(dy, y) if rectify and added else dy
+        outs = {"out": o[0], "out_gamma": o[1], "out_beta": o[2]}
+        return b.norm_scale_backward(dp, a["x"], a["g"], a["c"], mean, variance, **known, **outs)
+
+    name = f"norm, scale{', add' if added else ''}{', rectify' if rectify else ''} {shape}"
+    return [
+        Case(name, arrays, lambda b, a, o: forward(b, a, o, mean=o[1], variance=o[2]), reference, backward,
+             ("x", "g", "c"), tolerance=1e-4),
+        Case(f"{name} with given statistics", arrays,
+             lambda b, a, o: forward(b, a, o, statistics=(a["m"], a["v"]))[:1], lambda a: (result(a, a["m"], a["v"]),),
+             lambda b, a, dy, o: backward(b, a, dy, o, fixed=True), ("x", "g", "c"), tolerance=1e-4),
+    ]  # fmt: skip
+
+
+def channel_sums(*shape: int) -> Case:
+    def reference(a):
+        return ([math.fsum(float(v) for v in np.moveaxis(a["x"], 1, 0)[k].flat) for k in range(shape[1])],)
+
+    return Case(
+        f"sums per channel {shape}", normal(*shape), lambda b, a, o: (b.channel_sums(a["x"], out=o[0]),), reference
+    )
 
 
 def mvn(shape: tuple[int, ...], across: bool, variance: bool) -> Case:
@@ -135,6 +187,8 @@ def softmax(axis: int) -> Case:
 
 CASES = [
     *batch_norm(7, 3, 4, 5), *batch_norm(13, 2), *batch_norm(1, 50, 2, 1),
+    *(c for s in ((7, 3, 4, 5), (13, 20)) for r in (False, True) for p in (False, True) for c in norm_scale(s, r, p)),
+    *(channel_sums(*s) for s in ((7, 3, 4, 5), (13, 50), (1, 1, 1, 2))),
     *(mvn(s, across, variance) for s in ((7, 3, 4, 5), (1, 1, 9, 1)) for across in (False, True)
       for variance in (False, True)),
     *(reduction(operation, axis) for operation in ("SUM", "ASUM", "SUMSQ", "MEAN") for axis in (0, 1, -1)),

@@ -1,0 +1,133 @@
+"""A net of ours as PyTorch modules: the peer that training is timed beside, made from the same prototxt.
+
+What lives here: the translation, layer by layer, to what a PyTorch user would write (BatchNorm with its Scale is one
+BatchNorm2d, ReLU is in place). What never: timing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
+
+from nets.graph import Net
+
+
+class TorchPeer(nn.Module):
+    """The layers of `net` (phase TRAIN, whole) in their order; forward gives the weighted loss. NotImplementedError
+    names a type that has no translation."""
+
+    def __init__(self, net: Net) -> None:
+        super().__init__()
+        self.steps: list[tuple[str, Any, list[str], list[str]]] = []
+        self.parts = nn.ModuleDict()
+        for node in net._nodes:
+            proto = node.layer.proto
+            if proto.type in ("Scale", "Accuracy", "Silence"):
+                continue  # BatchNorm2d has the scale
+            shape = net._wiring.values[node.bottoms[0]].shape
+            work = self._translated(node.layer, shape)
+            if isinstance(work, nn.Module):
+                self.parts[proto.name] = work
+            self.steps.append((proto.type, work, list(proto.bottom), list(proto.top)))
+        self._copy_parameters(net)
+
+    def _translated(self, layer: Any, shape: tuple[int, ...]) -> Any:
+        made = _MAKERS.get(layer.proto.type)
+        if made is None:
+            raise NotImplementedError(f"no translation of layer type {layer.proto.type}")
+        return made(layer, shape)
+
+    def _copy_parameters(self, net: Net) -> None:
+        for name, blobs in net.initial_blobs().items():
+            part = dict(self.parts.items()).get(name)
+            if isinstance(part, nn.Sequential | _Sequence):
+                part = list(part.children())[-1]
+            if isinstance(part, nn.Conv2d | nn.Linear | nn.Embedding):
+                for parameter, blob in zip(part.parameters(), blobs, strict=True):
+                    parameter.data.copy_(torch.from_numpy(blob))
+            if isinstance(part, nn.LSTM):
+                i_f_o_g = (0, 1, 3, 2)  # Caffe's gates in PyTorch's order: i, f, g, o
+                w_x, b, w_h = (_gates(torch.from_numpy(blob), i_f_o_g) for blob in blobs)
+                for parameter, blob in zip(part.parameters(), (w_x, w_h, b, torch.zeros_like(b)), strict=True):
+                    parameter.data.copy_(blob)
+
+    def forward(self, **inputs: Tensor) -> Tensor:
+        """The loss of blobs by name."""
+        blobs, loss = dict(inputs), torch.zeros(())
+        for kind, work, bottoms, tops in self.steps:
+            values = [blobs[name] for name in bottoms]
+            if kind == "SoftmaxWithLoss":
+                loss = loss + work(*values)
+            else:
+                blobs[tops[0]] = work(*values)
+        return loss
+
+
+def _gates(blob: Tensor, order: tuple[int, ...]) -> Tensor:
+    return torch.cat([blob.chunk(4)[at] for at in order])
+
+
+def _conv(layer: Any, shape: tuple[int, ...]) -> nn.Module:
+    geometry, outputs = layer.geometry, layer.top_shape[1]
+    return nn.Conv2d(
+        shape[1], outputs, geometry.kernel, geometry.stride, geometry.pad, geometry.dilation, geometry.groups,
+        bias=len(layer.params) > 1,
+    )  # fmt: skip
+
+
+def _dense(layer: Any, shape: tuple[int, ...]) -> nn.Module:
+    linear = nn.Linear(layer.width, layer.top_shape[-1], bias=len(layer.params) > 1)
+    return nn.Sequential(nn.Flatten(), linear) if len(shape) == 4 else linear
+
+
+def _pool(layer: Any, shape: tuple[int, ...]) -> Any:
+    geometry = layer.geometry
+    options = {"kernel_size": geometry.kernel, "stride": geometry.stride, "padding": geometry.pad, "ceil_mode": True}
+    return nn.MaxPool2d(**options) if geometry.mode == "MAX" else nn.AvgPool2d(**options)
+
+
+def _loss(layer: Any, shape: tuple[int, ...]) -> Any:
+    weight = layer.loss_weights[0]
+
+    def loss(scores: Tensor, labels: Tensor) -> Tensor:
+        classes = scores.shape[-1] if scores.ndim == 3 else scores.shape[1]
+        return weight * F.cross_entropy(scores.reshape(-1, classes), labels.reshape(-1))
+
+    return loss
+
+
+def _recurrent(layer: Any, shape: tuple[int, ...]) -> Any:
+    made = nn.LSTM(layer.width, layer.hidden)
+    return _Sequence(made)
+
+
+class _Sequence(nn.Module):
+    """An LSTM whose state starts at zero: only its outputs."""
+
+    def __init__(self, lstm: nn.LSTM) -> None:
+        super().__init__()
+        self.lstm = lstm
+
+    def forward(self, x: Tensor, cont: Tensor) -> Tensor:
+        result: Tensor = self.lstm(x)[0]
+        return result
+
+
+_MAKERS: dict[str, Any] = {
+    "Convolution": _conv,
+    "InnerProduct": _dense,
+    "Pooling": _pool,
+    "ReLU": lambda layer, shape: nn.ReLU(inplace=True),
+    "Dropout": lambda layer, shape: nn.Dropout(layer.ratio),
+    "LRN": lambda layer, shape: nn.LocalResponseNorm(layer.size, layer.alpha, layer.beta, layer.k),
+    "BatchNorm": lambda layer, shape: nn.BatchNorm2d(shape[1]),
+    "Concat": lambda layer, shape: lambda *values: torch.cat(values, 1),
+    "Eltwise": lambda layer, shape: lambda *values: torch.add(*values),
+    "Flatten": lambda layer, shape: nn.Flatten(),
+    "SoftmaxWithLoss": _loss,
+    "Embed": lambda layer, shape: nn.Embedding(layer.params[0].shape[0], layer.params[0].shape[1]),
+    "LSTM": _recurrent,
+}

@@ -1,0 +1,218 @@
+"""`python -m benchmarks.training`: whole training steps beside PyTorch eager, forward, backward and update.
+
+Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its layouts (the better one
+counts), each number of threads in a process of its own. A ratio above 1 says that Convoy is faster. What never lives
+here: nets (`nets.zoo`), their translation (`torch_peer`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from benchmarks.report import ROOT, Record, machine, missing, write
+
+SAMPLES = (3, 40)  # rounds at least and at most
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A net of the zoo, its batch, an image's shape, and the ratio to reach."""
+
+    net: str
+    batch: int
+    image: tuple[int, int, int] | None
+    bar: float
+    classes: int = 10
+
+
+WORKLOADS = {
+    "lenet": Workload("lenet", 64, (1, 28, 28), 1.1),
+    "cifar10_quick": Workload("cifar10_quick", 128, (3, 32, 32), 1.3),
+    "caffenet": Workload("caffenet", 64, (3, 227, 227), 2.0, 1000),
+    "nin": Workload("nin", 32, (3, 224, 224), 1.15, 1000),
+    "googlenet": Workload("googlenet", 16, (3, 224, 224), 1.15, 1000),
+    "vgg16": Workload("vgg16", 8, (3, 224, 224), 2.0, 1000),
+    "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
+    "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the workloads for each number of threads and write the results. 1: a ratio is below its bar."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--precision", choices=("exact", "fast"), default="fast")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each net and number of threads")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if absent := missing({"torch": "torch"}):
+        print(f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install {' '.join(absent)}")
+        return 1
+    if given.into:
+        return run_here(given)
+    records = {}
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        for threads in given.threads:
+            records[f"{threads} threads"] = run_apart(given, threads, Path(folder, f"{threads}.json"))
+    name = f"training-{given.precision}-{datetime.now(UTC):%Y-%m-%d}"
+    paths = write(given.results, name, machine(), records)
+    print("results:", *paths)
+    return int(any(record.status == "failed" for record in records.values()))
+
+
+def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
+    """One number of threads in a process whose libraries all use that many."""
+    Record(f"{threads} threads", path=path).save()
+    names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+    command = [sys.executable, "-m", "benchmarks.training", "--into", str(path), "--threads", str(threads)]
+    command += ["--precision", given.precision, "--seconds", str(given.seconds), "--nets", *given.nets]
+    subprocess.run(command, cwd=ROOT, env=environment, check=False)
+    return Record.load(path)
+
+
+def run_here(given: argparse.Namespace) -> int:
+    """Measure in this process."""
+    import torch
+
+    threads = given.threads[0]
+    torch.set_num_threads(threads)
+    record = Record.load(given.into)
+    record.path, record.facts = given.into, {"torch": torch.__version__, "precision": given.precision}
+    record.table(
+        f"Images (LSTM: characters) a second, {threads} threads", "net", "batch", "torch nchw", "torch nhwc", "convoy",
+        "ratio to the better", "bar",
+    )  # fmt: skip
+    for name in given.nets:
+        work = WORKLOADS[name]
+        rates = {label: work.batch / taken for label, taken in measure(work, given, threads).items()}
+        best = max(rate for label, rate in rates.items() if label != "convoy")
+        scale = 64 if work.image is None else 1  # 64 steps of time
+        shown = [rates.get(label, best) * scale for label in ("nchw", "nhwc", "convoy")]
+        record.row(name, work.batch, *shown, rates["convoy"] / best, work.bar)
+        if rates["convoy"] / best < work.bar:
+            record.fail(f"{name}: below its bar with {threads} threads")
+    if record.status == "running":
+        record.status = "passed"
+    record.save()
+    return 0
+
+
+def measure(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, float]:
+    """Median seconds of a step by label: "nchw", "nhwc", "convoy"; the sides take turns."""
+    sides = steps(work, given.precision, threads)
+    for step in sides.values():
+        step()
+    taken: dict[str, list[float]] = {label: [] for label in sides}
+    began = time.perf_counter()
+    while len(taken["convoy"]) < SAMPLES[0] or time.perf_counter() - began < given.seconds:
+        for label, step in sides.items():
+            for _ in range(_burst(taken[label])):
+                start = time.perf_counter()
+                step()
+                taken[label].append(time.perf_counter() - start)
+        if len(taken["convoy"]) >= SAMPLES[1] * 10:
+            break
+    return {label: median(times) for label, times in taken.items()}
+
+
+def _burst(times: list[float]) -> int:
+    """Steps in a row before the other side's turn: about 0.2 s, so that each side finds its own data in the caches."""
+    return max(1, min(20, int(0.2 / median(times)))) if times else 1
+
+
+def steps(work: Workload, precision: str, threads: int) -> dict[str, Callable[[], object]]:
+    """One training step of each side."""
+    from nets import Net, load_net
+    from ops import get_backend
+
+    ops = get_backend("cpu", threads=threads, precision=precision)
+    options: dict[str, Any] = {"batch": work.batch, "input_shape": work.image} if work.image else {}
+    net = Net(load_net(work.net), "TRAIN", ops=ops, memory="reused", seed=1, **options)
+    inputs = made_up(net, work.classes)
+    sides: dict[str, Callable[[], object]] = {"convoy": our_step(net, inputs)}
+    for label in ("nchw", "nhwc") if work.image else ("nchw",):
+        sides[label] = torch_step(net, inputs, channels_last=label == "nhwc")
+    return sides
+
+
+def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Images of standard normal numbers; labels and characters below `classes`; every sequence goes on."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, shape in net.input_shapes.items():
+        if len(shape) == 4:
+            found[name] = rng.standard_normal(shape, dtype=np.float32)
+        elif name == "cont":
+            found[name] = np.ones(shape, np.float32)
+            found[name][0] = 0
+        else:
+            found[name] = rng.integers(0, classes, shape).astype(np.float32)
+    return found
+
+
+def our_step(net: Any, inputs: dict[str, Any]) -> Callable[[], object]:
+    """Forward, backward, update as the preset `single` does them."""
+    from nets import load_solver
+    from roles.parameter_store import ParameterStore
+    from roles.single import gradient_buffers, train
+
+    solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
+    store = ParameterStore(net.params, net.initial_blobs(), solver, net.ops, in_place=True)
+    gradients = gradient_buffers(net)
+
+    def step() -> object:
+        net.begin(0)
+        for name, array in inputs.items():
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, store.read(stage.layer))
+            net.forward(stage)
+        train(net, store, gradients)
+        return net.scalars()
+
+    return step
+
+
+def torch_step(net: Any, inputs: dict[str, Any], *, channels_last: bool) -> Callable[[], object]:
+    """The same by PyTorch eager with its SGD."""
+    import torch
+
+    from benchmarks.torch_peer import TorchPeer
+
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    peer = TorchPeer(net).to(memory_format=layout)
+    given = {
+        name: torch.from_numpy(array).to(memory_format=layout) if array.ndim == 4 else torch.from_numpy(array).long()
+        for name, array in inputs.items()
+    }
+    optimizer = torch.optim.SGD(peer.parameters(), 1e-3, 0.9, weight_decay=5e-4)
+
+    def step() -> object:
+        optimizer.zero_grad()
+        loss = peer(**given)
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+if __name__ == "__main__":
+    sys.exit(main())

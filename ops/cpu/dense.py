@@ -1,0 +1,128 @@
+"""Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the next call.
+
+A call whose arrays look like those of an earlier one was checked then. What never lives here: loops (`gemm`), checks
+(`ops.dense`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ops import dense
+from ops.backend import Backend
+from ops.cpu.gemm import Product, planned
+from ops.cpu.team import Team
+from ops.cpu.workspace import Workspace
+from ops.errors import Array, OpsError
+
+Key = tuple[Any, ...]
+_ONE = np.ones(1, np.float32)
+
+
+class DenseKernels(Backend):
+    """The dense layers of `CpuBackend`: float32 whose rows or columns are contiguous; anything else as the reference."""
+
+    team: Team
+    workspace: Workspace
+
+    def __init__(self, b_p: int | None = None) -> None:
+        super().__init__(b_p)
+        self._products: dict[Key, Product] = {}
+
+    def matmul(self, a: Array, b: Array, out: Array) -> Array:
+        """out (M, N) = a (M, K) b (K, N), apart in memory; OpsError where they do not fit."""
+        key = ("matmul", *_looks(a, b, out))
+        plan = self._products.get(key)
+        if plan is None:
+            if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or out.shape != a.shape[:1] + b.shape[1:]:
+                raise OpsError(f"matmul: a {a.shape}, b {b.shape}, out {out.shape}, expected (M, K), (K, N), (M, N)")
+            plan = self._made(key, a, b, out)
+        if plan is None or not self._run(plan, a, b, out):
+            np.matmul(a, b, out=out)
+        return out
+
+    def dense_forward(
+        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+    ) -> Array:
+        """As Backend's."""
+        key = ("forward", *_looks(x, w, b, out))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_forward(x, w, b, out)
+            if out is None:
+                out = self.empty((x.shape[0], w.shape[0]), x.dtype)
+                return self.dense_forward(x, w, b, out, rectify=rectify)
+            plan = self._made(key, x, w.T, out, bias=b)
+        if plan is None or out is None or not self._run(plan, x, w, out, b, 0.0 if rectify else -math.inf):
+            return super().dense_forward(x, w, b, out=out, rectify=rectify)
+        return out
+
+    def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
+        """As Backend's."""
+        key = ("data", *_looks(dy, w, out))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_backward_data(dy, w, out)
+            if out is None:
+                return self.dense_backward_data(dy, w, self.empty((dy.shape[0], w.shape[1]), dy.dtype))
+            plan = self._made(key, dy, w, out)
+        if plan is None or out is None or not self._run(plan, dy, w, out):
+            return super().dense_backward_data(dy, w, out=out)
+        return out
+
+    def dense_backward_weights(
+        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """As Backend's."""
+        key = ("weights", bias, *_looks(x, dy, out_w, out_b))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_backward_weights(x, dy, out_w, out_b)
+            if out_w is None or (bias and out_b is None):
+                out_w = self.empty((dy.shape[1], x.shape[1]), x.dtype) if out_w is None else out_w
+                out_b = self.empty(dy.shape[1:], x.dtype) if bias and out_b is None else out_b
+                return self.dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
+            plan = self._made(key, dy.T, x, out_w)
+        if plan is None or out_w is None or not self._run(plan, dy, x, out_w) or (bias and not self._sum(dy, out_b)):
+            return super().dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
+        return out_w, out_b if bias else None
+
+    def _made(self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None) -> Product | None:
+        """The plan for c = a b + bias; None: no kernel for these arrays."""
+        floats = all(x.dtype == np.float32 for x in (a, b, c))
+        if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
+            return None
+        shape = (c.shape[0], c.shape[1], a.shape[1])
+        plan = planned(self.team, shape, a.strides, b.strides, c.strides, bias=bias is not None)
+        if plan is not None:
+            self._products[key] = plan
+        return plan
+
+    def _run(
+        self, plan: Product, a: Array, b: Array, c: Array, bias: Array | None = None, floor: float = -math.inf
+    ) -> bool:
+        """False: an address that no kernel takes."""
+        at_a, at_b, at_c = a.ctypes.data, b.ctypes.data, c.ctypes.data
+        at_bias = 0 if bias is None else bias.ctypes.data
+        if (at_a | at_b | at_c | at_bias) & 3:
+            return False
+        plan.run(at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor)
+        return True
+
+    def _sum(self, x: Array, out: Array | None) -> bool:
+        """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
+        assert out is not None
+        key = ("sum", *_looks(x, out))
+        ones = np.broadcast_to(_ONE, (1, x.shape[0])) if key not in self._products else _ONE
+        plan = self._products.get(key) or self._made(key, ones, x, out[None])
+        return plan is not None and self._run(plan, _ONE, x, out)
+
+
+def _looks(*arrays: Array | None) -> Key:
+    """All that a plan and the checks depend on. The last may be a destination."""
+    found = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
+    last = arrays[-1]
+    return (*found, last is not None and last.flags.writeable)

@@ -1,0 +1,71 @@
+"""The matrices of Winograd's minimal convolutions and how few operations they take.
+
+F(m, r) gives m outputs of a correlation with r weights from m + r - 1 inputs d:
+
+    y = AT [(G w) * (BT d)]
+
+and nests in two dimensions: Y = AT [(G W GT) * (BT D B)] A. The matrices follow from m + r - 2 points and infinity
+(Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural networks (2015). What never lives here: code
+for a processor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ops.errors import Array
+
+# 0, +-3/4, +-3/2 are exact in binary and keep the powers of the points near 1: a quarter of the error of 0, +-1, +-2.
+SIX_POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """F(m x m, r x r) by its finite points."""
+
+    name: str
+    m: int
+    r: int
+    points: tuple[float, ...]
+
+    @property
+    def a(self) -> int:
+        """Rows of a patch: m + r - 1."""
+        return self.m + self.r - 1
+
+    def matrices(self) -> tuple[Array, Array, Array]:
+        """BT (a, a), G (a, r), AT (m, a) in float64."""
+        a, points = self.a, self.points
+        BT, G, AT = np.zeros((a, a)), np.zeros((a, self.r)), np.zeros((self.m, a))
+        for row, point in enumerate(points):
+            others = [other for other in points if other != point]
+            BT[row, : a - 1] = np.poly(others)[::-1]
+            G[row] = [point**power / np.prod([point - other for other in others]) for power in range(self.r)]
+            AT[:, row] = [point**power for power in range(self.m)]
+        BT[-1] = np.poly(points)[::-1]
+        G[-1, -1] = AT[-1, -1] = 1
+        return BT, G, AT
+
+
+MODES = {
+    mode.name: mode
+    for mode in (
+        Mode("F(2x2,3x3)", 2, 3, (0.0, 1.0, -1.0)),
+        Mode("F(4x4,3x3)", 4, 3, SIX_POINTS),
+        Mode("F(2x2,5x5)", 2, 5, SIX_POINTS),
+    )
+}
+
+
+def mirrored(P: Array) -> list[tuple[int, int]]:
+    """Pairs of rows of P that differ in some signs only, with at least three numbers: they share their work."""
+    found, taken = [], set()
+    for one in range(len(P)):
+        for other in range(one + 1, len(P)):
+            alike = np.array_equal(abs(P[one]), abs(P[other])) and np.count_nonzero(P[one]) > 2
+            if alike and not {one, other} & taken:
+                found.append((one, other))
+                taken |= {one, other}
+    return found

@@ -1,0 +1,66 @@
+"""Several operations that follow each other in most nets, under one name: a backend may take one pass for all.
+
+The reference does one after the other, with the backend's own operations. What never lives here: arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from ops.errors import Array, check_alike, check_float, check_shape
+
+
+class Operations(Protocol):
+    """The operations that are joined."""
+
+    batch_norm_forward: Any
+    batch_norm_backward: Any
+    scale_forward: Any
+    scale_backward_data: Any
+    scale_backward_weights: Any
+    relu_forward: Any
+    relu_backward: Any
+    add: Any
+
+
+def norm_scale_forward(
+    ops: Operations, x: Array, gamma: Array, beta: Array, eps: float, statistics: tuple[Array, Array] | None,
+    rectify: bool, addend: Array | None, out: Array | None, mean: Array | None, variance: Array | None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """max(gamma * (x - mean) / sqrt(variance + eps) + beta + addend, 0) -> (y, mean, variance)."""
+    _check("norm_scale_forward", out, gamma, beta, x=x, **({} if addend is None else {"addend": addend}))
+    apart = None if out is addend else out  # the addend is still to be read
+    y, mean, variance = ops.batch_norm_forward(
+        x, eps=eps, statistics=statistics, out=apart, mean=mean, variance=variance
+    )  # fmt: skip
+    y = ops.scale_forward(y, gamma, beta, out=y)
+    if addend is not None:
+        y = ops.add(y, addend, out=y if out is None else out)
+    elif out is not None and y is not out:
+        out[...] = y
+        y = out
+    return (ops.relu_forward(y, out=y) if rectify else y), mean, variance
+
+
+def norm_scale_backward(
+    ops: Operations, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float,
+    fixed: bool, rectify: bool, out: Array | None, out_gamma: Array | None, out_beta: Array | None,
+) -> tuple[Array, Array, Array]:  # fmt: skip
+    """dx, dgamma, dbeta."""
+    _check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
+    y, _, _ = ops.batch_norm_forward(x, eps=eps, statistics=(mean, variance))
+    if rectify:
+        dy = ops.relu_backward(dy, ops.scale_forward(y, gamma, beta))
+    dgamma, dbeta = ops.scale_backward_weights(
+        y, dy, gamma.shape, bias=True, out_gamma=out_gamma, out_beta=out_beta
+    )  # fmt: skip
+    dx = ops.scale_backward_data(dy, gamma)
+    return ops.batch_norm_backward(dx, y, variance, eps=eps, fixed=fixed, out=dx if out is None else out), dgamma, dbeta
+
+
+def _check(op: str, out: Array | None, gamma: Array, beta: Array, **arrays: Array) -> None:
+    check_alike(op, out, **arrays)
+    first, *_ = arrays.values()
+    check_float(op, **{next(iter(arrays)): first}, gamma=gamma, beta=beta)
+    for name, part in (("gamma", gamma), ("beta", beta)):
+        check_shape(op, name, part, first.shape[1:2])

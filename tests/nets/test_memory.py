@@ -1,0 +1,185 @@
+"""The memory plan: sharing places changes no number, and everything a layer keeps is planned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nets import Net, NetError, load_net
+from nets.memory import MemoryPlan
+from ops import get_backend
+from tests.nets.support import spec_of
+
+SMALL = {
+    "lenet": (3, (1, 28, 28)),
+    "cifar10_quick": (2, (3, 32, 32)),
+    "cifar10_full": (2, (3, 32, 32)),
+    "resnet20": (2, (3, 32, 32)),
+    "nin": (1, (3, 224, 224)),
+    "googlenet": (1, (3, 224, 224)),
+    "resnet50": (1, (3, 224, 224)),
+}
+
+
+def one_pass(net: Net, step: int) -> tuple[dict[str, float], list[np.ndarray]]:
+    """Scores and parameter gradients of a training pass on noise."""
+    rng = np.random.default_rng(step)
+    blobs = net.initial_blobs()
+    net.begin(step)
+    for name, shape in net.input_shapes.items():
+        image = len(shape) == 4
+        net.feed(name, rng.standard_normal(shape, dtype=np.float32) if image else rng.integers(0, 3, shape))
+    for stage in net.stages:
+        if stage.layer is not None:
+            net.load(stage.layer, blobs[stage.layer])
+        net.forward(stage)
+    gradients = [np.array(g) for stage in reversed(net.stages) for g in net.backward(stage)]
+    return net.scalars(), gradients
+
+
+def check_same(kept: Net, reused: Net) -> None:
+    for step in (0, 1):
+        scores, gradients = one_pass(kept, step)
+        found, others = one_pass(reused, step)
+        assert found == scores
+        for ours, theirs in zip(others, gradients, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def overlaps(plan: MemoryPlan) -> list[tuple[str, str]]:
+    """Pairs of arrays that live together and share a byte."""
+    own = [r for r in (*plan.regions, *plan.sums.values()) if r.inside is None]
+    return [
+        (a.key, b.key)
+        for at, a in enumerate(own)
+        for b in own[:at]
+        if a.start <= b.end and b.start <= a.end and a.offset < b.offset + b.size and b.offset < a.offset + a.size
+    ]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_net_whose_arrays_share_memory_computes_the_same_numbers(name):
+    batch, shape = SMALL[name]
+    made = {
+        memory: Net(
+            load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, seed=3, memory=memory
+        )
+        for memory in ("kept", "reused")
+    }
+    check_same(made["kept"], made["reused"])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_no_two_arrays_that_live_together_share_a_byte_and_sharing_saves_memory(name):
+    batch, shape = SMALL[name]
+    net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, memory="reused")
+    plan = net.memory_plan
+    assert overlaps(plan) == []
+    assert plan.size < 0.9 * plan.unshared
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_large_array_that_a_layer_keeps_is_in_the_plan(name):
+    batch, shape = SMALL[name]
+    net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, memory="reused")
+    one_pass(net, 0)
+    planned = {(region.node, region.key) for region in net.memory_plan.regions}
+    for node in net._nodes:
+        for key, array in node.layer._buffers.items():
+            assert (node.index, key) in planned or array.nbytes < 4096, (node.layer, key)
+
+
+def test_a_blob_whose_memory_is_reused_is_refused_by_name():
+    net = Net(load_net("lenet"), "TRAIN", ops=get_backend("numpy"), batch=2, input_shape=(1, 28, 28), memory="reused")
+    one_pass(net, 0)
+    assert net.blob("loss") > 0
+    with pytest.raises(NetError, match="blob 'conv1': its memory is reused"):
+        net.blob("conv1")
+
+
+def test_a_pass_over_fewer_rows_is_planned_anew():
+    made = [
+        Net(load_net("lenet"), "TRAIN", ops=get_backend("numpy"), batch=6, input_shape=(1, 28, 28), memory=memory)
+        for memory in ("kept", "reused")
+    ]
+    for rows in ((0, 6), (2, 5), (0, 6)):
+        losses = []
+        for net in made:
+            net.begin(0, rows)
+            rng = np.random.default_rng(0)
+            for name, shape in net.input_shapes.items():
+                net.feed(name, rng.random(shape, np.float32) if len(shape) == 4 else np.zeros(shape))
+            for stage in net.stages:
+                if stage.layer is not None:
+                    net.load(stage.layer, net.initial_blobs()[stage.layer])
+                net.forward(stage)
+            for stage in reversed(net.stages):
+                net.backward(stage)
+            losses.append(net.scalars()["loss"])
+        assert losses[0] == losses[1]
+
+
+KINDS = {
+    "conv": 'type: "Convolution" convolution_param {{ num_output: {outputs} kernel_size: 3 pad: 1 '
+    'weight_filler {{ type: "xavier" }} }}',
+    "pool": 'type: "Pooling" pooling_param {{ pool: MAX kernel_size: 3 stride: 1 pad: 1 }}',
+    "lrn": 'type: "LRN" lrn_param {{ local_size: 3 }}',
+    "norm": 'type: "BatchNorm"',
+    "scale": 'type: "Scale" scale_param {{ bias_term: true }}',
+    "drop": 'type: "Dropout" dropout_param {{ dropout_ratio: 0.4 }}',
+    "relu": 'type: "ReLU"',
+    "sigmoid": 'type: "Sigmoid"',
+}
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> str:
+    """A net of up to twelve layers: chains, branches that join by Concat or Eltwise, layers in place."""
+    layers, blobs = [], [("data", 3)]
+    for name, shape in (("data", (2, 3, 5, 5)), ("label", (2,))):
+        sizes = " ".join(f"dim: {size}" for size in shape)
+        layers.append(f'layer {{ name: "{name}" type: "Input" top: "{name}" input_param {{ shape {{ {sizes} }} }} }}')
+
+    def add(body: str, bottoms: list[str], top: str) -> None:
+        named = " ".join(f'bottom: "{name}"' for name in bottoms)
+        layers.append(f'layer {{ name: "l{len(layers)}" {body} {named} top: "{top}" }}')
+
+    for at in range(draw(st.integers(2, 12))):
+        kind = draw(st.sampled_from([*KINDS, "concat", "sum", "max", "in place", "in place"]))
+        source, channels = draw(st.sampled_from(blobs[-3:]))
+        top = f"b{at}"
+        if kind == "in place":
+            if source != "data":
+                add(draw(st.sampled_from([KINDS["relu"], KINDS["drop"]])).format(), [source], source)
+            continue
+        if kind == "concat":
+            other, more = draw(st.sampled_from(blobs[-3:]))
+            add('type: "Concat"', [source, other], top)
+            channels += more
+        elif kind in ("sum", "max"):
+            others = [name for name, count in blobs if count == channels]
+            add(f'type: "Eltwise" eltwise_param {{ operation: {kind.upper()} }}', [source, others[0]], top)
+        else:
+            outputs = draw(st.sampled_from([2, 4])) if kind == "conv" else channels
+            add(KINDS[kind].format(outputs=outputs), [source], top)
+            channels = outputs
+        blobs.append((top, channels))
+    for at, (name, _) in enumerate(blobs[1:][-2:]):
+        add(
+            'type: "InnerProduct" inner_product_param { num_output: 3 weight_filler { type: "xavier" } }',
+            [name],
+            f"f{at}",
+        )
+        add('type: "SoftmaxWithLoss"', [f"f{at}", "label"], f"loss{at}")
+    return "\n".join(layers)
+
+
+@given(graphs())
+@settings(max_examples=60, deadline=None)
+def test_any_net_computes_the_same_numbers_with_shared_memory(tmp_path_factory, text):
+    spec = spec_of(tmp_path_factory.mktemp("net"), text)
+    made = [Net(spec, "TRAIN", ops=get_backend("numpy"), batch=2, memory=memory) for memory in ("kept", "reused")]
+    check_same(*made)
+    assert overlaps(made[1].memory_plan) == []
