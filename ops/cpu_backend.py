@@ -12,12 +12,13 @@ import numpy as np
 from ops.backend import Backend
 from ops.cpu.activation import Activations
 from ops.cpu.convolution import Convolutions
-from ops.cpu.dense import DenseKernels
 from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
+from ops.cpu.recurrent import RecurrentKernels
+from ops.cpu.softmax import Softmax
 from ops.cpu.team import Team
 from ops.cpu.update import Updates
 from ops.cpu.workspace import Workspace
@@ -27,14 +28,15 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, DenseKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
+    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
+    Softmax,
     Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 
     name = "cpu"
     xp = np
-    channels_last = compiles = True
+    channels_last = joins = compiles = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)

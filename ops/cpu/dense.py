@@ -13,7 +13,7 @@ import numpy as np
 
 from ops import dense
 from ops.backend import Backend
-from ops.cpu.gemm import Product, planned
+from ops.cpu.gemm import Product, Strides, planned
 from ops.cpu.team import Team
 from ops.cpu.workspace import Workspace
 from ops.errors import Array, OpsError
@@ -23,7 +23,7 @@ _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`: float32 whose rows or columns are contiguous; anything else as the reference."""
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; anything else as the reference."""
 
     team: Team
     workspace: Workspace
@@ -95,8 +95,8 @@ class DenseKernels(Backend):
         floats = all(x.dtype == np.float32 for x in (a, b, c))
         if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
             return None
-        shape = (c.shape[0], c.shape[1], a.shape[1])
-        plan = planned(self.team, shape, a.strides, b.strides, c.strides, bias=bias is not None)
+        (m, k), (n,) = a.shape, c.shape[1:]
+        plan = planned(self.team, (m, n, k), *(_pair(x) for x in (a, b, c)), bias=bias is not None)
         if plan is not None:
             self._products[key] = plan
         return plan
@@ -119,6 +119,11 @@ class DenseKernels(Backend):
         ones = np.broadcast_to(_ONE, (1, x.shape[0])) if key not in self._products else _ONE
         plan = self._products.get(key) or self._made(key, ones, x, out[None])
         return plan is not None and self._run(plan, _ONE, x, out)
+
+
+def _pair(x: Array) -> Strides:
+    row, column = x.strides
+    return row, column
 
 
 def _looks(*arrays: Array | None) -> Key:
