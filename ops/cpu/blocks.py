@@ -156,35 +156,55 @@ class Region(NamedTuple):
 
 
 class Ahead:
-    """Brings a region near bit by bit, while other work goes on: from one call of `ask` to the next a few pieces."""
+    """Brings a region near bit by bit while other work goes on: with each tile a piece, or a few."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        self._at, self._n, self._column, self._left, self._each = (code.variable(code.whole(0)) for _ in range(5))
+        names = ("at", "n", "column", "left", "each", "size", "step")
+        self._now = {name: code.variable(code.whole(0)) for name in names}
         self._region: Region | None = None
 
-    def start(self, region: Region, asks: Whole) -> None:
-        """From here on this region, over so many calls of `ask`."""
+    def start(self, region: Region, tiles: Whole) -> None:
+        """From here on this region, over so many tiles. Where it is one run of bytes, it is cut evenly."""
         self._region = region
-        values = region.view.at, region.n, region.columns, region.pieces, up(region.pieces, asks.most(1))
-        for variable, number in zip((self._at, self._n, self._column, self._left, self._each), values, strict=True):
-            variable.set(number)
+        dense = region.view.n.equals(region.size) & (region.pieces < region.n + 1) & (region.pieces * -1 < 0)
+        share = up(up(region.pieces * region.size, tiles.most(1)), LINE) * LINE
+        size, pieces = dense.pick(share, region.size), dense.pick(tiles, region.pieces)
+        self._set(
+            at=region.view.at, n=dense.pick(tiles, region.n), column=region.columns, left=pieces,
+            each=up(pieces, tiles.most(1)), size=size, step=dense.pick(size, region.view.n),
+        )  # fmt: skip
 
-    def ask(self) -> None:
-        """Ask for the next pieces."""
-        code, region = self._code, self._region
+    def _set(self, **values: Whole) -> None:
+        for name, number in values.items():
+            self._now[name].set(number)
+
+    def take(self, steps: Whole, near: Whole) -> tuple[Whole, Whole]:
+        """What a tile of so many steps is to ask for: address and stride. Where that is nothing, `near` again and again.
+
+        One piece is left to the tile, more are asked for at once.
+        """
+        code, now = self._code, {name: variable.get() for name, variable in self._now.items()}
+        some = now["each"].least(now["left"])
+        self._set(left=now["left"] - some)
+        for _ in code.loop(1, some):
+            for byte in code.loop(0, now["size"], LINE):
+                fetch(code, self._now["at"].get() + byte, to_write=False)
+            self._onward()
+        at, any_left = self._now["at"].get(), some * -1 < 0
+        with code.when(any_left):
+            self._onward()
+        return any_left.pick(at, near), any_left.pick(up(now["size"], steps.most(1)), 0)
+
+    def _onward(self) -> None:
+        """To the next piece."""
+        region, now = self._region, {name: variable.get() for name, variable in self._now.items()}
         assert region is not None
-        some = self._each.get().least(self._left.get())
-        self._left.set(self._left.get() - some)
-        for _ in code.loop(0, some):
-            at, n, column, view = self._at.get(), self._n.get() - 1, self._column.get(), region.view
-            for byte in code.loop(0, region.size, LINE):
-                fetch(code, at + byte, to_write=False)
-            run, row = n.equals(0), n.equals(0) & column.equals(1)
-            past = row.pick(view.h - view.w * (region.columns - 1), view.w) - view.n * (region.n - 1)
-            self._at.set(at + run.pick(past, view.n))
-            self._n.set(run.pick(region.n, n))
-            self._column.set(row.pick(region.columns, run.pick(column - 1, column)))
+        n, view = now["n"] - 1, region.view
+        run, row = n.equals(0), n.equals(0) & now["column"].equals(1)
+        past = row.pick(view.h - view.w * (region.columns - 1), view.w) - now["step"] * (region.n - 1)
+        column = row.pick(region.columns, run.pick(now["column"] - 1, now["column"]))
+        self._set(at=now["at"] + run.pick(past, now["step"]), n=run.pick(region.n, n), column=column)
 
 
 class Operands(NamedTuple):
@@ -204,7 +224,7 @@ def tiles_in(code: Code, a: Any, vectors: Whole, run: Whole) -> Whole:
 
 def run_tiles(
     code: Code, a: Any, panel: tuple[Whole, Whole], run: tuple[Whole, Whole], operands: Operands, floor: ir.Value,
-    onward: Whole, soon: tuple[Ahead, ...],
+    onward: Whole, soon: tuple[Ahead, Ahead],
 ) -> None:  # fmt: skip
     """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows, `tiles_in` of them.
 
@@ -213,14 +233,13 @@ def run_tiles(
     (vectors, lanes), (length, count) = panel, run
     (A, sAr, sAk, sAo, sAc), (B, sBk, sBo, sBc), (C, sCr) = operands.a, operands.b, operands.result
     nk, no, calls = operands.counts
-    low, more = length // count, length % count
+    low, more, steps = length // count, length % count, nk * no
     at_A, at_C = code.variable(A), code.variable(C)
     for index in code.loop(0, count):
         rows = (index < more).pick(low + 1, low)
         kernel = entry(code, a.table, (vectors - 1) * MAX_ROWS + rows - 1)
-        for ahead in soon:
-            ahead.ask()
         from_A, from_C = at_A.get(), at_C.get()
+        (P, sP), (Q, sQ) = (ahead.take(steps * calls, from_A) for ahead in soon)
         at_A.set(from_A + rows * sAr)
         at_C.set(from_C + rows * sCr)
         following = from_C + (index < count - 1).pick(rows * sCr, onward)
@@ -233,5 +252,5 @@ def run_tiles(
             least = code.b.select(last.value, floor, NONE)
             tile(
                 code, kernel, from_A + call * sAc, sAr, sAk, sAo, B + call * sBc, sBk, sBo, from_C, sCr,
-                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes, floor=least,
+                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes, P + call * steps * sP, sP, Q + call * steps * sQ, sQ, floor=least,
             )  # fmt: skip

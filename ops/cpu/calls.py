@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from ops.cpu.code import Code
-from ops.cpu.ir_tools import I32, I64, VOID, declared
-from ops.cpu.tile import ARGUMENTS
+from ops.cpu.ir_tools import I32, I64, VOID
+from ops.cpu.ir_tools import fetch as fetch_line
+from ops.cpu.tile import LOOKING_AHEAD
 from ops.cpu.values import Choice, Whole
 
-TILE = ir.FunctionType(VOID, [kind for _, kind in ARGUMENTS])
+TILE = ir.FunctionType(VOID, [kind for _, kind in LOOKING_AHEAD])
 Count: TypeAlias = Whole | int
 
 
@@ -41,7 +42,7 @@ def value(number: Count) -> ir.Value:
 
 
 def tile(code: Code, kernel: Whole, *arguments: Count, floor: ir.Value) -> None:
-    """Call the micro-kernel at an address."""
+    """Call the micro-kernel at an address, one that looks ahead."""
     code.b.call(code.b.inttoptr(kernel.value, TILE.as_pointer()), [*map(value, arguments), floor])
 
 
@@ -53,9 +54,7 @@ def mover(code: Code, address: Whole, *arguments: Count) -> None:
 
 def fetch(code: Code, at: Whole, to_write: bool) -> None:
     """Ask for a cache line, which need not exist: to write it soon, or to read it, into the second-level cache."""
-    pointer = code.b.inttoptr(at.value, ir.IntType(8).as_pointer())
-    prefetch = declared(code.b, "llvm.prefetch.p0", VOID, [pointer.type, I32, I32, I32])
-    code.b.call(prefetch, [pointer, I32(int(to_write)), I32(3 if to_write else 2), I32(1)])
+    fetch_line(code.b, at.value, to_write)
 
 
 def either(code: Code, choice: Choice) -> AbstractContextManager[Any]:

@@ -108,7 +108,7 @@ class Direct:
         self._forward: dict[Any, tuple[Work, ...]] = {}
         self._data: dict[Any, tuple[Work, ...]] = {}
         self._weights: dict[Any, tuple[Work, ...]] = {}
-        kinds, move = tiles(), movers()
+        kinds, move = tiles(ahead=True), movers()
         self._constants = {
             "table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data, "zeros": ZEROS.ctypes.data,
             "copy": move.copy,
