@@ -32,7 +32,7 @@ class DenseKernels(Backend):
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
         self._products: dict[Key, Product] = {}
-        self._sums: dict[Key, Product] = {}
+        self._bias_products: dict[Key, Product] = {}
 
     def matmul(self, a: Array, b: Array, out: Array) -> Array:
         """out (M, N) = a (M, K) b (K, N), apart in memory; OpsError where they do not fit."""
@@ -88,7 +88,8 @@ class DenseKernels(Backend):
                 out_b = self.empty(dy.shape[1:], x.dtype) if bias and out_b is None else out_b
                 return self.dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
             plan = self._made(key, dy.T, x, out_w)
-        if plan is None or out_w is None or (bias and not self._sum(key, dy, out_b)) or not self._run(plan, dy, x, out_w):
+        done = plan is not None and out_w is not None and (not bias or self._bias_sum(key, dy, out_b))
+        if not done or not self._run(plan, dy, x, out_w):
             return super().dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
         return out_w, out_b if bias else None
 
@@ -127,15 +128,15 @@ class DenseKernels(Backend):
         plan.run(at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor)
         return True
 
-    def _sum(self, key: Key, x: Array, out: Array | None) -> bool:
+    def _bias_sum(self, key: Key, x: Array, out: Array | None) -> bool:
         """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
         assert out is not None
-        plan = self._sums.get(key)
+        plan = self._bias_products.get(key)
         if plan is None:
             plan = planned(self.team, (1, len(out), len(x)), (0, 0), _pair(x), (0, out.strides[0]))
             if plan is None or x.dtype != np.float32:
                 return False
-            self._sums[key] = plan
+            self._bias_products[key] = plan
         return self._run(plan, _ONE, x, out)
 
 
