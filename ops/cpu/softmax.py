@@ -27,7 +27,7 @@ from ops.loss import LEAST_PROBABILITY, NORMALIZATIONS
 
 MOST_LOSS = -math.log(LEAST_PROBABILITY)  # where Caffe cuts it
 LINE = 8  # float64 numbers apart: what each thread found
-FOUND = 3  # the sum of losses, the labels that count, the labels that are none
+FOUND = 3  # the sum of losses, the labels that count, the labels that are none; behind them a row's maximum and sum
 
 
 @functools.cache
@@ -102,7 +102,7 @@ def call_softmax(tc, kernel, x, y, count, sums):  # type: ignore[no-untyped-def]
     return types.void(*[types.int64] * 5), generate
 
 
-_FORWARD = layout("softmax x sx p sp labels rows count found sums ignores", "ignored most_loss")
+_FORWARD = layout("softmax x sx p sp labels rows count found ignores", "ignored most_loss")
 
 
 @kernel(_FORWARD)
@@ -110,7 +110,8 @@ def loss_forward(number: int, size: int, at: Any) -> None:
     """p = softmax of the rows of x; this thread's sum of losses, and how many labels count and how many are wrong."""
     a = arguments(at)
     found, labels = doubles(a.found + number * LINE * 8, FOUND), floats(a.labels, a.rows)
-    sums = floats(a.sums + number * LINE * 8, 2)
+    at_sums = a.found + (number * LINE + FOUND) * 8
+    sums = floats(at_sums, 2)
     loss, counting, wrong = 0.0, 0, 0
     for row in range(a.rows * number // size, a.rows * (number + 1) // size):
         label, own = labels[row], 0.0
@@ -120,7 +121,7 @@ def loss_forward(number: int, size: int, at: Any) -> None:
             wrong += 1
         if counts:  # before p is written: it may lie where x does
             own = np.float64(floats(a.x + row * a.sx, a.count)[int(label)])
-        call_softmax(a.softmax, a.x + row * a.sx, a.p + row * a.sp, a.count, a.sums + number * LINE * 8)
+        call_softmax(a.softmax, a.x + row * a.sx, a.p + row * a.sp, a.count, at_sums)
         if counts:
             counting += 1
             own = np.float64(sums[0]) - own + np.log(np.float64(sums[1]))
@@ -180,7 +181,7 @@ class SoftmaxLoss(Fast):
         block = _FORWARD(
             softmax=row_kernel(), x=address(scores), sx=scores.strides[0], p=address(prob), sp=prob.strides[0],
             labels=address(labels), rows=len(scores), count=scores.shape[1], found=address(found),
-            sums=self.workspace.take(self.team.size * LINE * 8), most_loss=MOST_LOSS, **_ignoring(ignore_label),
+            most_loss=MOST_LOSS, **_ignoring(ignore_label),
         )  # fmt: skip
         self.team.run(loss_forward, block)
         loss, counting, wrong = (sum(found[at::LINE].tolist()) for at in range(FOUND))
