@@ -81,7 +81,9 @@ def pack_panel(a: Any, turned: int, low: int, high: int, column: int, vectors: i
     # the numbers of all channels, or of one, lie side by side: they become rows of `lanes` columns
     side_by_side = a.wc == square * 4
     for part in range(parts * vectors):  # in the order in which the weights lie
-        v, c = (part // parts, low + part % parts * 16) if side_by_side else (part % vectors, low + part // vectors * 16)
+        v, c = (
+            (part // parts, low + part % parts * 16) if side_by_side else (part % vectors, low + part // vectors * 16)
+        )
         count, k = min(16, high - c), column + v * a.lanes
         columns, length = min(a.lanes, a.K - k), square * count if side_by_side else square
         for run in range(square * count // length):
@@ -117,7 +119,10 @@ def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right:
         while start < right:
             vectors = panel(right - start, a.most)
             width, columns = vectors * a.lanes * 4, min(vectors * a.lanes, a.K - start * a.lanes)
-            rows, table = integers(a.rows, a.most)[vectors - 1], integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
+            rows, table = (
+                integers(a.rows, a.most)[vectors - 1],
+                integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS),
+            )
             B = U + ((start - left) * (a.lanes * a.chunk * 4 + LINE)) * a.planes + plane * (a.chunk * width + LINE)
             to = M + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes + plane * (a.block * width + LINE)
             for row in range(0, count, rows):
@@ -277,8 +282,8 @@ def winograd_finish(number: int, size: int, at: Any) -> None:
         more = floats(a.G + part * a.G_thread + low * a.Gk, count)
         for i in range(count):
             total[i] += more[i]
-    for row in range(low, high, a.lanes):
-        for k in range(0, a.K, a.lanes):
+    for k in range(0, a.K, a.lanes):  # the outer loop, so that rows of dw are written from their start to their end
+        for row in range(low, high, a.lanes):
             call_transpose(
                 a.transpose, a.G + row * a.Gk + k * 4, a.Gk, a.w + k * a.wk + row * 4, a.wk, min(a.lanes, high - row),
                 min(a.lanes, a.K - k),
