@@ -19,6 +19,7 @@ from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
 from ops.cpu.recurrent import RecurrentKernels
 from ops.cpu.softmax import Softmax
+from ops.cpu.table import Tables
 from ops.cpu.team import Team
 from ops.cpu.update import Updates
 from ops.cpu.workspace import Workspace
@@ -29,8 +30,7 @@ PRECISIONS = ("exact", "fast")
 
 class CpuBackend(
     Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
-    Softmax,
-    Backend,
+    Softmax, Tables, Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 

@@ -13,6 +13,7 @@ one process takes them all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
@@ -43,6 +44,13 @@ class Recurrent(Layer):
         self.passes = 0
         state = (1, self.rows, self.hidden)
         return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        shape, found = (self.steps, self.rows, self.width), 0
+        if self.static:
+            gated = self.gates * self.hidden
+            found = self.ops.dense_scratch(self.rows, self.static, gated, training=training, bias=False)
+        return max(found, self.ops.recurrent_scratch(shape, self.hidden, self.gates, training=training))
 
     def _declare(self, gated: int) -> None:
         """Append Caffe's parameters in its order."""
@@ -180,6 +188,10 @@ class RNN(Recurrent):
     """h = tanh(W_x x + W_static s + W_h h' + b), o = tanh(W_o h + b_o)."""
 
     states, gates = 1, 1
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        outputs = self.ops.dense_scratch(self.steps * self.rows, self.hidden, self.hidden, training=training)
+        return max(outputs, super().scratch(bottoms, training))
 
     def _declare(self, gated: int) -> None:
         super()._declare(gated)

@@ -269,7 +269,7 @@ class _Form(NamedTuple):
     def cost(self) -> float:
         """Cycles, roughly: two vectors of sums a cycle, what is packed, what is turned, scalars far apart."""
         vectors, count, rows = self._panels(self.n)
-        most = -(-vectors // count)
+        most = vectors / count
         blocks = ((self.m // rows, rows), (1, self.m % rows))
         sums = self.k * count * sum(times * max(r * most / 2, 4, (r + most) / 2) for times, r in blocks if r)
         packed = self.k * vectors * tiles().lanes * (0.0, 0.15, 0.4)[self.packing() or 0]

@@ -99,6 +99,7 @@ def _pointer_to(kind: Any) -> Any:
 
 
 _float_pointer = _pointer_to(types.float32)
+_double_pointer = _pointer_to(types.float64)
 _byte_pointer = _pointer_to(types.uint8)
 _int32_pointer = _pointer_to(types.int32)
 _int64_pointer = _pointer_to(types.int64)
@@ -108,6 +109,12 @@ _int64_pointer = _pointer_to(types.int64)
 def floats(address: int, count: int) -> Any:
     """`count` float32 numbers at `address`, as an array."""
     return carray(_float_pointer(address), (count,))
+
+
+@inlined
+def doubles(address: int, count: int) -> Any:
+    """`count` float64 numbers at `address`, as an array."""
+    return carray(_double_pointer(address), (count,))
 
 
 @inlined

@@ -88,12 +88,11 @@ class Recurrence:
     ) -> None:  # fmt: skip
         """Gates, c and h of all steps. An RNN's gates and c are its h."""
         block, inputs = self._forward, self._inputs[b is not None]
-        packed_bytes, carried_bytes = self._packed_bytes(), self._sizes.images * self._row_C
-        scratch = self._workspace.take(max(inputs.scratch_bytes, packed_bytes + carried_bytes))
+        scratch = self._workspace.take(self.forward_bytes)
         inputs.run(_at(x), _at(w_x), _at(gates), scratch, bias=_at(b))
         if extra is not None:
             gates += extra
-        block.packed, block.carried = scratch, scratch + packed_bytes
+        block.packed, block.carried = scratch, scratch + self._packed_bytes()
         block.gates, block.h, block.c, block.cont, block.h0, block.c0 = map(_at, (gates, h, c, cont, h0, c0))
         self._packs[0].W, self._packs[0].packed = _at(w_h), scratch
         self._team.run(pack_state, self._packs[0])
@@ -137,6 +136,12 @@ class Recurrence:
     def scratch_bytes(self) -> int:
         """What `backward` needs."""
         return self._parts(0)[-1] + self._products
+
+    @property
+    def forward_bytes(self) -> int:
+        """What `forward` takes at most."""
+        inputs = max(plan.scratch_bytes for plan in self._inputs)
+        return max(inputs, self._packed_bytes() + self._sizes.images * self._row_C)
 
 
 def _at(x: Array | None) -> int:

@@ -27,6 +27,12 @@ class RecurrentKernels(DenseKernels):
         self._recurrences: dict[Sizes, Recurrence] = {}
         self._between: dict[tuple[Shape, Shape], tuple[Array, Array]] = {}  # gradients between an RNN's two parts
 
+    def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
+        """As Backend's."""
+        steps, images, features = x_shape
+        plan = self._planned(Sizes(steps, images, features, hidden, gates * hidden))
+        return max(plan.forward_bytes, plan.scratch_bytes if training else 0)
+
     def lstm_forward(
         self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, *,
         h0: Array | None = None, c0: Array | None = None, extra: Array | None = None, out: Array | None = None,
@@ -114,7 +120,9 @@ class RecurrentKernels(DenseKernels):
 
     def _recurrence(self, x: Array, w_h: Array) -> Recurrence:
         (steps, images, features), (width, hidden) = x.shape, w_h.shape
-        sizes = Sizes(steps, images, features, hidden, width)
+        return self._planned(Sizes(steps, images, features, hidden, width))
+
+    def _planned(self, sizes: Sizes) -> Recurrence:
         plan = self._recurrences.get(sizes)
         if plan is None:
             u = units()

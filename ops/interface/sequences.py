@@ -30,6 +30,10 @@ class SequenceOps:
         """out[r] = the sum of values (count, O) where rows (count,) is r, in the order of the count."""
         embed.sum_rows(self.xp, rows, values, out)
 
+    def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
+        """Bytes of scratch memory that the steps of a recurrent layer take: x (T, N, D), H units of so many gates."""
+        return 0
+
     def lstm_forward(
         self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, *,
         h0: Array | None = None, c0: Array | None = None, extra: Array | None = None, out: Array | None = None,
