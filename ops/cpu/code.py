@@ -56,6 +56,13 @@ class Code:
         """The int64 number at an address."""
         return Whole(self.b, self.b.load(self.b.inttoptr(at.value, I64.as_pointer())))
 
+    def label(self, at: Whole) -> Whole:
+        """The float32 number at an address as a whole one; the least int64 but one where it is not whole."""
+        found = self.b.load(self.b.inttoptr(at.value, F32.as_pointer()))
+        number = self.b.call(declared(self.b, "llvm.fptosi.sat.i64.f32", I64, [F32]), [found])
+        whole = self.b.fcmp_ordered("==", self.b.sitofp(number, F32), found)
+        return Whole(self.b, self.b.select(whole, number, I64(1 - (1 << 63))))
+
     def put(self, at: Whole, value: Whole) -> None:
         """Write an int64 number."""
         self.b.store(value.value, self.b.inttoptr(at.value, I64.as_pointer()))
