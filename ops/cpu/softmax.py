@@ -13,6 +13,7 @@ from ops.cpu.base import Fast
 from ops.cpu.code import Code, generated
 from ops.cpu.kernel import layout
 from ops.cpu.operands import F32, address
+from ops.cpu.target import host
 from ops.cpu.values import Vec, Whole
 from ops.errors import Array
 from ops.loss import LEAST_PROBABILITY, NORMALIZATIONS
@@ -23,7 +24,7 @@ LEAST = -87.0  # exp of less has no normal float32
 NEVER = -(1 << 62)  # the number of no label
 
 ROWS = layout("x x_row y y_row rows width")
-OWN = layout("x x_row labels ignored rows width own counts")
+OWN = layout("x x_row labels ignored rows width own counts loss")
 MARK = layout("x x_row y y_row labels ignored rows width counts by_count", "scale")
 
 
@@ -50,18 +51,18 @@ def softmax_rows(c: Code) -> None:
 
 def _exp(c: Code, x: Vec) -> Vec:
     """exp of numbers that are not above 0: 2^n times a polynomial of what remains."""
-    x = (x < LEAST).pick(c.constant(LEAST), x)
     n = c.apply("rint", x * LOG2_E)
     rest = c.apply("fma", n, c.constant(-LN_2), x)
     result = c.constant(TAYLOR[0])
     for factor in TAYLOR[1:]:
         result = c.apply("fma", result, rest, c.constant(factor))
-    return result * c.power_of_two(n)
+    return (x < LEAST).pick(c.constant(0), result * c.power_of_two(n))
 
 
 @generated(OWN)
 def own_probabilities(c: Code) -> None:
-    """own = each label's own probability, 1 for ignored ones; counts: how many count, how many are no class."""
+    """own = each label's own probability, 1 for ignored ones; counts: how many count, how many are no class; loss: the
+    sum of -log(own), in float64."""
     with c.when(c.number.equals(0)):
         one, counted, wrong = c.v.mask(c.whole(1).value), *_counted(c)
         for row in c.loop(0, c.rows):
@@ -71,6 +72,21 @@ def own_probabilities(c: Code) -> None:
                 c.store(c.load(c.x + row * c.x_row + label * 4, one), target, one)
         c.put(c.counts, counted)
         c.put(c.counts + 8, wrong)
+        total = c.variable(c.widened(c.constant(0)))
+        for at, masks in c.columns(c.rows, 1):
+            total.set(total.get() - _log(c, c.only(c.load(c.own + at, masks[0]), masks[0], 1)))
+        c.store_wide(c.across("fadd", total.get()), c.loss)
+
+
+def _log(c: Code, x: Vec) -> Vec:
+    """The natural logarithm of probabilities, in float64: n ln(2) + 2 artanh((m - 1) / (m + 1)), to 1e-11."""
+    n, m = map(c.widened, c.split((x < LEAST_PROBABILITY).pick(c.constant(LEAST_PROBABILITY), x)))
+    ratio = (m - 1.0) / (m + 1.0)
+    square, series = ratio * ratio, ratio * 0.0
+    for odd in (13, 11, 9, 7, 5, 3, 1):
+        series = series * square + 2 / odd
+    result: Vec = n * LN_2 + series * ratio
+    return x.is_nan().pick(c.widened(x), result)
 
 
 def _is_class(c: Code, label: Whole) -> Any:
@@ -120,11 +136,11 @@ class Plan:
     """Blocks of arguments for scores of one shape, filled in but for addresses, and room for what the loss is of."""
 
     def __init__(self, rows: int, width: int, x_row: int, y_row: int) -> None:
-        self.own, self.wide, self.counts = np.empty(rows, F32), np.empty(rows), np.empty(2, np.int64)
+        self.own, self.loss, self.counts = np.empty(rows, F32), np.empty(host().lanes), np.empty(2, np.int64)
         sizes = {"rows": rows, "width": width}
         self.softmax = softmax_rows.block(x_row=x_row, y_row=y_row, **sizes)
         self.find = own_probabilities.block(
-            x_row=y_row, own=address(self.own), counts=address(self.counts), **sizes
+            x_row=y_row, own=address(self.own), counts=address(self.counts), loss=address(self.loss), **sizes
         )  # fmt: skip
         self.mark = loss_gradient.block(x_row=x_row, y_row=y_row, counts=address(self.counts), **sizes)
 
@@ -174,7 +190,7 @@ class Softmax(Fast):
                 plan.find.ignored = NEVER if ignore_label is None else ignore_label
                 self.team.run(own_probabilities, plan.find)
                 if not plan.counts[1]:
-                    return _loss(plan) / _divisor(plan, normalization), prob
+                    return float(plan.loss[0]) / _divisor(plan, normalization), prob
         return super().softmax_loss_forward(
             scores, labels, ignore_label=ignore_label, normalization=normalization, out=out
         )
@@ -214,13 +230,6 @@ def _are_labels(labels: Array, scores: Array) -> bool:
     if not isinstance(labels, np.ndarray) or labels.dtype != F32 or not labels.flags.c_contiguous:
         return False
     return labels.shape in ((scores.shape[0], *scores.shape[2:]), (scores.shape[0], 1, *scores.shape[2:]))
-
-
-def _loss(plan: Plan) -> float:
-    """The sum of the losses, in float64."""
-    np.maximum(plan.own, LEAST_PROBABILITY, out=plan.wide)
-    np.log(plan.wide, out=plan.wide)
-    return -float(np.add.reduce(plan.wide))
 
 
 def _divisor(plan: Plan, normalization: str) -> float:
