@@ -27,7 +27,7 @@ def _swap(x: Array) -> Array:
     return x.transpose(1, 0, 2, 3)
 
 
-def _empty(xp: Any, shape: Shape, dtype: Any) -> Array:
+def channel_major(xp: Any, shape: Shape, dtype: Any) -> Array:
     """An NCHW view of channel-major storage."""
     return _swap(xp.empty((shape[1], shape[0], *shape[2:]), dtype))
 
@@ -58,7 +58,7 @@ def forward(
 ) -> Array:  # fmt: skip
     """x (N, C, H, W), w (K, C/groups, kh, kw), b (K,) or None -> y (N, K, OH, OW); max(y, 0) with `rectify`."""
     shape = check_forward(x, w, b, geometry, out)
-    y = _empty(xp, shape, x.dtype) if out is None else out
+    y = channel_major(xp, shape, x.dtype) if out is None else out
     y_KNPQ = _swap(y)
     for part in _parts(x.shape[0], lowering.b_p):
         _forward_part(xp, _swap(x)[:, part], w, geometry, lowering, y_KNPQ[:, part])
@@ -100,7 +100,7 @@ def backward_data(
 ) -> Array:  # fmt: skip
     """dy (N, K, OH, OW), w (K, C/groups, kh, kw) -> dx of shape `in_shape` (N, C, H, W)."""
     check_backward_data(dy, w, geometry, in_shape, out)
-    dx = _empty(xp, in_shape, dy.dtype) if out is None else out
+    dx = channel_major(xp, in_shape, dy.dtype) if out is None else out
     for part in _parts(in_shape[0], lowering.b_p):
         _backward_data_part(xp, _swap(dy)[:, part], w, geometry, lowering, _swap(dx)[:, part])
     return dx

@@ -12,13 +12,14 @@ import numpy as np
 from ops.backend import Backend
 from ops.cpu.activation import Activations
 from ops.cpu.convolution import Convolutions
-from ops.cpu.dense import DenseKernels
 from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
 from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
+from ops.cpu.recurrent import RecurrentKernels
 from ops.cpu.softmax import Softmax
+from ops.cpu.table import Tables
 from ops.cpu.team import Team
 from ops.cpu.update import Updates
 from ops.cpu.workspace import Workspace
@@ -28,8 +29,8 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, DenseKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement, Softmax,
-    Backend,
+    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
+    Softmax, Tables, Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 

@@ -8,10 +8,13 @@ Caffe, (outputs, inputs); the LSTM's 4H gates are i, f, o, g, and only the input
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ops.errors import Array, OpsError, Shape, check_float, check_ndim, check_out, check_shape
+from ops.errors import Array, OpsError, Shape, check_choice, check_float, check_ndim, check_out, check_shape
 from ops.pointwise import sigmoid_forward
+
+MAY_LACK = ("x", "extra")  # gradients that cost much and are often not wanted
 
 
 class LstmGradients(NamedTuple):
@@ -40,11 +43,11 @@ class RnnGradients(NamedTuple):
 
 
 class Tape(NamedTuple):
-    """What lstm_forward leaves for lstm_backward."""
+    """What lstm_forward leaves for lstm_backward. As a destination, None allocates."""
 
-    h: Array  # (T, N, H), the output
-    c: Array  # (T, N, H), the cells
-    gates: Array  # (T, N, 4H), after their sigmoid or tanh; f already times cont
+    h: Any = None  # (T, N, H), the output
+    c: Any = None  # (T, N, H), the cells
+    gates: Any = None  # (T, N, 4H), after their sigmoid or tanh; f already times cont
 
 
 def _check(
@@ -71,10 +74,12 @@ def _check(
     return steps, images, hidden
 
 
-def _gate_inputs(xp: Any, x: Array, w_x: Array, b: Array | None, extra: Array | None) -> Array:
+def _gate_inputs(
+    xp: Any, x: Array, w_x: Array, b: Array | None, extra: Array | None, out: Array | None = None
+) -> Array:
     """The input's part of every step, (T, N, G), one GEMM."""
     steps, images, features = x.shape
-    inputs: Array = xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1)
+    inputs: Array = _delivered(xp.matmul(x.reshape(steps * images, features), w_x.T).reshape(steps, images, -1), out)
     if b is not None:
         inputs += b
     if extra is not None:
@@ -105,17 +110,27 @@ def _input_gradient(xp: Any, d_TNG: Array, w_x: Array, out: Array | None) -> Arr
     return out
 
 
-def lstm_forward(
-    xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
-    h0: Array | None, c0: Array | None, extra: Array | None, out: Array | None,
-) -> Tape:  # fmt: skip
-    """c = f c' + i g, h = o tanh(c), with i, f, o, g from x, b, extra and cont h' (Caffe's LSTMUnit)."""
+def check_lstm_forward(
+    x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
+    h0: Array | None, c0: Array | None, extra: Array | None, out: Tape,
+) -> tuple[int, int, int]:  # fmt: skip
+    """The arguments of lstm_forward fit together; returns T, N, H."""
     op = "lstm_forward"
     steps, images, hidden = _check(op, 4, x, cont, w_x, b, w_h, extra, h0=h0, c0=c0)
-    check_out(op, "out", out, (steps, images, hidden), x.dtype)
-    gates = _gate_inputs(xp, x, w_x, b, extra)
-    h: Array = xp.empty((steps, images, hidden), x.dtype) if out is None else out
-    c: Array = xp.empty((steps, images, hidden), x.dtype)
+    for name, array, width in (("out", out.h, 1), ("tape.c", out.c, 1), ("tape.gates", out.gates, 4)):
+        check_out(op, name, array, (steps, images, width * hidden), x.dtype)
+    return steps, images, hidden
+
+
+def lstm_forward(
+    xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array,
+    h0: Array | None, c0: Array | None, extra: Array | None, out: Tape,
+) -> Tape:  # fmt: skip
+    """c = f c' + i g, h = o tanh(c), with i, f, o, g from x, b, extra and cont h' (Caffe's LSTMUnit)."""
+    steps, images, hidden = check_lstm_forward(x, cont, w_x, b, w_h, h0, c0, extra, out)
+    gates = _gate_inputs(xp, x, w_x, b, extra, out.gates)
+    h: Array = xp.empty((steps, images, hidden), x.dtype) if out.h is None else out.h
+    c: Array = xp.empty((steps, images, hidden), x.dtype) if out.c is None else out.c
     before_h, before_c = h0, c0
     for t in range(steps):
         if before_h is not None:
@@ -144,17 +159,29 @@ def _split(gates: Array) -> list[Array]:
     return [gates[..., k * hidden : (k + 1) * hidden] for k in range(4)]
 
 
-def lstm_backward(
-    xp: Any, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array,
+def check_lstm_backward(
+    dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array,
     h0: Array | None, c0: Array | None, dh_last: Array | None, dc_last: Array | None, out: LstmGradients,
-) -> LstmGradients:  # fmt: skip
-    """dh (T, N, H), and dh_last, dc_last (N, H) where the last state is used further -> all gradients."""
+    without: Collection[str],
+) -> tuple[int, int, int]:  # fmt: skip
+    """The arguments of lstm_backward fit together; returns T, N, H."""
     op = "lstm_backward"
     steps, images, hidden = _check(op, 4, x, cont, w_x, None, w_h, None, h0=h0, c0=c0, dh_last=dh_last, dc_last=dc_last)
     for name, array, width in (("dh", dh, 1), ("h", tape.h, 1), ("c", tape.c, 1), ("gates", tape.gates, 4)):
         check_float(op, x=x, **{name: array})
         check_shape(op, name, array, (steps, images, width * hidden))
-    _check_outs(op, out, x, w_x, w_h)
+    _check_outs(op, out, x, w_x, w_h, without)
+    return steps, images, hidden
+
+
+def lstm_backward(
+    xp: Any, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array,
+    h0: Array | None, c0: Array | None, dh_last: Array | None, dc_last: Array | None, out: LstmGradients,
+    without: Collection[str] = (),
+) -> LstmGradients:  # fmt: skip
+    """dh (T, N, H), and dh_last, dc_last (N, H) where the last state is used further -> all gradients."""
+    steps, images, _ = check_lstm_backward(dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out, without)
+    hidden = w_h.shape[1]
     carry_h = xp.zeros((images, hidden), x.dtype) if dh_last is None else dh_last.copy()
     carry_c = xp.zeros((images, hidden), x.dtype) if dc_last is None else dc_last
     d_gates = xp.empty_like(tape.gates)
@@ -165,13 +192,13 @@ def lstm_backward(
         carry_h = xp.matmul(d_gates[t], w_h) * cont[t][:, None]
     before_h = _before(xp, tape.h, h0, cont)
     return LstmGradients(
-        _input_gradient(xp, d_gates, w_x, out.x),
+        None if "x" in without else _input_gradient(xp, d_gates, w_x, out.x),
         _weight_gradient(xp, d_gates, x, out.w_x),
         xp.sum(d_gates, axis=(0, 1), out=out.b),
         _weight_gradient(xp, d_gates, before_h, out.w_h),
         _delivered(carry_h, out.h0),
         _delivered(carry_c, out.c0),
-        xp.sum(d_gates, axis=0, out=out.extra),
+        None if "extra" in without else xp.sum(d_gates, axis=0, out=out.extra),
     )
 
 
@@ -197,7 +224,11 @@ def _delivered(array: Array, out: Array | None) -> Array:
     return out
 
 
-def _check_outs(op: str, out: LstmGradients | RnnGradients, x: Array, w_x: Array, w_h: Array) -> None:
+def _check_outs(
+    op: str, out: LstmGradients | RnnGradients, x: Array, w_x: Array, w_h: Array, without: Collection[str]
+) -> None:
+    for name in without:
+        check_choice(f"{op}: without", name, MAY_LACK)
     (steps, images, features), (gates, hidden) = x.shape, w_h.shape
     shapes: dict[str, Shape] = {
         "x": (steps, images, features), "w_x": (gates, features), "b": (gates,), "w_h": (gates, hidden),
@@ -207,16 +238,26 @@ def _check_outs(op: str, out: LstmGradients | RnnGradients, x: Array, w_x: Array
         check_out(op, f"out.{name}", getattr(out, name, None), shape, x.dtype)
 
 
-def rnn_forward(
-    xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None,
-    h0: Array | None, extra: Array | None, out: Array | None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """h = tanh(w_x x + b + extra + w_h cont h'), o = tanh(w_o h + b_o) -> (o (T, N, O), h (T, N, H))."""
+def check_rnn_forward(
+    x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None,
+    h0: Array | None, extra: Array | None, out: Array | None, states: Array | None,
+) -> tuple[int, int, int]:  # fmt: skip
+    """The arguments of rnn_forward fit together; returns T, N, H."""
     op = "rnn_forward"
     steps, images, hidden = _check(op, 1, x, cont, w_x, b, w_h, extra, h0=h0)
     _check_output(op, x, w_o, b_o, hidden)
     check_out(op, "out", out, (steps, images, w_o.shape[0]), x.dtype)
-    h = _gate_inputs(xp, x, w_x, b, extra)
+    check_out(op, "states", states, (steps, images, hidden), x.dtype)
+    return steps, images, hidden
+
+
+def rnn_forward(
+    xp: Any, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None,
+    h0: Array | None, extra: Array | None, out: Array | None, states: Array | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """h = tanh(w_x x + b + extra + w_h cont h'), o = tanh(w_o h + b_o) -> (o (T, N, O), h (T, N, H))."""
+    steps, _, _ = check_rnn_forward(x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
+    h = _gate_inputs(xp, x, w_x, b, extra, states)
     before = h0
     for t in range(steps):
         if before is not None:
@@ -235,20 +276,29 @@ def _check_output(op: str, x: Array, w_o: Array, b_o: Array | None, hidden: int)
     check_shape(op, "b_o", b_o, w_o.shape[:1])
 
 
-def rnn_backward(
-    xp: Any, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array,
-    h0: Array | None, dh_last: Array | None, out: RnnGradients,
-) -> RnnGradients:  # fmt: skip
-    """do (T, N, O), and dh_last (N, H) where the last state is used further -> all gradients."""
+def check_rnn_backward(
+    do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array,
+    h0: Array | None, dh_last: Array | None, out: RnnGradients, without: Collection[str],
+) -> tuple[int, int, int]:  # fmt: skip
+    """The arguments of rnn_backward fit together; returns T, N, H."""
     op = "rnn_backward"
     steps, images, hidden = _check(op, 1, x, cont, w_x, None, w_h, None, h0=h0, dh_last=dh_last)
     _check_output(op, x, w_o, None, hidden)
     for name, array, width in (("do", do, len(w_o)), ("o", o, len(w_o)), ("h", h, hidden)):
         check_float(op, x=x, **{name: array})
         check_shape(op, name, array, (steps, images, width))
-    _check_outs(op, out, x, w_x, w_h)
+    _check_outs(op, out, x, w_x, w_h, without)
     check_out(op, "out.w_o", out.w_o, w_o.shape, x.dtype)
     check_out(op, "out.b_o", out.b_o, w_o.shape[:1], x.dtype)
+    return steps, images, hidden
+
+
+def rnn_backward(
+    xp: Any, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array,
+    h0: Array | None, dh_last: Array | None, out: RnnGradients, without: Collection[str] = (),
+) -> RnnGradients:  # fmt: skip
+    """do (T, N, O), and dh_last (N, H) where the last state is used further -> all gradients."""
+    steps, images, hidden = check_rnn_backward(do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out, without)
     d_o = do * (1 - o * o)
     d_h = _input_gradient(xp, d_o, w_o, None)  # from the outputs; the later steps' part is added below
     carry = xp.zeros((images, hidden), x.dtype) if dh_last is None else dh_last
@@ -257,12 +307,12 @@ def rnn_backward(
         d_h[t] *= 1 - h[t] * h[t]
         carry = xp.matmul(d_h[t], w_h) * cont[t][:, None]
     return RnnGradients(
-        _input_gradient(xp, d_h, w_x, out.x),
+        None if "x" in without else _input_gradient(xp, d_h, w_x, out.x),
         _weight_gradient(xp, d_h, x, out.w_x),
         xp.sum(d_h, axis=(0, 1), out=out.b),
         _weight_gradient(xp, d_h, _before(xp, h, h0, cont), out.w_h),
         _weight_gradient(xp, d_o, h, out.w_o),
         xp.sum(d_o, axis=(0, 1), out=out.b_o),
         _delivered(carry, out.h0),
-        xp.sum(d_h, axis=0, out=out.extra),
+        None if "extra" in without else xp.sum(d_h, axis=0, out=out.extra),
     )

@@ -43,7 +43,8 @@ class InnerProduct(Layer):
         return found
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
-        return self.ops.dense_scratch(self.rows, self.width, self.top_shape[-1], training=training)
+        sizes, bias = (self.rows, self.width, self.top_shape[-1]), len(self.params) > 1
+        return self.ops.dense_scratch(*sizes, training=training, bias=bias, turned=self.transpose)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, block = self.proto.inner_product_param, "inner_product_param"
@@ -66,17 +67,17 @@ class InnerProduct(Layer):
         if self.flattens:
             x_ND = self.ops.flatten(bottoms[0], out=self.buffer("flat", (self.rows, self.width)))
         else:
-            x_ND = bottoms[0].reshape(self.rows, self.width)
+            x_ND = _as(bottoms[0], (self.rows, self.width))
         self.x_ND = x_ND
         self.ops.dense_forward(x_ND, self._turned(blobs[0]), bias, out=y_NO, rectify=self.rectify)
-        return [y_NO.reshape(self.top_shape)]
+        return [_as(y_NO, self.top_shape)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         x, dy = values.bottoms[0], grads[0]
         assert dy is not None
-        dy_NO, bias = dy.reshape(self.rows, -1), len(self.params) > 1
+        dy_NO, bias = _as(dy, (self.rows, self.top_shape[-1])), len(self.params) > 1
         dw, db = self.ops.dense_backward_weights(
             self.x_ND, dy_NO, bias=bias,
             out_w=self._turned(out[0]) if out else None, out_b=out[1] if out and bias else None,
@@ -88,12 +89,17 @@ class InnerProduct(Layer):
             if self.flattens:  # the flat copy of x has had its last use: it held the flat gradient
                 dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
             else:
-                dx = dx_ND.reshape(x.shape)
+                dx = _as(dx_ND, x.shape)
         return [dx], (dw,) if db is None else (dw, db)
 
     def _turned(self, w: Array) -> Array:
         """The weight, or a destination for it, as (O, D), and back."""
         return w.T if self.transpose else w
+
+
+def _as(x: Array, shape: Shape) -> Array:
+    """x in that shape; x itself where it has it: what is known of an array is known by its identity."""
+    return x if x.shape == shape else x.reshape(shape)
 
 
 @register("Embed")

@@ -13,10 +13,12 @@ one process takes them all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from ops import Array
+from ops.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class Recurrent(Layer):
@@ -38,9 +40,17 @@ class Recurrent(Layer):
         self.width = math.prod(shapes[0][2:])
         self.static = math.prod(shapes[2][1:]) if self._has_static(len(shapes)) else 0
         self._declare(self.gates * self.hidden)
-        self.state: list[Array] = []
+        self.state: list[Array] = []  # after the last pass; two buffers take turns: backward reads the one before
+        self.passes = 0
         state = (1, self.rows, self.hidden)
         return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        shape, found = (self.steps, self.rows, self.width), 0
+        if self.static:
+            gated = self.gates * self.hidden
+            found = self.ops.dense_scratch(self.rows, self.static, gated, training=training, bias=False)
+        return max(found, self.ops.recurrent_scratch(shape, self.hidden, self.gates, training=training))
 
     def _declare(self, gated: int) -> None:
         """Append Caffe's parameters in its order."""
@@ -81,7 +91,10 @@ class Recurrent(Layer):
 
     def _extra(self, bottoms: list[Array], blobs: Blobs) -> Array | None:
         """The static input's part of every gate input, (N, gates H)."""
-        return self.ops.dense_forward(self._static(bottoms), blobs[2], None) if self.static else None
+        if not self.static:
+            return None
+        into = self.buffer("gate inputs", (self.rows, self.gates * self.hidden))
+        return self.ops.dense_forward(self._static(bottoms), blobs[2], None, out=into)
 
     def _static(self, bottoms: list[Array]) -> Array:
         return bottoms[2].reshape(self.rows, self.static)
@@ -90,7 +103,10 @@ class Recurrent(Layer):
         """The states after the last step as tops; kept for the next pass if they are none."""
         if self.exposed:
             return [end[None] for end in ends]
-        self.state = [end.copy() for end in ends]
+        self.passes += 1
+        self.state = [self.buffer(f"state {at} of pass {self.passes % 2}", end.shape) for at, end in enumerate(ends)]
+        for kept, end in zip(self.state, ends, strict=True):
+            kept[...] = end
         return []
 
     def _last(self, grads: list[Array | None]) -> list[Array | None]:
@@ -103,28 +119,39 @@ class Recurrent(Layer):
             return grads[0]
         return self.ops.zeros((self.steps, self.rows, self.hidden), self.dtype)
 
-    def _result(self, found: Any, values: Values, wanted: list[bool], rest: list[Array]) -> Gradients:
+    def _steps(self, key: str, width: int) -> Array:
+        """A buffer (T, N, width)."""
+        return self.buffer(key, (self.steps, self.rows, width))
+
+    def _destinations(self, wanted: list[bool], out: Blobs | None) -> tuple[dict[str, Array | None], list[str]]:
+        """Where the gradients that LSTM and RNN share go, and the names of those that nobody wants."""
+        gated, state = self.gates * self.hidden, (self.rows, self.hidden)
+        w_x, b, w_h = (out[0], out[1], out[3 if self.static else 2]) if out else (None, None, None)
+        into = {
+            "x": self._steps("bottom 0", self.width) if wanted[0] else None,
+            "w_x": w_x, "b": b, "w_h": w_h, "h0": self.buffer("bottom h0", state),
+            "extra": self.buffer("gate gradient", (self.rows, gated)) if self.static else None,
+        }  # fmt: skip
+        return into, [*([] if wanted[0] else ["x"]), *([] if self.static else ["extra"])]
+
+    def _result(
+        self, found: Any, values: Values, wanted: list[bool], out: Blobs | None, rest: list[Array]
+    ) -> Gradients:
         """Gradients of the bottoms and of the parameters, whose last ones are `rest`."""
         bottoms: list[Array | None] = [found.x.reshape(values.bottoms[0].shape) if wanted[0] else None, None]
         params = [found.w_x, found.b]
         if self.static:
-            static = self._static(values.bottoms)
-            params.append(self.ops.dense_backward_weights(static, found.extra, bias=False)[0])
-            back = self.ops.dense_backward_data(found.extra, values.blobs[2]) if wanted[2] else None
-            bottoms.append(None if back is None else back.reshape(values.bottoms[2].shape))
+            static, into = self._static(values.bottoms), out[2] if out else None
+            params.append(self.ops.dense_backward_weights(static, found.extra, bias=False, out_w=into)[0])
+            bottoms.append(self._static_gradient(found.extra, values) if wanted[2] else None)
         if self.exposed:
             starts = [found.h0, found.c0] if self.states == 2 else [found.h0]
             bottoms += [grad[None] if wanted[len(bottoms) + at] else None for at, grad in enumerate(starts)]
         return bottoms, (*params, *rest)
 
-
-def _delivered(gradients: Gradients, out: Blobs | None) -> Gradients:
-    """Write the parameters' gradients where they are wanted."""
-    if out is None:
-        return gradients
-    for place, grad in zip(out, gradients[1], strict=True):
-        place[...] = grad
-    return gradients[0], tuple(out)
+    def _static_gradient(self, extra: Array, values: Values) -> Array:
+        into = self.buffer("bottom 2", (self.rows, self.static))
+        return self.ops.dense_backward_data(extra, values.blobs[2], out=into).reshape(values.bottoms[2].shape)
 
 
 @register("LSTM")
@@ -136,8 +163,9 @@ class LSTM(Recurrent):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         (x, cont), (h0, c0) = self._inputs(bottoms), self._start(bottoms)
         self.start = (h0, c0)
+        into = Tape(self._steps("top", self.hidden), self._steps("c", self.hidden), self._steps("g", 4 * self.hidden))
         self.tape = self.ops.lstm_forward(
-            x, cont, blobs[0], blobs[1], blobs[-1], h0=h0, c0=c0, extra=self._extra(bottoms, blobs)
+            x, cont, blobs[0], blobs[1], blobs[-1], h0=h0, c0=c0, extra=self._extra(bottoms, blobs), tape=into
         )
         return [self.tape.h, *self._ends(self.tape.h[-1], self.tape.c[-1])]
 
@@ -145,12 +173,14 @@ class LSTM(Recurrent):
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         (x, cont), blobs, (dh_last, dc_last) = self._inputs(values.bottoms), values.blobs, self._last(grads)
+        into, without = self._destinations(wanted, out)
+        c0 = self.buffer("bottom c0", (self.rows, self.hidden))
         found = self.ops.lstm_backward(
-            self._top_gradient(grads), self.tape, x, cont, blobs[0], blobs[-1],
-            h0=self.start[0], c0=self.start[1], dh_last=dh_last, dc_last=dc_last,
+            self._top_gradient(grads), self.tape, x, cont, blobs[0], blobs[-1], h0=self.start[0], c0=self.start[1],
+            dh_last=dh_last, dc_last=dc_last, out=LstmGradients(**into, c0=c0), without=without,
         )  # fmt: skip
         assert found.w_h is not None
-        return _delivered(self._result(found, values, wanted, [found.w_h]), out)
+        return self._result(found, values, wanted, out, [found.w_h])
 
 
 @register("RNN")
@@ -158,6 +188,10 @@ class RNN(Recurrent):
     """h = tanh(W_x x + W_static s + W_h h' + b), o = tanh(W_o h + b_o)."""
 
     states, gates = 1, 1
+
+    def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
+        outputs = self.ops.dense_scratch(self.steps * self.rows, self.hidden, self.hidden, training=training)
+        return max(outputs, super().scratch(bottoms, training))
 
     def _declare(self, gated: int) -> None:
         super()._declare(gated)
@@ -169,19 +203,22 @@ class RNN(Recurrent):
         (x, cont), (self.start,) = self._inputs(bottoms), self._start(bottoms)
         w_h, w_o, b_o = blobs[-3:]
         self.out, self.h = self.ops.rnn_forward(
-            x, cont, blobs[0], blobs[1], w_h, w_o, b_o, h0=self.start, extra=self._extra(bottoms, blobs)
-        )
+            x, cont, blobs[0], blobs[1], w_h, w_o, b_o, h0=self.start, extra=self._extra(bottoms, blobs),
+            out=self._steps("top", self.hidden), states=self._steps("h", self.hidden),
+        )  # fmt: skip
         return [self.out, *self._ends(self.h[-1])]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         (x, cont), blobs, (dh_last,) = self._inputs(values.bottoms), values.blobs, self._last(grads)
+        into, without = self._destinations(wanted, out)
+        w_o, b_o = out[-2:] if out else (None, None)
         found = self.ops.rnn_backward(
-            self._top_gradient(grads), self.out, self.h, x, cont, blobs[0], blobs[-3], blobs[-2],
-            h0=self.start, dh_last=dh_last,
+            self._top_gradient(grads), self.out, self.h, x, cont, blobs[0], blobs[-3], blobs[-2], h0=self.start,
+            dh_last=dh_last, out=RnnGradients(**into, w_o=w_o, b_o=b_o), without=without,
         )  # fmt: skip
         assert found.w_h is not None
         assert found.w_o is not None
         assert found.b_o is not None
-        return _delivered(self._result(found, values, wanted, [found.w_h, found.w_o, found.b_o]), out)
+        return self._result(found, values, wanted, out, [found.w_h, found.w_o, found.b_o])

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.cpu.microkernel import panels, tiles
+from ops.cpu.microkernel import panels, shapes
+from ops.cpu.target import host
 from ops.geometry import Pair
 
 FLOAT = 4
 INPUT_BYTES = 1000 << 10  # of a block: with a panel of weights, results and the rest it fills a cache of 2 MB
 PANEL_BYTES = 800 << 10
-READ_IN_PLACE_BYTES = 1 << 20
+READ_IN_PLACE_BYTES = 1 << 17
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
@@ -86,14 +87,13 @@ class Panels:
 @functools.cache
 def panel_table(outputs: int, parts: int, depth: int) -> Panels:
     """Panels of `outputs` columns, in `parts` of nearly equal numbers of vectors; `depth` rows in each."""
-    kinds = tiles()
-    lanes = kinds.lanes
+    lanes = host().lanes
     total = -(-outputs // lanes)
     rows: list[tuple[int, int, int, int]] = []
     starts = [0]
     for part in range(parts):
         low, high = total * part // parts * lanes, min(outputs, total * (part + 1) // parts * lanes)
-        for first, vectors, columns in panels(high - low, kinds.vectors, lanes) if high > low else ():
+        for first, vectors, columns in panels(high - low, max(shapes()), lanes) if high > low else ():
             rows.append((low + first, vectors, columns, (low + first) * depth))
         starts.append(len(rows))
     return Panels(np.array(rows, np.int64), np.array(starts, np.int64), total * lanes)
@@ -106,7 +106,7 @@ def balanced(size: int, most: int) -> int:
 
 def _balanced_lanes(size: int, most: int) -> int:
     """As `balanced`, in whole vectors where it cuts."""
-    lanes = tiles().lanes
+    lanes = host().lanes
     return size if size <= most else balanced(size, max(lanes, most)) + lanes - 1 & -lanes
 
 
@@ -148,8 +148,8 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
     """For sums over channels and taps, x copied into blocks."""
     along = along_columns(s)
     taps = s.taps[0] * s.taps[1]
-    vectors = -(-s.outputs // tiles().lanes)
-    most = max(1, PANEL_BYTES // (taps * 3 * tiles().lanes * FLOAT))
+    vectors = -(-s.outputs // host().lanes)
+    most = max(1, PANEL_BYTES // (taps * 3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
     n = 1 if along else balanced(s.images, RUN)
     best, least = Blocks(n, 1, 1, c, 1, 1, along), float("inf")
@@ -158,7 +158,7 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
             size = _block_input(s, n, h, w)
             if size * c * FLOAT > INPUT_BYTES and (h, w) != (1, 1):
                 continue
-            work = n * h * w * s.channels * taps * vectors * tiles().lanes / SUMS
+            work = n * h * w * s.channels * taps * vectors * host().lanes / SUMS
             copied = size * s.channels * COPIED
             missed = s.weights * MISSED if s.weights * FLOAT > PANEL_BYTES else 0.0
             for parts in _divisors(threads):
@@ -173,8 +173,8 @@ def forward_blocks(s: Sweep, threads: int) -> Blocks:
 @functools.lru_cache(maxsize=512)
 def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     """For one tap, x read where it lies; images are what the rows of a tile run over."""
-    vectors = -(-s.outputs // tiles().lanes)
-    most = max(tiles().lanes, PANEL_BYTES // (3 * tiles().lanes * FLOAT))
+    vectors = -(-s.outputs // host().lanes)
+    most = max(host().lanes, PANEL_BYTES // (3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
     best, least = Blocks(min(RUN, s.images), 1, 1, c), float("inf")
     for n in _sizes(-(-s.images // RUN), 64):
@@ -184,7 +184,7 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
                 if rows * h * w * c * FLOAT > READ_IN_PLACE_BYTES and (n, h, w) != (1, 1, 1):
                     continue
                 missed = s.weights * MISSED * 4 if s.weights * FLOAT > PANEL_BYTES else 0.0
-                work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * tiles().lanes / SUMS
+                work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * host().lanes / SUMS
                 for parts in _divisors(threads):
                     units = -(-s.groups * _units(s, rows, h, w) // (threads // parts))
                     time = units * ((work + missed) * -(-vectors // parts) / vectors + 100)
@@ -206,7 +206,7 @@ def _shares(threads: int, s: Sweep, n: int, h: int, w: int) -> Iterator[tuple[in
 def weight_blocks(s: Sweep, threads: int, in_place: bool) -> Blocks:
     """For sums over pixels. In place, images are what a sum runs over."""
     taps = s.taps[0] * s.taps[1]
-    lanes = tiles().lanes
+    lanes = host().lanes
     vectors = -(-s.outputs // lanes)
     best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
     images = [balanced(s.images, RUN)] if not in_place else [min(s.images, k) for k in (128, 192, 256, 384)]
@@ -242,5 +242,5 @@ def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int
     """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its outputs."""
     line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16  # as `line_bytes`, at most
     copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
-    panel = blocks.n * blocks.h * blocks.w * tiles().vectors * tiles().lanes if pixels else 0
+    panel = blocks.n * blocks.h * blocks.w * max(shapes()) * host().lanes if pixels else 0
     return copy + panel + 64

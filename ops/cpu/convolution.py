@@ -14,16 +14,16 @@ from ops.cpu.algorithm import ConvShape
 from ops.cpu.base import images_like
 from ops.cpu.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cpu.images import channels_last
+from ops.cpu.lowered import LoweredConvolutions
 from ops.cpu.operands import F32
-from ops.cpu.reduce import Reductions
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
 
 OPEN, RECTIFY = float("-inf"), 0.0
 
 
-class Convolutions(Reductions):
-    """Overrides the convolution methods; with a `b_p` lowering does them, as the reference."""
+class Convolutions(LoweredConvolutions):
+    """Overrides the convolution methods; with a `b_p` lowering does them all."""
 
     precision: str
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from ops import dense
 from ops.backend import Backend
-from ops.cpu.gemm import Product, planned
+from ops.cpu.gemm import Product, Strides, planned
+from ops.cpu.operands import address
 from ops.cpu.team import Team
 from ops.cpu.workspace import Workspace
 from ops.errors import Array, OpsError
@@ -23,7 +24,7 @@ _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`: float32 whose rows or columns are contiguous; anything else as the reference."""
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; anything else as the reference."""
 
     team: Team
     workspace: Workspace
@@ -31,6 +32,7 @@ class DenseKernels(Backend):
     def __init__(self, b_p: int | None = None) -> None:
         super().__init__(b_p)
         self._products: dict[Key, Product] = {}
+        self._bias_products: dict[Key, Product] = {}
 
     def matmul(self, a: Array, b: Array, out: Array) -> Array:
         """out (M, N) = a (M, K) b (K, N), apart in memory; OpsError where they do not fit."""
@@ -86,17 +88,31 @@ class DenseKernels(Backend):
                 out_b = self.empty(dy.shape[1:], x.dtype) if bias and out_b is None else out_b
                 return self.dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
             plan = self._made(key, dy.T, x, out_w)
-        if plan is None or out_w is None or not self._run(plan, dy, x, out_w) or (bias and not self._sum(dy, out_b)):
+        done = plan is not None and out_w is not None and (not bias or self._bias_sum(key, dy, out_b))
+        if not done or not self._run(plan, dy, x, out_w):
             return super().dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
         return out_w, out_b if bias else None
+
+    def dense_scratch(
+        self, rows: int, width: int, outputs: int, *, training: bool, bias: bool = True, turned: bool = False
+    ) -> int:
+        """As Backend's."""
+        x, y = (4 * width, 4), (4 * outputs, 4)
+        w = (4, 4 * outputs) if turned else (4 * width, 4)
+        passes = [((rows, outputs, width), x, w[::-1], y, bias)]
+        if training:
+            passes += [((rows, width, outputs), y, w, x, False), ((outputs, width, rows), y[::-1], x, w, False)]
+            passes += [((1, outputs, rows), (0, 0), y, y, False)] if bias else []
+        plans = [planned(self.team, shape, a, b, c, bias=added) for shape, a, b, c, added in passes]
+        return max(plan.scratch_bytes for plan in plans if plan is not None)
 
     def _made(self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None) -> Product | None:
         """The plan for c = a b + bias; None: no kernel for these arrays."""
         floats = all(x.dtype == np.float32 for x in (a, b, c))
         if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
             return None
-        shape = (c.shape[0], c.shape[1], a.shape[1])
-        plan = planned(self.team, shape, a.strides, b.strides, c.strides, bias=bias is not None)
+        (m, k), (n,) = a.shape, c.shape[1:]
+        plan = planned(self.team, (m, n, k), *(_pair(x) for x in (a, b, c)), bias=bias is not None)
         if plan is not None:
             self._products[key] = plan
         return plan
@@ -105,24 +121,37 @@ class DenseKernels(Backend):
         self, plan: Product, a: Array, b: Array, c: Array, bias: Array | None = None, floor: float = -math.inf
     ) -> bool:
         """False: an address that no kernel takes."""
-        at_a, at_b, at_c = a.ctypes.data, b.ctypes.data, c.ctypes.data
-        at_bias = 0 if bias is None else bias.ctypes.data
+        at_a, at_b, at_c = address(a), address(b), address(c)
+        at_bias = 0 if bias is None else address(bias)
         if (at_a | at_b | at_c | at_bias) & 3:
             return False
         plan.run(at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor)
         return True
 
-    def _sum(self, x: Array, out: Array | None) -> bool:
+    def _bias_sum(self, key: Key, x: Array, out: Array | None) -> bool:
         """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
         assert out is not None
-        key = ("sum", *_looks(x, out))
-        ones = np.broadcast_to(_ONE, (1, x.shape[0])) if key not in self._products else _ONE
-        plan = self._products.get(key) or self._made(key, ones, x, out[None])
-        return plan is not None and self._run(plan, _ONE, x, out)
+        plan = self._bias_products.get(key)
+        if plan is None:
+            plan = planned(self.team, (1, len(out), len(x)), (0, 0), _pair(x), (0, out.strides[0]))
+            if plan is None or x.dtype != np.float32:
+                return False
+            self._bias_products[key] = plan
+        return self._run(plan, _ONE, x, out)
 
 
-def _looks(*arrays: Array | None) -> Key:
-    """All that a plan and the checks depend on. The last may be a destination."""
-    found = [None if x is None else (x.shape, x.strides, x.dtype.num) for x in arrays]
-    last = arrays[-1]
-    return (*found, last is not None and last.flags.writeable)
+def _pair(x: Array) -> Strides:
+    row, column = x.strides
+    return row, column
+
+
+def _looks(a: Array, b: Array, c: Array | None, d: Array | None = None) -> Key:
+    """All that a plan and the checks depend on. The last one that is given is a destination."""
+    return (
+        a.shape, a.strides, a.dtype.num, b.shape, b.strides, b.dtype.num, c is not None and _look(c),
+        d is not None and _look(d),
+    )  # fmt: skip
+
+
+def _look(x: Array) -> Key:
+    return x.shape, x.strides, x.dtype.num, x.flags.writeable

@@ -16,7 +16,8 @@ import numpy as np
 from ops.cpu import blocking
 from ops.cpu.algorithm import ConvShape
 from ops.cpu.blocking import Blocks, Panels, Sweep
-from ops.cpu.direct_kernels import convolve, correlate
+from ops.cpu.convolve import convolve
+from ops.cpu.correlate import correlate
 from ops.cpu.microkernel import tiles
 from ops.cpu.pack import pack_weights, unpack_weights
 from ops.cpu.permute import movers
@@ -107,10 +108,10 @@ class Direct:
         self._forward: dict[Any, tuple[Work, ...]] = {}
         self._data: dict[Any, tuple[Work, ...]] = {}
         self._weights: dict[Any, tuple[Work, ...]] = {}
-        kinds, move = tiles(), movers()
+        kinds, move = tiles(ahead=True), movers()
         self._constants = {
-            "table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data, "lanes": kinds.lanes,
-            "zeros": ZEROS.ctypes.data, "copy": move.copy,
+            "table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data, "zeros": ZEROS.ctypes.data,
+            "copy": move.copy,
         }  # fmt: skip
         self._transpose = move.transpose
         self.workspace_bytes = self._most_bytes()
@@ -219,8 +220,8 @@ class Direct:
         )  # fmt: skip
         packing = None if empty else pack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
-            panel_count=panels.count, lanes=tiles().lanes, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0],
-            taps_w=s.taps[1], by_row=by_tap[0], by_column=by_tap[1], by_tap=_one_step(s.taps, by_tap), **by,
+            panel_count=panels.count, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0], taps_w=s.taps[1],
+            by_row=by_tap[0], by_column=by_tap[1], by_tap=_one_step(s.taps, by_tap), **by,
             transpose=self._transpose, copy=self._constants["copy"],
         )  # fmt: skip
         if packing is not None:
@@ -248,7 +249,7 @@ class Direct:
         )  # fmt: skip
         packing = unpack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
-            panel_count=panels.count, lanes=tiles().lanes, channels=s.channels, outputs=s.outputs, taps=taps, parts=shares,
+            panel_count=panels.count, channels=s.channels, taps=taps, parts=shares,
             packed_part=packed * s.groups, transpose=self._transpose,
         )  # fmt: skip
         yield Work(x_at, 0, 0, block, packing, aligned(packed * s.groups * shares), each * self.team.size)

@@ -1,9 +1,9 @@
 """Products of matrices: C[m, n] = max(sum_k A[m, k] B[k, n] + bias[n], floor), any strides, on the tile micro-kernel.
 
-A is read as scalars in place, B as vectors from aligned panels that every thread packs for itself, block by block (Goto
-and van de Geijn, 2008), or in place where A has few rows (`thin`). The same product can be computed turned, C' = B' A';
-then a scratch is turned into C. `planned` takes the cheaper way: a dense layer's weights are never packed forward, where
-they are read once. Of a large B the next part is fetched ahead. What never lives here: layers.
+A is read as scalars in place, B as vectors from aligned panels that every thread packs for itself, block by block
+(Goto and van de Geijn, 2008), or in place where A has few rows (`thin`). The same product can be computed turned,
+C' = B' A'; then a scratch is turned into C. `planned` takes the cheaper way: a dense layer's weights are never packed
+forward, where they are read once. Of a large B the next part is fetched ahead. What never lives here: layers.
 """
 
 from __future__ import annotations
@@ -110,9 +110,9 @@ def product(number: int, size: int, at: Any) -> None:
                     v = panel_vectors(total, col, count - p)
                     lanes = min(v * a.lanes, width - col * a.lanes)
                     C = a.C + m * a.sCr + n * 4 + col * wide
-                    I, sI = C, a.sCr
+                    start, step = C, a.sCr
                     if k == 0:
-                        I, sI = a.I + m * a.sIr + (n + col * a.lanes) * a.sIc, a.sIr
+                        start, step = a.I + m * a.sIr + (n + col * a.lanes) * a.sIc, a.sIr
                     b = scratch + col * wide * depth
                     if a.ahead and fetched < ends:
                         for line in range(0, min(1024, width * 4 - across), 64):
@@ -121,13 +121,13 @@ def product(number: int, size: int, at: Any) -> None:
                         if across >= width * 4:
                             across, fetched = 0, fetched + a.sBk
                     tile = table[(v - 1) * MAX_ROWS + r - 1]
-                    call_tile(tile, A, a.sAr, a.sAk, 0, b, v * wide, 0, C, a.sCr, I, sI, depth, 1, lanes, floor)
+                    call_tile(tile, A, a.sAr, a.sAk, 0, b, v * wide, 0, C, a.sCr, start, step, depth, 1, lanes, floor)
                     col += v
 
 
 @kernel(_BLOCK)
 def thin(number: int, size: int, at: Any) -> None:
-    """B in place, its columns shared by the threads; every part of it is read from memory once, a few rows at a time."""
+    """B in place, its columns shared by the threads; every part of it is read once, a few rows at a time."""
     a = arguments(at)
     table, rows_of = integers(a.table, a.vectors * MAX_ROWS), integers(a.rows, a.vectors)
     wide, none = a.lanes * 4, np.float32(-np.inf)
@@ -151,11 +151,11 @@ def thin(number: int, size: int, at: Any) -> None:
                 r = min(rows, a.m - m)
                 A = a.A + m * a.sAr + k * a.sAk
                 C = a.C + m * a.sCr + n * 4 + col * wide
-                I, sI = C, a.sCr
+                start, step = C, a.sCr
                 if k == 0:
-                    I, sI = a.I + m * a.sIr + (n + col * a.lanes) * a.sIc, a.sIr
+                    start, step = a.I + m * a.sIr + (n + col * a.lanes) * a.sIc, a.sIr
                 tile = table[(v - 1) * MAX_ROWS + r - 1]
-                call_tile(tile, A, a.sAr, a.sAk, 0, B, a.sBk, 0, C, a.sCr, I, sI, depth, 1, lanes, floor)
+                call_tile(tile, A, a.sAr, a.sAk, 0, B, a.sBk, 0, C, a.sCr, start, step, depth, 1, lanes, floor)
             col += v
 
 
@@ -169,17 +169,8 @@ def turn_out(number: int, size: int, at: Any) -> None:
     strips = (a.rows + a.lanes - 1) // a.lanes
     for strip in range(strips * number // size, strips * (number + 1) // size):
         r = strip * a.lanes
-        call_turn(
-            a.turn,
-            a.A + r * a.sA,
-            a.sA,
-            a.B + r * 4,
-            a.sB,
-            min(a.lanes, a.rows - r),
-            a.columns,
-            a.I + r * a.sIc,
-            a.floor,
-        )
+        A, rows = a.A + r * a.sA, min(a.lanes, a.rows - r)
+        call_turn(a.turn, A, a.sA, a.B + r * 4, a.sB, rows, a.columns, a.I + r * a.sIc, a.floor)
 
 
 class Product:
@@ -193,18 +184,18 @@ class Product:
         self._block, self._turn = form.block(team.size), None
         self._kernel = product if self._block.pack else thin
         self._block.I, self._block.floor, self._result = NOTHING.ctypes.data, -math.inf, 0
-        if form.sC is None:
+        if form.c is None:
             row = aligned(4 * form.n)
             self._result, self._block.sCr = row * form.m, row
             self._turn = turn_out.block(
-                turn=turns().out, lanes=tiles().lanes, sA=row, sB=sC, rows=form.m, columns=form.n, I=NOTHING.ctypes.data,
-                sIc=4 * (bias and turned),
+                turn=turns().out, lanes=tiles().lanes, sA=row, sB=sC, rows=form.m, columns=form.n,
+                I=NOTHING.ctypes.data, sIc=4 * (bias and turned),
             )  # fmt: skip
         if accumulate:
             self._block.sIr, self._block.sIc = self._block.sCr, 4
         elif bias and not turned:
             self._block.sIc = 4
-        self.scratch_bytes = team.size * self._block.step + self._result
+        self.scratch_bytes: int = team.size * self._block.step + self._result
 
     def __repr__(self) -> str:
         form, b = self._form, self._block
@@ -251,7 +242,7 @@ def planned(
     turned = _Form(n, m, k, (b[1], b[0]), (a[1], a[0]), column_C)
     # a bias along the rows of what is computed goes in while that is turned into C
     able = (native, turned) if not bias or column_C is None else (native,)
-    forms = [form for form in able if form.packing() is not None and not (accumulate and form.sC is None)]
+    forms = [form for form in able if form.packing() is not None and not (accumulate and form.c is None)]
     if not forms:
         return None
     form = min(forms, key=_Form.cost)
@@ -259,31 +250,31 @@ def planned(
 
 
 class _Form(NamedTuple):
-    """A product as the kernel computes it. sC: the stride of C's rows; None: C lies the other way round."""
+    """A product as the kernel computes it: strides of A and B, and of C's rows; None: C lies the other way round."""
 
     m: int
     n: int
     k: int
-    sA: Strides
-    sB: Strides
-    sC: int | None
+    a: Strides
+    b: Strides
+    c: int | None
 
     def packing(self) -> int | None:
         """Where B's vectors come from; None: it has no neighbours."""
-        if _unit(self.sB[1], self.n):
+        if _unit(self.b[1], self.n):
             near = self.m <= NEAR_ROWS <= self.k and 4 * self.k * self.n <= NEAR_BYTES
             return IN_PLACE if near or self.m <= THIN_ROWS else COPIED
-        return TURNED if _unit(self.sB[0], self.k) else None
+        return TURNED if _unit(self.b[0], self.k) else None
 
     def cost(self) -> float:
         """Cycles, roughly: two vectors of sums a cycle, what is packed, what is turned, scalars far apart."""
         vectors, count, rows = self._panels(self.n)
-        most = -(-vectors // count)
+        most = vectors / count
         blocks = ((self.m // rows, rows), (1, self.m % rows))
         sums = self.k * count * sum(times * max(r * most / 2, 4, (r + most) / 2) for times, r in blocks if r)
         packed = self.k * vectors * tiles().lanes * (0.0, 0.15, 0.4)[self.packing() or 0]
-        turned = 0.5 * self.m * self.n if self.sC is None else 0.0
-        far = self.m * self.k if abs(self.sA[1]) > 64 and 4 * self.m * self.k > FETCH_BYTES else 0
+        turned = 0.5 * self.m * self.n if self.c is None else 0.0
+        far = self.m * self.k if abs(self.a[1]) > 64 and 4 * self.m * self.k > FETCH_BYTES else 0
         return float(sums + packed + turned + far)
 
     def block(self, size: int) -> Any:
@@ -297,7 +288,7 @@ class _Form(NamedTuple):
         vectors, _, rows = self._panels(across)
         return product.block(
             table=t.table.ctypes.data, rows=t.rows.ctypes.data, vectors=t.vectors, lanes=t.lanes, turn=turns().plain,
-            sAr=self.sA[0], sAk=self.sA[1], sBk=self.sB[0], sBn=self.sB[1], sCr=self.sC or 0, m=self.m, n=self.n,
+            sAr=self.a[0], sAk=self.a[1], sBk=self.b[0], sBn=self.b[1], sCr=self.c or 0, m=self.m, n=self.n,
             k=self.k, pack=pack, split=int(split), unit=rows, kc=depth, nc=across,
             step=aligned(4 * depth * vectors * t.lanes) if pack else 0,
             ahead=int(bytes_B > FETCH_BYTES and pack != TURNED and (pack == COPIED or depth == 16)),

@@ -76,6 +76,13 @@ def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Seque
     return ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
+def fetch(builder: ir.IRBuilder, address: ir.Value, to_write: bool) -> None:
+    """Ask for a cache line, which need not exist: to write it soon, or to read it, into the second-level cache."""
+    pointer = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    prefetch = declared(builder, "llvm.prefetch.p0", VOID, [pointer.type, I32, I32, I32])
+    builder.call(prefetch, [pointer, I32(int(to_write)), I32(3 if to_write else 2), I32(1)])
+
+
 def function(module: ir.Module, name: str, arguments: Sequence[tuple[str, ir.Type]]) -> tuple[ir.IRBuilder, Any]:
     """A new function that returns nothing; its builder and its arguments by name."""
     made = ir.Function(module, ir.FunctionType(VOID, [kind for _, kind in arguments]), name)

@@ -41,16 +41,16 @@ def shapes() -> dict[int, int]:
 
 
 @functools.cache
-def tiles() -> Tiles:
-    """The micro-kernels of this machine, compiled or loaded on first use."""
+def tiles(ahead: bool = False) -> Tiles:
+    """The micro-kernels of this machine, compiled or loaded on first use; `ahead`: those that look ahead."""
     most, lanes = shapes(), host().lanes
 
     def build(module: ir.Module) -> None:
         for vectors, rows in most.items():
             for count in range(1, rows + 1):
-                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes)
+                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes, ahead)
 
-    at = addresses("tiles", build)
+    at = addresses("tiles_ahead" if ahead else "tiles", build)
     table = np.zeros((max(most), MAX_ROWS), np.int64)
     for vectors, rows in most.items():
         for count in range(1, rows + 1):

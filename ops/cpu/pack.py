@@ -7,112 +7,133 @@ leave in Caffe's order. What never lives here: products.
 
 from __future__ import annotations
 
-from ops.cpu.kernel import FLAGS, arguments, floats, integers, kernel, layout
-from ops.cpu.permute import call_copy, call_transpose
+from collections.abc import Iterator
+from typing import Any
 
-from numba import njit  # isort: skip
+from ops.cpu.calls import Arguments, either, entry, mover, up
+from ops.cpu.code import Code, generated
+from ops.cpu.kernel import layout
+from ops.cpu.values import Whole
 
 PANEL_FIELDS = 4  # of a row of the table of panels: first output, vectors, outputs, numbers before it in the packing
-helper = njit(error_model="numpy", fastmath=FLAGS)
 
 # Element (output, channel, tap row i, tap column j) of a group lies at w + output * by_output + channel * by_channel
-# + i * by_row + j * by_column. by_tap: the step from tap to tap where it is one step, else 0.
+# + i * by_row + j * by_column. by_tap: the step from tap to tap where it is one step of a number, else 0.
 PACK = layout(
-    "w packed groups w_group packed_group panels panel_count lanes channels block_c taps_h taps_w "
+    "w packed groups w_group packed_group panels panel_count channels block_c taps_h taps_w "
     "by_output by_channel by_row by_column by_tap transpose copy"
 )
-UNPACK = layout(
-    "w packed groups w_group packed_group panels panel_count lanes channels outputs taps parts packed_part transpose"
-)
+UNPACK = layout("w packed groups w_group packed_group panels panel_count channels taps parts packed_part transpose")
 
 
-@kernel(PACK)
-def pack_weights(number, size, at):  # type: ignore[no-untyped-def]
+def panel(code: Code, a: Any, index: Whole) -> tuple[Whole, Whole, Whole, Whole]:
+    """A row of the table: first output, vectors, outputs, bytes before it."""
+    first, vectors, outputs, before = (entry(code, a.panels, index * PANEL_FIELDS + k) for k in range(PANEL_FIELDS))
+    return first, vectors, outputs, before * 4
+
+
+def first_vectors(code: Code, a: Any, index: Whole) -> Whole:
+    """The vectors of a panel, of the last one where the table ends before it."""
+    return panel(code, a, index.least(a.panel_count - 1))[1]
+
+
+def _items(code: Code, a: Any) -> Iterator[tuple[Whole, Whole, Whole]]:
+    """This thread's (group, panel, first channel of a vector of them)."""
+    steps = up(a.channels, code.lanes)
+    for item in code.loop(*code.share(steps * a.groups * a.panel_count)):
+        rest = item // steps
+        yield rest // a.panel_count, rest % a.panel_count, item % steps * code.lanes
+
+
+@generated(PACK)
+def pack_weights(code: Code) -> None:
     """Caffe's order into panels. Threads share the vectors of channels of all panels."""
-    a = arguments(at)
-    taps, steps = a.taps_h * a.taps_w, -(-a.channels // a.lanes)
-    items = a.groups * a.panel_count * steps
-    panels = integers(a.panels, a.panel_count * PANEL_FIELDS)
-    for item in range(items * number // size, items * (number + 1) // size):
-        c, rest = item % steps * a.lanes, item // steps
-        row, group = rest % a.panel_count * PANEL_FIELDS, rest // a.panel_count
-        width = panels[row + 1] * a.lanes * 4  # bytes of a row of the panel
-        start = c // a.block_c * a.block_c
-        depth = min(a.block_c, a.channels - start)  # channels of this block
-        some = min(a.lanes, a.channels - c)
-        to = a.packed + group * a.packed_group + panels[row + 3] * 4 + (start * taps + c - start) * width
-        source = a.w + group * a.w_group + panels[row] * a.by_output + c * a.by_channel
-        if a.by_output == 4 and panels[row + 2] * 4 == width:
-            for tap in range(taps):
-                by = tap // a.taps_w * a.by_row + tap % a.taps_w * a.by_column
-                call_copy(a.copy, source + by, a.by_channel, to + tap * depth * width, width, some, panels[row + 2])
-            continue
-        for vector in range(panels[row + 1]):
-            outputs = min(a.lanes, panels[row + 2] - vector * a.lanes)
-            _pack_vector(
-                a, source + vector * a.lanes * a.by_output, to + vector * a.lanes * 4, width, depth, some, outputs
-            )
-
-
-@helper
-def _pack_vector(a, source, to, width, depth, some, outputs):  # type: ignore[no-untyped-def]
-    """`some` channels x all taps x one vector of outputs."""
+    a = Arguments(code)
     taps = a.taps_h * a.taps_w
-    if taps == 1 and a.by_channel == 4:
-        call_transpose(a.transpose, source, a.by_output, outputs, some, to, width, a.lanes)
-        return
-    for c in range(some):
-        here, there = source + c * a.by_channel, to + c * width
-        if a.by_tap != 0:
-            for tap in range(0, taps, a.lanes):
-                count = min(a.lanes, taps - tap)
-                # taps that run backwards in memory: read from the last, write backwards
-                back = (tap + count - 1) if a.by_tap < 0 else tap
-                lowest = here + back * a.by_tap
-                onto = there + back * depth * width
-                step = depth * width if a.by_tap > 0 else -depth * width
-                call_transpose(a.transpose, lowest, a.by_output, outputs, count, onto, step, a.lanes)
-            continue
-        for tap in range(taps):
-            by = tap // a.taps_w * a.by_row + tap % a.taps_w * a.by_column
-            call_transpose(a.transpose, here + by, a.by_output, outputs, 1, there + tap * depth * width, width, a.lanes)
+    for group, index, c in _items(code, a):
+        first, vectors, outputs, before = panel(code, a, index)
+        width = vectors * (code.lanes * 4)  # bytes of a row of the panel
+        start = c // a.block_c * a.block_c
+        depth = (a.channels - start).least(a.block_c)  # channels of this block
+        some = (a.channels - c).least(code.lanes)
+        to = a.packed + group * a.packed_group + before + (start * taps + c - start) * width
+        source = a.w + group * a.w_group + first * a.by_output + c * a.by_channel
+        with either(code, a.by_output.equals(4) & (outputs * 4).equals(width)) as (rows, columns):
+            with rows:
+                for tap in code.loop(0, taps):
+                    at = source + tap // a.taps_w * a.by_row + tap % a.taps_w * a.by_column
+                    mover(code, a.copy, at, a.by_channel, to + tap * depth * width, width, some, outputs)
+            with columns:
+                for vector in code.loop(0, vectors):
+                    here, there = source + vector * code.lanes * a.by_output, to + vector * (code.lanes * 4)
+                    left = (outputs - vector * code.lanes).least(code.lanes)
+                    _pack_vector(code, a, (here, there, width, depth), some, left)
 
 
-@kernel(UNPACK)
-def unpack_weights(number, size, at):  # type: ignore[no-untyped-def]
+def _pack_vector(code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole) -> None:
+    """`some` channels x all taps x one vector of outputs."""
+    source, to, width, depth = places
+    lanes, taps = code.lanes, a.taps_h * a.taps_w
+    with either(code, taps.equals(1) & a.by_channel.equals(4)) as (matrix, images):
+        with matrix:
+            mover(code, a.transpose, source, a.by_output, outputs, some, to, width, lanes)
+        with images:
+            for c in code.loop(0, some):
+                here, there = source + c * a.by_channel, to + c * width
+                with either(code, a.by_tap.equals(0)) as (apart, together):
+                    with apart:
+                        for tap in code.loop(0, taps):
+                            at = here + tap // a.taps_w * a.by_row + tap % a.taps_w * a.by_column
+                            onto = there + tap * depth * width
+                            mover(code, a.transpose, at, a.by_output, outputs, 1, onto, width, lanes)
+                    with together:
+                        _pack_taps(code, a, (here, there, depth * width), taps, outputs)
+
+
+def _pack_taps(code: Code, a: Any, places: tuple[Whole, ...], taps: Whole, outputs: Whole) -> None:
+    """Taps that are neighbours in memory; those that run backwards are read from the last and written backwards."""
+    here, there, each = places
+    for tap in code.loop(0, taps, code.lanes):
+        count = (taps - tap).least(code.lanes)
+        back = a.by_tap < 0
+        low, step = back.pick(tap + count - 1, tap), back.pick(each * -1, each)
+        at = here + low * a.by_tap
+        mover(code, a.transpose, at, a.by_output, outputs, count, there + low * each, step, code.lanes)
+
+
+@generated(UNPACK)
+def unpack_weights(code: Code) -> None:
     """Add the parts in their order, into the first; then from panels into Caffe's order. Threads share the channels."""
-    a = arguments(at)
-    steps = -(-a.channels // a.lanes)
-    items = a.groups * a.panel_count * steps
-    panels = integers(a.panels, a.panel_count * PANEL_FIELDS)
-    for item in range(items * number // size, items * (number + 1) // size):
-        c, rest = item % steps * a.lanes, item // steps
-        row, group = rest % a.panel_count * PANEL_FIELDS, rest // a.panel_count
-        width, some = panels[row + 1] * a.lanes * 4, min(a.lanes, a.channels - c)
-        source = a.packed + group * a.packed_group + panels[row + 3] * 4 + c * width
-        for tap in range(a.taps if a.parts > 1 else 0):
-            total = floats(source + tap * a.channels * width, some * width // 4)
-            for part in range(1, a.parts):
-                more = floats(source + tap * a.channels * width + part * a.packed_part, some * width // 4)
-                for k in range(some * width // 4):
-                    total[k] += more[k]
-        for vector in range(panels[row + 1]):
-            first = panels[row] + vector * a.lanes
-            to = a.w + group * a.w_group + (first * a.channels + c) * a.taps * 4
-            outputs = min(a.lanes, panels[row + 2] - vector * a.lanes)
-            _unpack_vector(a, source + vector * a.lanes * 4, to, width, some, outputs)
+    a = Arguments(code)
+    lanes = code.lanes
+    for group, index, c in _items(code, a):
+        first, vectors, outputs, before = panel(code, a, index)
+        width, some = vectors * (lanes * 4), (a.channels - c).least(lanes)
+        source = a.packed + group * a.packed_group + before + c * width
+        for tap in code.loop(0, a.parts.equals(1).pick(0, a.taps)):
+            for at in code.loop(0, some * width, lanes * 4):
+                place = source + tap * a.channels * width + at
+                total = code.variable(code.load(place))
+                for part in code.loop(1, a.parts):
+                    total.set(total.get() + code.load(place + part * a.packed_part))
+                code.store(total.get(), place)
+        for vector in code.loop(0, vectors):
+            row = first + vector * lanes
+            to = a.w + group * a.w_group + (row * a.channels + c) * a.taps * 4
+            left = (outputs - vector * lanes).least(lanes)
+            _unpack_vector(code, a, (source + vector * (lanes * 4), to, width), some, left)
 
 
-@helper
-def _unpack_vector(a, source, to, width, some, outputs):  # type: ignore[no-untyped-def]
+def _unpack_vector(code: Code, a: Any, places: tuple[Whole, ...], some: Whole, outputs: Whole) -> None:
+    """`some` channels x all taps x one vector of outputs."""
+    source, to, width = places
     step = a.channels * a.taps * 4
-    if a.taps == 1:
-        call_transpose(a.transpose, source, width, some, outputs, to, step, some)
-        return
-    for c in range(some):
-        for tap in range(0, a.taps, a.lanes):
-            count = min(a.lanes, a.taps - tap)
-            here = source + (tap * a.channels + c) * width
-            call_transpose(
-                a.transpose, here, a.channels * width, count, outputs, to + (c * a.taps + tap) * 4, step, count
-            )
+    with either(code, a.taps.equals(1)) as (matrix, images):
+        with matrix:
+            mover(code, a.transpose, source, width, some, outputs, to, step, some)
+        with images:
+            for c in code.loop(0, some):
+                for tap in code.loop(0, a.taps, code.lanes):
+                    count = (a.taps - tap).least(code.lanes)
+                    here, there = source + (tap * a.channels + c) * width, to + (c * a.taps + tap) * 4
+                    mover(code, a.transpose, here, a.channels * width, count, outputs, there, step, count)

@@ -7,11 +7,9 @@ operand goes where (`pack`).
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ops.cpu.compiled import addresses
 from ops.cpu.ir_tools import I32, I64, Vectors, counted, function
@@ -98,24 +96,3 @@ def _build_copy(module: ir.Module, lanes: int) -> None:
 
     counted(b, a["rows"], 1, row)
     b.ret_void()
-
-
-def _caller(layout: tuple[tuple[str, Any], ...]) -> Any:
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in layout])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * (1 + len(layout))), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def call_transpose(tc, mover, src, sS, nS, nT, dst, sD, nW):  # type: ignore[no-untyped-def]
-    """Call `Movers.transpose`."""
-    return _caller(TRANSPOSE)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def call_copy(tc, mover, src, sS, dst, sD, rows, floats):  # type: ignore[no-untyped-def]
-    """Call `Movers.copy`."""
-    return _caller(COPY)

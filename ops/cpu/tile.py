@@ -17,15 +17,21 @@ from typing import Any
 
 from llvmlite import ir
 
-from ops.cpu.ir_tools import F32, I64, Vectors, function
+from ops.cpu.ir_tools import F32, I64, Vectors, fetch, function
 
 ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
+STREAMS = ("P", "Q")  # what a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart
+LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ")), ("floor", F32))
 
 
-def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int) -> None:
-    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor)."""
-    b, a = function(module, name, ARGUMENTS)
+def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int, ahead: bool = False) -> None:
+    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
+
+    `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
+    bursts would hold up what the sums wait for.
+    """
+    b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
     step = I64(width * 4)
     masks = [None] * (vectors - 1) + [v.mask(b.sub(a["lanes"], I64(width * (vectors - 1))))]
@@ -60,14 +66,16 @@ def _outer_loop(
     entry, outer, done = blocks
     b.position_at_end(outer)
     o, pA, pB = b.phi(I64), b.phi(I64), b.phi(I64)
+    later = [b.phi(I64) for name in STREAMS if name in a]
     kept = [b.phi(v.type) for _ in first]
-    for phi, start in zip((o, pA, pB, *kept), (I64(0), a["A"], a["B"], *first), strict=True):
+    starts = (I64(0), a["A"], a["B"], *(a[name] for name in STREAMS if name in a), *first)
+    for phi, start in zip((o, pA, pB, *later, *kept), starts, strict=True):
         phi.add_incoming(start, entry)
-    sums = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB))
+    sums, asked = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB, *later))
     end = b.block
     upon = b.add(o, I64(1))
-    ahead = (upon, b.add(pA, a["sAo"]), b.add(pB, a["sBo"]), *sums)
-    for phi, following in zip((o, pA, pB, *kept), ahead, strict=True):
+    ahead = (upon, b.add(pA, a["sAo"]), b.add(pB, a["sBo"]), *asked, *sums)
+    for phi, following in zip((o, pA, pB, *later, *kept), ahead, strict=True):
         phi.add_incoming(following, end)
     b.cbranch(b.icmp_signed("<", upon, a["no"]), outer, done)
     return sums, end
@@ -75,9 +83,9 @@ def _outer_loop(
 
 def _inner_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
-    kept: list[ir.Value], starts: tuple[ir.Value, ir.Value],
-) -> list[ir.Value]:  # fmt: skip
-    """for k in range(nk): one column of A times one row of B, added to the sums."""
+    kept: list[ir.Value], starts: tuple[ir.Value, ...],
+) -> tuple[list[ir.Value], list[ir.Value]]:  # fmt: skip
+    """for k in range(nk): one column of A times one row of B, added to the sums; also where the streams ahead are."""
     # Three rows share an address register: p, p + stride, p + 2 stride. An empty asm hides that the groups are
     # neighbours: with a row stride of 4 bytes LLVM may else merge the broadcasts into loads and shuffles, 3x slower.
     hide = ir.InlineAsm(ir.FunctionType(I64, [I64]), "", "=r,0", side_effect=False)
@@ -88,9 +96,13 @@ def _inner_loop(
     b.position_at_end(inner)
     k, qB = b.phi(I64), b.phi(I64)
     qA = [b.phi(I64) for _ in groups]
+    later = [b.phi(I64) for _ in starts[2:]]
     held = [b.phi(v.type) for _ in kept]
-    for phi, start in zip((k, qB, *qA, *held), (I64(0), starts[1], *groups, *kept), strict=True):
+    phis = (k, qB, *qA, *later, *held)
+    for phi, start in zip(phis, (I64(0), starts[1], *groups, *starts[2:], *kept), strict=True):
         phi.add_incoming(start, before)
+    for place in later:
+        fetch(b, place, to_write=False)
     row_B = [v.load(b.add(qB, I64(at * v.lanes * 4)), masks[at]) for at in range(vectors)]
     sums = []
     for row in range(rows):
@@ -100,9 +112,10 @@ def _inner_loop(
         scalar = v.splat(b.load(b.inttoptr(place, F32.as_pointer()), align=4))
         sums += [v.fma(scalar, row_B[at], held[row * vectors + at]) for at in range(vectors)]
     upon = b.add(k, I64(1))
-    ahead = (upon, b.add(qB, a["sBk"]), *(b.add(q, a["sAk"]) for q in qA), *sums)
-    for phi, following in zip((k, qB, *qA, *held), ahead, strict=True):
+    asked = [b.add(place, a[f"s{name}"]) for place, name in zip(later, STREAMS, strict=False)]
+    ahead = (upon, b.add(qB, a["sBk"]), *(b.add(q, a["sAk"]) for q in qA), *asked, *sums)
+    for phi, following in zip(phis, ahead, strict=True):
         phi.add_incoming(following, inner)
     b.cbranch(b.icmp_signed("<", upon, a["nk"]), inner, after)
     b.position_at_end(after)
-    return sums
+    return sums, asked

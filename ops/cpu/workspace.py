@@ -14,7 +14,7 @@ class Workspace:
     """`size` bytes that the operation under way may use."""
 
     def __init__(self) -> None:
-        self._block = np.empty(0, np.uint8)
+        self._block, self._address = np.empty(0, np.uint8), 0
         self.size = 0
 
     def __repr__(self) -> str:
@@ -24,8 +24,8 @@ class Workspace:
         """The address of at least `size` bytes, aligned to LINE, contents undefined, until the next `take`."""
         if size > self.size:
             self._block, self.size = np.empty(size + LINE, np.uint8), size
-        address = self._block.ctypes.data
-        return address + -address % LINE
+            self._address = aligned(self._block.ctypes.data)
+        return self._address
 
 
 def aligned(size: int) -> int:

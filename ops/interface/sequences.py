@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ops import embed, recurrent
@@ -29,37 +30,51 @@ class SequenceOps:
         """out[r] = the sum of values (count, O) where rows (count,) is r, in the order of the count."""
         embed.sum_rows(self.xp, rows, values, out)
 
+    def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
+        """Bytes of scratch memory that the steps of a recurrent layer take: x (T, N, D), H units of so many gates."""
+        return 0
+
     def lstm_forward(
         self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, *,
         h0: Array | None = None, c0: Array | None = None, extra: Array | None = None, out: Array | None = None,
+        tape: Tape | None = None,
     ) -> Tape:  # fmt: skip
         """x (T, N, D), cont (T, N), w_x (4H, D), b (4H,), w_h (4H, H) -> tape of h (T, N, H), c and the gates.
 
         Gates are i, f, o, g; cont 0 begins a sequence; h0, c0 (N, H) are the state before the first step (None: zero);
-        extra (N, 4H) is added to the gate inputs of every step.
+        extra (N, 4H) is added to every step's gate inputs. `tape` may give the arrays of the result, out that of h.
         """
-        return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, out)
+        into = (tape or Tape())._replace(**({} if out is None else {"h": out}))
+        return recurrent.lstm_forward(self.xp, x, cont, w_x, b, w_h, h0, c0, extra, into)
 
     def lstm_backward(
         self, dh: Array, tape: Tape, x: Array, cont: Array, w_x: Array, w_h: Array, *,
         h0: Array | None = None, c0: Array | None = None, dh_last: Array | None = None, dc_last: Array | None = None,
-        out: LstmGradients | None = None,
+        out: LstmGradients | None = None, without: Collection[str] = (),
     ) -> LstmGradients:  # fmt: skip
-        """dh (T, N, H) -> the gradient of every input; dh_last, dc_last (N, H) where the last state is used further."""
+        """dh (T, N, H) -> the gradient of every input but those of `without` ("x", "extra").
+
+        dh_last, dc_last (N, H) where the last state is used further.
+        """
         return recurrent.lstm_backward(
-            self.xp, dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out or LstmGradients()
+            self.xp, dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out or LstmGradients(), without
         )
 
     def rnn_forward(
         self, x: Array, cont: Array, w_x: Array, b: Array | None, w_h: Array, w_o: Array, b_o: Array | None, *,
-        h0: Array | None = None, extra: Array | None = None, out: Array | None = None,
+        h0: Array | None = None, extra: Array | None = None, out: Array | None = None, states: Array | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """x (T, N, D), w_x (H, D), w_h (H, H), w_o (O, H) -> outputs (T, N, O) and states (T, N, H), both tanh."""
-        return recurrent.rnn_forward(self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out)
+        return recurrent.rnn_forward(self.xp, x, cont, w_x, b, w_h, w_o, b_o, h0, extra, out, states)
 
     def rnn_backward(
         self, do: Array, o: Array, h: Array, x: Array, cont: Array, w_x: Array, w_h: Array, w_o: Array, *,
         h0: Array | None = None, dh_last: Array | None = None, out: RnnGradients | None = None,
+        without: Collection[str] = (),
     ) -> RnnGradients:  # fmt: skip
-        """do (T, N, O) -> the gradient of every input; dh_last (N, H) where the last state is used further."""
-        return recurrent.rnn_backward(self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, out or RnnGradients())
+        """do (T, N, O) -> the gradient of every input but those of `without` ("x", "extra").
+
+        dh_last (N, H) where the last state is used further.
+        """
+        given = out or RnnGradients()
+        return recurrent.rnn_backward(self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, given, without)

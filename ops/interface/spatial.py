@@ -126,8 +126,13 @@ class SpatialOps:
         """x (N, D), w (O, D), b (O,) or None -> y (N, O), or max(y, 0) to `rectify`."""
         return dense.forward(self.xp, x, w, b, out, rectify)
 
-    def dense_scratch(self, rows: int, width: int, outputs: int, *, training: bool) -> int:
-        """Bytes of scratch memory that the passes of a fully connected layer (rows, width) -> (rows, outputs) take."""
+    def dense_scratch(
+        self, rows: int, width: int, outputs: int, *, training: bool, bias: bool = True, turned: bool = False
+    ) -> int:
+        """Bytes of scratch memory that the passes of a fully connected layer (rows, width) -> (rows, outputs) take.
+
+        `turned`: its weight is stored as (width, outputs).
+        """
         return 0
 
     def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:

@@ -1,0 +1,148 @@
+"""LSTM and RNN of the CPU backend against the reference in float64, and the functions of their gates."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from ops import Array, OpsError, get_backend
+from ops.cpu.units import units
+from ops.recurrent import LstmGradients, RnnGradients, Tape
+from tests.ops.conftest import nans
+from tests.ops.cpu.test_gemm import TEAMS, Kernels
+
+# steps, images, features, hidden
+SIZES = [(5, 3, 4, 2), (1, 1, 1, 1), (7, 13, 20, 97), (3, 32, 50, 64), (4, 100, 3, 20), (2, 7, 65, 200)]
+
+
+def close(found: Array, expected: Array) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * max(1e-3, float(np.abs(expected).max())))
+
+
+def case(random, sizes, gates: int) -> dict[str, Array]:
+    steps, images, features, hidden = sizes
+    shapes = {
+        "x": (steps, images, features), "w_x": (gates * hidden, features), "b": (gates * hidden,),
+        "w_h": (gates * hidden, hidden), "h0": (images, hidden), "c0": (images, hidden),
+        "extra": (images, gates * hidden), "w_o": (5, hidden), "b_o": (5,), "dh": (steps, images, hidden),
+        "do": (steps, images, 5), "dh_last": (images, hidden), "dc_last": (images, hidden),
+    }  # fmt: skip
+    scale = {"w_x": 0.3, "w_h": 0.3}
+    arrays = {name: scale.get(name, 1.0) * random.standard_normal(shape) for name, shape in shapes.items()}
+    return {**arrays, "cont": (random.random((steps, images)) > 0.3).astype("d")}
+
+
+def single(arrays: dict[str, Array]) -> dict[str, Array]:
+    return {name: array.astype("f") for name, array in arrays.items()}
+
+
+def lstm(backend, a, whole: bool, tape=None, out=None):
+    """Forward and backward; `whole`: with everything that may be left out."""
+    start = {name: a[name] for name in ("h0", "c0")} if whole else {}
+    last = {name: a[name] for name in ("dh_last", "dc_last")} if whole else {}
+    extra, b = (a["extra"], a["b"]) if whole else (None, None)
+    tape = backend.lstm_forward(a["x"], a["cont"], a["w_x"], b, a["w_h"], **start, extra=extra, tape=tape)
+    found = backend.lstm_backward(a["dh"], tape, a["x"], a["cont"], a["w_x"], a["w_h"], **start, **last, out=out)
+    return tape, found
+
+
+def rnn(backend, a, whole: bool, states=None, out=None):
+    weights = [a["w_x"], a["b"] if whole else None, a["w_h"], a["w_o"], a["b_o"] if whole else None]
+    start, last = ({"h0": a["h0"]}, {"dh_last": a["dh_last"]}) if whole else ({}, {})
+    extra = a["extra"] if whole else None
+    o, h = backend.rnn_forward(a["x"], a["cont"], *weights, **start, extra=extra, states=states)
+    found = backend.rnn_backward(
+        a["do"], o, h, a["x"], a["cont"], a["w_x"], a["w_h"], a["w_o"], **start, **last, out=out
+    )
+    return (o, h), found
+
+
+@pytest.mark.parametrize("threads", TEAMS)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("kind", "gates", "kept"), [(lstm, 4, LstmGradients), (rnn, 1, RnnGradients)])
+def test_states_and_all_gradients_agree_with_the_reference(random, kind, gates, kept, whole, sizes, threads) -> None:
+    a = case(random, sizes, gates)
+    states, gradients = kind(get_backend("numpy"), a, whole)
+    out = kept(*(nans(gradient.shape, "f") for gradient in gradients))
+    found_states, found = kind(Kernels(threads), single(a), whole, out=out)
+    for one, other in zip((*found_states, *found), (*states, *gradients), strict=True):
+        assert one.dtype == np.float32
+        close(one, other)
+    assert all(one is place for one, place in zip(found, out, strict=True))
+
+
+def test_the_arrays_of_the_last_pass_are_used_again(random) -> None:
+    a = single(case(random, (3, 8, 5, 6), 4))
+    backend = Kernels(1)
+    given = Tape(*(nans((3, 8, width), "f") for width in (6, 6, 24)))
+    tape, _ = lstm(backend, a, True, tape=given)
+    assert all(one is place for one, place in zip(tape, given, strict=True))
+    h = nans((3, 8, 6), "f")
+    found = backend.lstm_forward(a["x"], a["cont"], a["w_x"], a["b"], a["w_h"], out=h, tape=given)
+    assert found.h is h and found.c is given.c
+
+
+@pytest.mark.parametrize("backend", [get_backend("numpy"), Kernels(1)], ids=str)
+def test_gradients_that_nobody_wants_are_left_out_and_the_others_are_the_same(random, backend) -> None:
+    a = single(case(random, (3, 8, 5, 6), 4))
+    tape, whole = lstm(backend, a, False)
+    arguments = (a["dh"], tape, a["x"], a["cont"], a["w_x"], a["w_h"])
+    found = backend.lstm_backward(*arguments, without=("x", "extra"))
+    assert found.x is None and found.extra is None
+    for name in ("w_x", "b", "w_h", "h0", "c0"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(whole, name))
+    with pytest.raises(OpsError, match="without is 'y', expected one of 'extra', 'x'"):
+        backend.lstm_backward(*arguments, without=("y",))
+
+
+def test_float64_and_arrays_that_are_not_contiguous_go_to_the_reference(random) -> None:
+    a = case(random, (3, 4, 5, 6), 4)
+    tape, _ = lstm(Kernels(1), a, True)
+    assert tape.h.dtype == np.float64
+    a = single(a)
+    a["x"] = a["x"].transpose(1, 0, 2).copy().transpose(1, 0, 2)
+    close(lstm(Kernels(1), a, True)[0].h, tape.h)
+
+
+def test_a_state_without_a_past_needs_no_finite_weights(random) -> None:
+    a = single(case(random, (1, 3, 4, 2), 4))
+    a["w_h"][...] = np.inf
+    assert np.isfinite(lstm(Kernels(1), a, False)[0].h).all()
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
+def test_gate_functions_are_within_1e_6_and_keep_infinities_and_nan(kind) -> None:
+    x = np.concatenate([np.linspace(-100, 100, 40001), np.geomspace(1e-30, 1e4, 999), [0.0, np.inf, -np.inf, np.nan]])
+    found = squashed(x.astype("f"), kind)
+    exact = x.astype("f").astype("d")
+    with np.errstate(over="ignore"):
+        expected = np.tanh(exact) if kind == "tanh" else 1 / (1 + np.exp(-exact))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    if kind == "tanh":
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0)
+
+
+def squashed(x: Array, kind: str) -> Array:
+    """tanh by the RNN's unit; the sigmoid as the LSTM's gate i."""
+    f, count = np.float32, x.size
+    lstm_unit = kind == "sigmoid"
+    gates = np.zeros((4, count), f)
+    gates[0] = x
+    c, h, carried = np.zeros(count, f), np.zeros(count, f), np.zeros(count, f)
+    address = units().lstm_forward if lstm_unit else units().rnn_forward
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 6, ctypes.c_float, ctypes.c_float)(address)
+    zero = np.zeros(count, f)
+    call(*(array.ctypes.data for array in (gates, zero, c, h, carried)), count, 1.0, 1.0)
+    return gates[0] if lstm_unit else h
+
+
+def test_results_repeat_to_the_last_bit_for_any_number_of_threads(random) -> None:
+    a = single(case(random, (4, 30, 20, 50), 4))
+    (h, *_), gradients = lstm(Kernels(1), a, True)
+    for threads in (2, 3):
+        tape, found = lstm(Kernels(threads), a, True)
+        np.testing.assert_array_equal(tape.h, h)
+        np.testing.assert_array_equal(found.h0, gradients.h0)
