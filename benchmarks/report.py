@@ -112,6 +112,27 @@ def seconds_of(
     return median(taken)
 
 
+def medians(sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int) -> dict[str, float]:
+    """Median seconds of each side. The sides take turns for `seconds` and at least `least` rounds, `most` at most."""
+    taken: dict[str, list[float]] = {label: [] for label in sides}
+    for work in sides.values():
+        work()
+    began, rounds = time.perf_counter(), 0
+    while rounds < least or (time.perf_counter() - began < seconds and rounds < most):
+        rounds += 1
+        for label, work in sides.items():
+            for _ in range(_burst(taken[label])):
+                start = time.perf_counter()
+                work()
+                taken[label].append(time.perf_counter() - start)
+    return {label: median(times) for label, times in taken.items()}
+
+
+def _burst(times: list[float]) -> int:
+    """Runs in a row before the other side's turn: about 0.2 s, so that each side finds its own data in the caches."""
+    return max(1, min(20, int(0.2 / median(times)))) if times else 1
+
+
 def missing(modules: dict[str, str]) -> list[str]:
     """The distributions among {module: distribution} whose module is not installed."""
     return [name for module, name in modules.items() if not _installed(module)]

@@ -12,17 +12,15 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from benchmarks.report import ROOT, Record, machine, missing, write
+from benchmarks.report import ROOT, Record, machine, medians, missing, write
 
 SAMPLES = (3, 40)  # rounds at least and at most
 
@@ -116,24 +114,7 @@ def run_here(given: argparse.Namespace) -> int:
 def measure(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, float]:
     """Median seconds of a step by label: "nchw", "nhwc", "convoy"; the sides take turns."""
     sides = steps(work, given.precision, threads)
-    for step in sides.values():
-        step()
-    taken: dict[str, list[float]] = {label: [] for label in sides}
-    began = time.perf_counter()
-    while len(taken["convoy"]) < SAMPLES[0] or time.perf_counter() - began < given.seconds:
-        for label, step in sides.items():
-            for _ in range(_burst(taken[label])):
-                start = time.perf_counter()
-                step()
-                taken[label].append(time.perf_counter() - start)
-        if len(taken["convoy"]) >= SAMPLES[1] * 10:
-            break
-    return {label: median(times) for label, times in taken.items()}
-
-
-def _burst(times: list[float]) -> int:
-    """Steps in a row before the other side's turn: about 0.2 s, so that each side finds its own data in the caches."""
-    return max(1, min(20, int(0.2 / median(times)))) if times else 1
+    return medians(sides, given.seconds, least=SAMPLES[0], most=SAMPLES[1])
 
 
 def steps(work: Workload, precision: str, threads: int) -> dict[str, Callable[[], object]]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from nets.errors import NetError, did_you_mean
 from nets.in_place import allow_in_place, owners, readers
+from nets.joins import join_norms
 from nets.layers import KINDS, Run, Setup, Values, make_layer
 from nets.layers.base import Shape
 from nets.memory import MemoryPlan, Planner
@@ -76,6 +77,8 @@ class Net:
             check_cut(self._sharing, self._wiring.nodes)
         self._find_borders()
         allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
+        if ops.joins:
+            join_norms(self._wiring, self._nodes, memory == "reused")
         travels = self._boundary if part != "all" else []
         self._senders = [node for i in travels for node in owners(self._wiring, i)]
         self._receivers = [node for i in travels for node in readers(self._wiring, i)]
@@ -207,7 +210,7 @@ class Net:
     def forward(self, stage: Stage) -> None:
         """Run the layers of `stage`; its inputs and parameters must have been given."""
         for node in stage.nodes:
-            bottoms = [self._given(i) for i in node.bottoms]
+            bottoms = [self._given(i) for i in (*node.bottoms, *node.also)]
             try:
                 tops = node.layer.forward(bottoms, self._parameters(node), self._run)
             except OpsError as error:

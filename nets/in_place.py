@@ -19,7 +19,7 @@ def allow_in_place(wiring: Wiring, nodes: Sequence[Node], fed: set[int]) -> None
             continue
         bottom = wiring.values[node.bottoms[0]]
         maker = wiring.nodes[bottom.producer].layer
-        free = maker.top_is_free or maker.in_place
+        free = (maker.top_is_free or maker.in_place) and not any(maker.loss_weights)
         node.layer.in_place = free and bottom.consumers == [node.index]
         _absorb(wiring.nodes[bottom.producer], node)
 
@@ -34,7 +34,7 @@ def _absorb(maker: Node, node: Node) -> None:
 def owners(wiring: Wiring, i: int) -> list[Node]:
     """The layers whose buffers value `i` may be a view of."""
     node = wiring.nodes[wiring.values[i].producer]
-    through = node.layer.in_place or not node.layer.top_is_free
+    through = node.layer.in_place or node.layer.views or not node.layer.top_is_free
     return [node, *(owner for below in node.bottoms if through for owner in owners(wiring, below))]
 
 

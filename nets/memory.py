@@ -2,8 +2,9 @@
 
 Known before anything runs: shapes say how large each array is, the order of layers says from when to when it is needed,
 and arrays that are never needed together share a place. What a layer keeps and reads, it says itself (`Layer.needs`,
-`reads_bottoms`, `reads_tops`); a layer that does not say (`planned` False) keeps its own arrays, and what it touches
-stays for the whole pass. What never lives here: arithmetic, parameters and their gradients.
+`reads_bottoms`, `reads_tops`), but for a few numbers per channel; a layer that does not say (`planned` False) keeps its
+own arrays, and what it touches stays for the whole pass. What never lives here: arithmetic, parameters and their
+gradients.
 
 Time of a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
 """
@@ -132,12 +133,12 @@ class Planner:
         tops = {need.at: need for need in needs if need.life == TOP and node.index not in self.fresh_tops}
         for at, value in enumerate(node.tops):
             if layer.in_place or layer.views:
-                self._tops[value] = self._tops.get(node.bottoms[0]) if node.bottoms else None
+                self._tops[value] = self._tops.get(node.bottoms[layer.view_of]) if node.bottoms else None
             else:
                 self._tops[value] = self._new(node, tops[at], time) if at in tops else None
             self._touch(self._tops[value], time if layer.planned else last)
-            if not self.wiring.values[value].consumers:
-                self._touch(self._tops[value], last)  # an output of the net
+            if not self.wiring.values[value].consumers or layer.loss_weights[at]:
+                self._touch(self._tops[value], last)  # an output of the net, or part of the loss
         self._saved[node.index] = [self._new(node, need, time) for need in needs if need.life == SAVED]
 
     def _needs(self, node: Node) -> list[Need]:

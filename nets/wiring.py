@@ -28,12 +28,16 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values)."""
+    """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values).
+
+    `also`: values that its forward takes besides, for a later layer that has them for bottoms (`nets.joins`).
+    """
 
     index: int
     layer: Layer
     bottoms: list[int]
     tops: list[int]
+    also: list[int] = field(default_factory=list)
     in_fc: bool = False
 
 

@@ -15,7 +15,7 @@ from ops.errors import Array, KernelsMissing, OpsError, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.numpy_backend import NumpyBackend
 
-__all__ = ["Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "get_backend"]
+__all__ = ["Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "get_backend", "preload"]
 
 
 def _cpu(**options: Any) -> Backend:
@@ -24,6 +24,15 @@ def _cpu(**options: Any) -> Backend:
     except ImportError as error:
         raise KernelsMissing(f"backend 'cpu': numba cannot be imported here ({error})") from None
     return CpuBackend(**options)
+
+
+def preload() -> None:
+    """Import the kernels' compiler, if it is there: half a second that a fork then does not need. Starts no thread."""
+    try:
+        from ops.cpu.kernel import prepare
+    except ImportError:
+        return
+    prepare()
 
 
 _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {

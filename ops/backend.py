@@ -27,6 +27,7 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     xp: Any
     channels_last = False  # whether `empty` keeps images as [H][W][N][C]
     on_host = True  # whether arrays are NumPy's
+    joins = False  # whether norm_scale_* take fewer passes than the operations one by one
     compiles = False  # whether an operation may have to be compiled when it first runs
 
     def __init__(self, b_p: int | None = None) -> None:

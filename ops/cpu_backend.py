@@ -18,7 +18,7 @@ from ops.cpu.norm_scale import NormScale
 from ops.cpu.pooling import Pooling
 from ops.cpu.rearrange import Rearrangement
 from ops.cpu.recurrent import RecurrentKernels
-from ops.cpu.softmax import SoftmaxLoss
+from ops.cpu.softmax import Softmax
 from ops.cpu.table import Tables
 from ops.cpu.team import Team
 from ops.cpu.update import Updates
@@ -30,13 +30,13 @@ PRECISIONS = ("exact", "fast")
 
 class CpuBackend(
     Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
-    SoftmaxLoss, Tables, Backend,
+    Softmax, Tables, Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 
     name = "cpu"
     xp = np
-    channels_last = compiles = True
+    channels_last = joins = compiles = True
 
     def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
         super().__init__(b_p)

@@ -1,30 +1,17 @@
 """Several operations that follow each other in most nets, under one name: a backend may take one pass for all.
 
-The reference does one after the other, with the backend's own operations. What never lives here: arithmetic.
+The reference does one after the other, with the operations of the backend `ops`. What never lives here: arithmetic.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from ops.errors import Array, check_alike, check_float, check_shape
 
 
-class Operations(Protocol):
-    """The operations that are joined."""
-
-    batch_norm_forward: Any
-    batch_norm_backward: Any
-    scale_forward: Any
-    scale_backward_data: Any
-    scale_backward_weights: Any
-    relu_forward: Any
-    relu_backward: Any
-    add: Any
-
-
 def norm_scale_forward(
-    ops: Operations, x: Array, gamma: Array, beta: Array, eps: float, statistics: tuple[Array, Array] | None,
+    ops: Any, x: Array, gamma: Array, beta: Array, eps: float, statistics: tuple[Array, Array] | None,
     rectify: bool, addend: Array | None, out: Array | None, mean: Array | None, variance: Array | None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """max(gamma * (x - mean) / sqrt(variance + eps) + beta + addend, 0) -> (y, mean, variance)."""
@@ -43,7 +30,7 @@ def norm_scale_forward(
 
 
 def norm_scale_backward(
-    ops: Operations, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float,
+    ops: Any, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, eps: float,
     fixed: bool, rectify: bool, out: Array | None, out_gamma: Array | None, out_beta: Array | None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """dx, dgamma, dbeta."""

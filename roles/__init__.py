@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import ops
 from roles.conv_compute import ConvCompute
 from roles.conv_model import ConvModel
 from roles.coordinator import Coordinator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from roles.options import Options
     from roles.planner import plan
 
+preload = ops.preload  # what every role process needs besides this import, done once before they are forked
+
 ROLES: dict[str, type[Actor]] = {
     "conv_compute": ConvCompute,
     "conv_model": ConvModel,
@@ -36,7 +39,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["ROLES", "Options", "plan"]
+__all__ = ["ROLES", "Options", "plan", "preload"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,11 @@
-"""A role process: `python -m runtime.process --run DIRECTORY --process NAME`, started by a launcher.
+"""A role process, from its fork to its end.
 
-Reads the run plan, imports the program, opens its sockets and metrics page, and lets its agent take part in the
+Imports the program, opens its sockets and metrics page, and lets its agent take part in the
 life described in `lifecycle`. Standard input is the launcher's lifeline: when it closes, the process ends itself.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import faulthandler
 import importlib
@@ -15,9 +14,9 @@ import os
 import platform
 import shutil
 import signal
-import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -38,22 +37,18 @@ INCARNATION = 1  # the first life of a process; a restart counts up
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
-def main() -> int:
-    """Entry point of a role process."""
-    parser = argparse.ArgumentParser(prog="python -m runtime.process")
-    parser.add_argument("--run", type=Path, required=True)
-    parser.add_argument("--process", required=True)
-    arguments = parser.parse_args()
+def live(plan: RunPlan, directory: Path, name: str) -> int:
+    """Be this process of the run to its end; its exit status."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
-    plan = RunPlan.read(arguments.run)
     threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
-    spec = next(spec for spec in plan.placement.processes if spec.name == arguments.process)
-    sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
+    spec = next(spec for spec in plan.placement.processes if spec.name == name)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        return runner.run(_live(plan, spec, arguments.run))
+        return runner.run(_live(plan, spec, directory))
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -135,7 +130,3 @@ def _lifeline(socket_directory: str) -> None:
         pass
     shutil.rmtree(socket_directory, ignore_errors=True)  # nobody else is left to do it
     os._exit(ORPHANED)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -46,6 +46,9 @@ class Launcher(Protocol):
     async def launch(self, spec: ProcessSpec) -> Launched:
         """Start a process."""
 
+    async def close(self) -> None:
+        """All processes have ended: let go of what started them."""
+
 
 class Watcher(Protocol):
     """Who wants to know what happens in a run: the journal, the live table."""
@@ -99,6 +102,7 @@ class Supervisor(Actor):
             self._end(error)
         finally:
             await self._stop_all()
+            await self._launcher.close()
         return self.outcome.result()
 
     async def wind_down(self, reason: str) -> None:

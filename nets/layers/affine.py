@@ -6,6 +6,7 @@ What lives here: which axes, and where the factors come from. What never: the ar
 from typing import Any
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from nets.layers.normalise import BatchNorm
 from nets.layers.shape import axis_of
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
@@ -37,6 +38,7 @@ class Scale(Layer):
 
     bottoms = (1, 2)
     planned, reads_tops, gradient_in_place_ok = True, False, True
+    norm: BatchNorm | None = None  # the layer below, whose work is done here, with a sum's and a ReLU's (`nets.joins`)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -49,7 +51,20 @@ class Scale(Layer):
             self.declare("bias", self.part, p.bias_filler, "scale_param.bias_filler")
         return [shapes[0]]
 
+    @property
+    def per_channel(self) -> bool:
+        """Whether scale and bias are learned and one number per channel."""
+        return len(self.params) == 2 and self.axis == 1 and len(self.part) == 1
+
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        if self.norm is not None:
+            addend = bottoms[1] if len(bottoms) > 1 else None
+            y, _, _ = self.ops.norm_scale_forward(
+                bottoms[0], blobs[0], blobs[1], eps=self.norm.eps, rectify=self.rectify, addend=addend,
+                out=self.buffer("top", bottoms[0].shape), **self.norm.statistics,
+            )  # fmt: skip
+            self.added = addend is not None
+            return [y]
         gamma = blobs[0] if len(bottoms) == 1 else bottoms[1]
         beta = blobs[-1] if self.bias else None
         out = self.buffer("top", bottoms[0].shape)
@@ -60,6 +75,8 @@ class Scale(Layer):
     ) -> Gradients:
         x, dy, learned = values.bottoms[0], grads[0], len(values.bottoms) == 1
         assert dy is not None
+        if self.norm is not None:
+            return self._backward_joined(self.norm, dy, x, values.blobs, out)
         gamma = values.blobs[0] if learned else values.bottoms[1]
         dgamma, dbeta = self.ops.scale_backward_weights(
             x, dy, self.part, axis=self.axis, bias=self.bias,
@@ -71,6 +88,15 @@ class Scale(Layer):
             dx = self.ops.scale_backward_data(dy, gamma, axis=self.axis, out=into)
         params = ((dgamma,) if learned else ()) + (() if dbeta is None else (dbeta,))
         return [dx] if learned else [dx, dgamma if wanted[1] else None], params
+
+    def _backward_joined(self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None) -> Gradients:
+        """From dy to the gradient of what BatchNorm reads; where there was an addend the ReLU has rectified dy."""
+        dx, dgamma, dbeta = self.ops.norm_scale_backward(
+            dy, x, blobs[0], blobs[1], norm.mean, norm.variance, eps=norm.eps, fixed=norm.fixed,
+            rectify=self.rectify and not self.added, out=dy if self.over_gradient else self.buffer("bottom", x.shape),
+            out_gamma=out[0] if out else None, out_beta=out[1] if out else None,
+        )  # fmt: skip
+        return [dx], (dgamma, dbeta)
 
 
 @register("Bias")

@@ -108,8 +108,8 @@ class Layer:
     index of the bottom that must not depend on parameters. `time_first`: its bottoms are (T, N, ...), so the net's rows
     are steps of time, which only one process can take.
 
-    For the memory plan: `planned`: what it says here is all it keeps and reads. `views`: its tops are views of its
-    first bottom. `reads_bottoms`, `reads_tops`: its backward reads their numbers. `gradient_in_place_ok`: it may write
+    For the memory plan: `planned`: what it says here is all it keeps and reads. `views`: its tops are views of bottom
+    `view_of`. `reads_bottoms`, `reads_tops`: its backward reads their numbers. `gradient_in_place_ok`: it may write
     the gradient of its bottom over that of its top. `gradient_parts`: with `passes_gradient`, each bottom's gradient is
     another part of the top's. `rectifies`: its forward can take the maximum with 0 on its way (`rectify`).
     """
@@ -123,11 +123,12 @@ class Layer:
     default_weight: ClassVar[float] = 0.0
     in_place_ok: ClassVar[bool] = False
     top_is_free: ClassVar[bool] = True
-    passes_gradient: ClassVar[bool] = False
+    passes_gradient: bool = False
     labels: ClassVar[int | None] = None
     time_first: ClassVar[bool] = False
     planned: ClassVar[bool] = False
     views: bool = False
+    view_of: int = 0
     reads_bottoms: bool = True
     reads_tops: bool = True
     gradient_in_place_ok: ClassVar[bool] = False

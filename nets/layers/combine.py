@@ -151,11 +151,15 @@ class Eltwise(Layer):
     passes_gradient = True
     planned, reads_tops = True, False
 
+    def hand_on(self, at: int) -> None:
+        """The layer that makes bottom `at` adds the other one to it."""
+        self.views, self.view_of = True, at
+
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        found = [Need("top", tops[0], TOP)]
+        found = [] if self.views else [Need("top", tops[0], TOP)]
         if self.operation == "MAX":
             found.append(Need("which", tops[0], SAVED, dtype=np.int32))
-        if training and (self.operation != "SUM" or self.coeffs is not None):
+        if training and not self.plain_sum:
             found += [Need(f"bottom{at}", shape, GRADIENT, at=at) for at, shape in enumerate(bottoms)]
         return found
 
@@ -163,7 +167,7 @@ class Eltwise(Layer):
         p = self.proto.eltwise_param
         self.operation = caffe.EltwiseParameter.EltwiseOp.Name(p.operation)
         self.coeffs = [float(coeff) for coeff in p.coeff] or None
-        self.reads_bottoms = self.operation == "PROD"
+        self.reads_bottoms, self.plain_sum = self.operation == "PROD", self.operation == "SUM" and self.coeffs is None
         if any(shape != shapes[0] for shape in shapes):
             raise self.error("bottom", f"found shapes {shapes}, expected one shape")
         if self.coeffs and self.operation != "SUM":
@@ -173,6 +177,8 @@ class Eltwise(Layer):
         return shapes[:1]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        if self.views:
+            return [bottoms[self.view_of]]
         shape = bottoms[0].shape
         y, self.which = self.ops.eltwise_forward(
             bottoms, operation=self.operation, coeffs=self.coeffs, out=self.buffer("top", shape),
@@ -186,7 +192,7 @@ class Eltwise(Layer):
         dy, inputs = grads[0], values.bottoms
         if dy is None:
             return [None] * len(inputs), ()
-        if self.operation == "SUM" and self.coeffs is None:  # every bottom has the top's gradient: no copies
+        if self.plain_sum:  # every bottom has the top's gradient: no copies
             return [dy if want else None for want in wanted], ()
         found = self.ops.eltwise_backward(
             dy, inputs, operation=self.operation, coeffs=self.coeffs, which=self.which,

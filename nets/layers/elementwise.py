@@ -4,7 +4,9 @@ What lives here: their options, and what each gradient is written in. What never
 (`prelu`), random masks (`dropout`).
 """
 
-from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
+from collections.abc import Sequence
+
+from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Array
 
 
@@ -54,6 +56,18 @@ class ReLU(Elementwise):
         self.slope = float(self.proto.relu_param.negative_slope)
         if self.slope < 0:
             raise self.error("relu_param.negative_slope", f"found {self.slope:g}, expected a number >= 0")
+
+    def hand_on(self) -> None:
+        """The layer below does it all."""
+        self.passes_gradient, self.reads_tops = True, False
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        return super().needs(bottoms, tops, training and not self.passes_gradient)
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        return (grads, ()) if self.passes_gradient else super().backward(grads, values, run, wanted, out)
 
     def _forward(self, x: Array, out: Array) -> Array:
         return x if self.absorbed else self.ops.relu_forward(x, self.slope, out=out)

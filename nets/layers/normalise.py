@@ -5,6 +5,7 @@ What lives here: their options and running statistics. What never: the arithmeti
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from nets.layers.base import SAVED, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from nets.layers.windows import image
@@ -64,6 +65,14 @@ class BatchNorm(Layer):
     top_is_free = False
     planned, reads_bottoms = True, False
 
+    def hand_on(self) -> None:
+        """The Scale above normalises as well, with `statistics`."""
+        self.views = self.passes_gradient = True
+        self.reads_tops = False
+
+    def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        return [] if self.views else super().needs(bottoms, tops, training)
+
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p, shape = self.proto.batch_norm_param, shapes[0]
         if len(shape) < 2:
@@ -76,21 +85,31 @@ class BatchNorm(Layer):
         return [shape]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
-        x, given = bottoms[0], None
+        x = bottoms[0]
+        self.mean, self.variance = (self.buffer(key, x.shape[1:2]) for key in ("mean", "variance"))
         if self.fixed:
             weight = float(self.ops.to_host(blobs[2])[0])
-            factor = 1.0 / weight if weight else 0.0
-            given = (blobs[0] * factor, blobs[1] * factor)
-        y, self.mean, self.variance = self.ops.batch_norm_forward(
-            x, eps=self.eps, statistics=given, out=self.buffer("top", x.shape)
-        )
+            for given, kept in zip(blobs, (self.mean, self.variance), strict=False):
+                self.ops.xp.multiply(given, 1.0 / weight if weight else 0.0, out=kept)
+        if self.views:
+            return [x]
+        y, _, _ = self.ops.batch_norm_forward(x, eps=self.eps, out=self.buffer("top", x.shape), **self.statistics)
         return [y]
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """The arguments by which operations take mean and variance, or find them."""
+        if self.fixed:
+            return {"statistics": (self.mean, self.variance)}
+        return {"mean": self.mean, "variance": self.variance}
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
     ) -> Gradients:
         y, dy, dx = values.tops[0], grads[0], None
-        if wanted[0] and dy is not None:
+        if self.views:
+            dx = dy
+        elif wanted[0] and dy is not None:
             dx = self.ops.batch_norm_backward(
                 dy, y, self.variance, eps=self.eps, fixed=self.fixed, out=self.buffer("bottom", y.shape)
             )

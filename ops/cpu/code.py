@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
@@ -22,7 +22,7 @@ from ops.cpu.target import host
 from ops.cpu.values import FLAGS, Choice, Variable, Vec, Whole
 
 F64, I8 = ir.DoubleType(), ir.IntType(8)
-Mask = ir.Value | None
+Mask: TypeAlias = Any  # an IR vector of bits, or None: all lanes
 
 
 class Code:
@@ -42,7 +42,7 @@ class Code:
         if name.startswith("_") or not hasattr(self._block, name):
             raise AttributeError(name)
         place = self.b.add(self._at, I64(getattr(self._block, name).offset))
-        if dict(self._block._fields_)[name] is ctypes.c_int64:  # type: ignore[misc]
+        if getattr(self._block, name).size == 8:
             return Whole(self.b, self.b.load(self.b.inttoptr(place, I64.as_pointer())))
         return Vec(self.b, self.v.splat(self.b.load(self.b.inttoptr(place, F32.as_pointer()))))
 
@@ -191,6 +191,18 @@ class Code:
         key = f"v{kind.count}{'f32' if kind.element == F32 else 'f64'}"
         intrinsic = declared(self.b, f"llvm.{name}.{key}", kind, [kind] * len(values))
         return Vec(self.b, self.b.call(intrinsic, [v.value for v in values], fastmath=FLAGS))
+
+    def across(self, name: str, value: Vec) -> Vec:
+        """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest passes over NaN."""
+        start = [F32] if name == "fadd" else []
+        key = f"llvm.vector.reduce.{name}.v{self.lanes}f32"
+        intrinsic = declared(self.b, key, F32, [*start, self.v.type])
+        scalar = self.b.call(intrinsic, [*(kind(0.0) for kind in start), value.value], fastmath=FLAGS)
+        return Vec(self.b, self.v.splat(scalar))
+
+    def only(self, value: Vec, mask: Mask, other: float) -> Vec:
+        """`other` outside the mask."""
+        return value if mask is None else Vec(self.b, self.b.select(mask, value.value, self.v.constant(other)))
 
     def rough_inverse_root(self, value: Vec) -> Vec:
         """1 / sqrt, to 14 bits; only where vectors have 512 bits."""

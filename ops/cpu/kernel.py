@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import carray, cfunc, config, njit, types
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 from numba.np.numpy_support import from_dtype
 
@@ -33,6 +34,12 @@ def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
         (name, ctypes.c_float) for name in numbers.split()
     ]
     return type("Block", (ctypes.Structure,), {"_fields_": fields})
+
+
+def prepare() -> None:
+    """Let numba read what it knows of types and functions, as it would before the first kernel."""
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
 
 
 class Kernel:

@@ -133,7 +133,7 @@ class Plan:
         line = (rows.length + -rows.length % lanes + 2 * margin) * 4
         self.bytes = threads * PIXELS * lines * line
         self.names = names
-        self.block = LRN(rows=rows.count, channels=rows.length, extent=size, margin=margin * 4, line=line)
+        self.block = LRN(rows=rows.number, channels=rows.length, extent=size, margin=margin * 4, line=line)
         for name, step in zip(names, rows.strides, strict=True):
             setattr(self.block, f"{name}_row", step)
 

@@ -45,7 +45,7 @@ class Moments:
         sizes = (threads * width * BYTES_PER_NUMBER, aligned(threads * 8), threads * width * 4)
         self.starts = (0, sizes[0], sizes[0] + sizes[1])
         self.bytes = sum(sizes)
-        self.block = sum_moments.block(rows=rows.count, channels=channels, width=width, sx=rows.strides[0])
+        self.block = sum_moments.block(rows=rows.number, channels=channels, width=width, sx=rows.strides[0])
         self.join = join_moments.block(channels=channels, width=width, threads=threads)
 
 

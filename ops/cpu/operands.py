@@ -41,9 +41,9 @@ def goes_past(size: int, outputs: Sequence[int], strides: Iterable[int]) -> bool
 
 
 class Rows(NamedTuple):
-    """`count` rows of `length` neighbours; `strides`: bytes from row to row, one for each array."""
+    """`number` rows of `length` neighbours; `strides`: bytes from row to row, one for each array."""
 
-    count: int
+    number: int
     length: int
     strides: tuple[int, ...]
 

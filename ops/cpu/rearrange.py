@@ -108,7 +108,7 @@ def _pixels(x: Array) -> bool:
     """Whether x is float32 images whose pixels are evenly spaced, channels side by side."""
     if x.ndim != 4 or x.dtype != F32 or (x.strides[1] != 4 and x.shape[1] != 1):
         return False
-    return x.shape[2] == 1 or x.shape[3] == 1 or x.strides[2] == x.strides[3] * x.shape[3]
+    return 1 in x.shape[2:] or x.strides[2] == x.strides[3] * x.shape[3]
 
 
 def _step(x: Array) -> int:

@@ -23,8 +23,8 @@ class RowSums:
         width = channels + -channels % lanes
         self.bytes = threads * width * BYTES_PER_NUMBER
         steps = dict(zip(("sx", "sy"), rows.strides, strict=False))
-        self.kernel, self.rows = kernel, rows.count
-        self.block = kernel.block(rows=rows.count, channels=channels, width=width, **steps)
+        self.kernel, self.rows = kernel, rows.number
+        self.block = kernel.block(rows=rows.number, channels=channels, width=width, **steps)
         self.total = total_sums.block(channels=channels, width=width, threads=threads)
 
 

@@ -1,243 +1,207 @@
-"""The softmax loss of rows of scores, forward and backward: one pass over each row while it is in the cache.
+"""Softmax of rows and its loss for labels that are int64 or float32 numbers, without an intermediate array.
 
-What never lives here: other axes and label types, complaints (`ops.loss`).
+What never lives here: classes on other axes, other labels, and complaints about labels: the reference has them.
 """
 
 from __future__ import annotations
 
-import functools
-import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ops.cpu.base import Fast
-from ops.cpu.compiled import addresses
-from ops.cpu.ir_tools import F32, I32, I64, Vectors, counted, function
-from ops.cpu.kernel import arguments, doubles, floats, kernel, layout
-from ops.cpu.operands import F32 as FLOAT
-from ops.cpu.operands import address
+from ops.cpu.code import Code, generated
+from ops.cpu.kernel import arguments, floats, integers, kernel, layout
+from ops.cpu.operands import F32, address
 from ops.cpu.smooth import LOWEST, exp_negative
-from ops.cpu.target import host
+from ops.cpu.values import Vec
 from ops.errors import Array
 from ops.loss import LEAST_PROBABILITY, NORMALIZATIONS
 
-MOST_LOSS = -math.log(LEAST_PROBABILITY)  # where Caffe cuts it
-LINE = 8  # float64 numbers apart: what each thread found
-FOUND = 3  # the sum of losses, the labels that count, the labels that are none; behind them a row's maximum and sum
+NEVER, BROKEN = -(1 << 62), -(1 << 61)  # no label; a number that is not whole
+
+ROWS = layout("x x_row y y_row rows width")
+OWN = layout("x x_row labels ignored rows width own valid wrong")
+MARK = layout("x x_row y y_row labels ignored rows width", "scale")
 
 
-@functools.cache
-def row_kernel() -> int:
-    """The address of `_write`'s kernel on this machine, compiled or loaded on first use."""
-    return addresses("softmax", _write)("softmax")
+LABELS = layout("labels whole rows")
 
 
-def _write(module: ir.Module) -> None:
-    """softmax(x, y, count, sums): y = exp(x - max) / sum, count neighbours; sums = (max, sum). NaN goes into all."""
-    b, a = function(module, "softmax", [(name, I64) for name in ("x", "y", "count", "sums")])
-    v = Vectors(b, host().lanes)
-    with b.goto_entry_block():
-        most, total = b.alloca(v.type), b.alloca(v.type)
-    lowest = v.constant(-math.inf)
-    b.store(lowest, most)
-    b.store(v.constant(0), total)
-
-    def place(name: str, index: ir.Value) -> tuple[ir.Value, ir.Value]:
-        return b.add(a[name], b.mul(index, I64(4))), v.mask(b.sub(a["count"], index))
-
-    def larger(x: ir.Value, y: ir.Value) -> ir.Value:
-        return b.select(b.fcmp_ordered(">", x, y), x, y)
-
-    def highest(index: ir.Value) -> None:
-        at, mask = place("x", index)
-        b.store(larger(b.select(mask, v.load(at, mask), lowest), b.load(most)), most)
-
-    def powers(index: ir.Value) -> None:
-        at, mask = place("x", index)
-        below = b.fsub(top, v.load(at, mask))
-        e = exp_negative(v, below)
-        e = b.select(b.fcmp_ordered(">", below, v.constant(-LOWEST)), v.constant(0), e)
-        b.store(b.fadd(b.load(total), b.select(mask, e, v.constant(0))), total)
-        v.store(e, *place("y", index))
-
-    def shares(index: ir.Value) -> None:
-        at, mask = place("y", index)
-        v.store(b.fmul(v.load(at, mask), share), at, mask)
-
-    counted(b, a["count"], v.lanes, highest)
-    top = _everywhere(v, b.load(most), larger)
-    counted(b, a["count"], v.lanes, powers)
-    whole = _everywhere(v, b.load(total), b.fadd)
-    share = b.fdiv(v.constant(1), whole)
-    counted(b, a["count"], v.lanes, shares)
-    for at, value in enumerate((top, whole)):
-        place_of = b.inttoptr(b.add(a["sums"], I64(4 * at)), F32.as_pointer())
-        b.store(b.extract_element(value, I32(0)), place_of)
-    b.ret_void()
-
-
-def _everywhere(v: Vectors, x: ir.Value, join: Any) -> ir.Value:
-    """All lanes joined, in every lane."""
-    step = v.lanes // 2
-    while step:
-        picks = ir.Constant(ir.VectorType(I32, v.lanes), [lane ^ step for lane in range(v.lanes)])
-        x = join(x, v.b.shuffle_vector(x, x, picks))
-        step //= 2
-    return x
-
-
-@intrinsic
-def call_softmax(tc, kernel, x, y, count, sums):  # type: ignore[no-untyped-def]
-    """Call the row kernel at address `kernel`."""
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [I64] * 4)
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5), generate
-
-
-_FORWARD = layout("softmax x sx p sp labels rows count found ignores", "ignored most_loss")
-
-
-@kernel(_FORWARD)
-def loss_forward(number: int, size: int, at: Any) -> None:
-    """p = softmax of the rows of x; this thread's sum of losses, and how many labels count and how many are wrong."""
+@kernel(LABELS)
+def whole_numbers(number: int, size: int, at: Any) -> None:
+    """whole = the float32 labels, BROKEN where one is not whole."""
     a = arguments(at)
-    found, labels = doubles(a.found + number * LINE * 8, FOUND), floats(a.labels, a.rows)
-    at_sums = a.found + (number * LINE + FOUND) * 8
-    sums = floats(at_sums, 2)
-    loss, counting, wrong = 0.0, 0, 0
+    labels, whole = floats(a.labels, a.rows), integers(a.whole, a.rows)
     for row in range(a.rows * number // size, a.rows * (number + 1) // size):
-        label, own = labels[row], 0.0
-        counts = not (a.ignores and label == a.ignored)
-        if counts and not (label >= 0 and label < a.count and label == np.floor(label)):
-            counts = False
-            wrong += 1
-        if counts:  # before p is written: it may lie where x does
-            own = np.float64(floats(a.x + row * a.sx, a.count)[int(label)])
-        call_softmax(a.softmax, a.x + row * a.sx, a.p + row * a.sp, a.count, at_sums)
-        if counts:
-            counting += 1
-            own = np.float64(sums[0]) - own + np.log(np.float64(sums[1]))
-            if own > a.most_loss:  # not min: a NaN stays one
-                own = a.most_loss
-            loss += own
-    found[0], found[1], found[2] = loss, counting, wrong
-
-
-_BACKWARD = layout("p sp dx sdx labels rows count found ignores valid", "ignored factor")
-
-
-@kernel(_BACKWARD)
-def loss_backward(number: int, size: int, at: Any) -> None:
-    """dx = (p - 1 at the label) * factor, over the labels that count if `valid`; 0 where ignored."""
-    a = arguments(at)
-    found, labels = doubles(a.found + number * LINE * 8, FOUND), floats(a.labels, a.rows)
-    counting, wrong = 0, 0
-    for row in range(a.rows):
         label = labels[row]
-        if not (a.ignores and label == a.ignored):
-            counting += 1
-            if not (label >= 0 and label < a.count and label == np.floor(label)):
-                wrong += 1
-    found[2] = wrong
-    if wrong:
-        return
-    factor = a.factor / np.float32(max(counting, 1)) if a.valid else a.factor
-    for row in range(a.rows * number // size, a.rows * (number + 1) // size):
-        p, dx, label = floats(a.p + row * a.sp, a.count), floats(a.dx + row * a.sdx, a.count), labels[row]
-        if a.ignores and label == a.ignored:
-            for i in range(a.count):
-                dx[i] = np.float32(0)
-        else:
-            own = (p[int(label)] - np.float32(1)) * factor
-            for i in range(a.count):
-                dx[i] = p[i] * factor
-            dx[int(label)] = own
+        whole[row] = int(label) if label == np.floor(label) and abs(label) < 2.0**53 else BROKEN
 
 
-class SoftmaxLoss(Fast):
-    """The softmax loss of `CpuBackend`: float32 scores and labels, a row of neighbours for each label."""
+@generated(ROWS)
+def softmax_rows(c: Code) -> None:
+    """y = exp(x - max) / sum, row by row."""
+    first, last = c.share(c.rows)
+    for row in c.loop(first, last):
+        x, y = c.x + row * c.x_row, c.y + row * c.y_row
+        largest = c.variable(c.constant(float("-inf")))
+        for at, masks in c.columns(c.width, 1):
+            value = c.only(c.load(x + at, masks[0]), masks[0], float("-inf"))
+            largest.set(((value > largest.get()) | value.is_nan()).pick(value, largest.get()))
+        top = c.across("fmax", largest.get())
+        total = c.variable(c.constant(0))
+        for at, masks in c.columns(c.width, 1):
+            below = top - c.load(x + at, masks[0])
+            power = c.only((below > -LOWEST).pick(c.constant(0), Vec(c.b, exp_negative(c.v, below.value))), masks[0], 0)
+            total.set(total.get() + power)
+            c.store(power, y + at, masks[0])
+        share = c.constant(1) / c.across("fadd", total.get())
+        for at, masks in c.columns(c.width, 1):
+            c.store(c.load(y + at, masks[0]) * share, y + at, masks[0])
 
-    _found: np.ndarray[Any, np.dtype[np.float64]] | None = None
+
+@generated(OWN)
+def own_probabilities(c: Code) -> None:
+    """own = each label's own probability, 1 for ignored ones; how many count; how many are out of range."""
+    with c.when(c.number.equals(0)):
+        zero = c.whole(0)
+        counted, wrong, one = c.variable(zero), c.variable(zero), c.v.mask(c.whole(1).value)
+        for row in c.loop(0, c.rows):
+            label, target = c.get(c.labels + row * 8), c.own + row * 4
+            ignored, outside = label.equals(c.ignored), (label < 0) | (c.width < label + 1)
+            c.store(c.constant(1), target, one)
+            counted.set(counted.get() + ignored.pick(0, 1))
+            wrong.set(wrong.get() + ignored.pick(0, outside.pick(1, 0)))
+            with c.when(ignored.pick(0, outside.pick(0, 1)).equals(1)):
+                c.store(c.load(c.x + row * c.x_row + label * 4, one), target, one)
+        c.put(c.valid, counted.get())
+        c.put(c.wrong, wrong.get())
+
+
+@generated(MARK)
+def loss_gradient(c: Code) -> None:
+    """y = scale * (x - 1 at the label's place), 0 in the rows of ignored labels."""
+    one = c.v.mask(c.whole(1).value)
+    first, last = c.share(c.rows)
+    for row in c.loop(first, last):
+        label = c.get(c.labels + row * 8)
+        ignored = label.equals(c.ignored)
+        factor = c.variable(c.scale)
+        with c.when(ignored):
+            factor.set(c.constant(0))
+        x, y = c.x + row * c.x_row, c.y + row * c.y_row
+        for at, masks in c.columns(c.width, 1):
+            c.store(c.load(x + at, masks[0]) * factor.get(), y + at, masks[0])
+        with c.when(ignored.pick(0, 1).equals(1)):
+            place = y + label * 4
+            c.store(c.load(place, one) - c.scale, place, one)
+
+
+class Softmax(Fast):
+    """Softmax and softmax loss of (N, C) and (N, C, 1, ...)."""
+
+    _own: tuple[Array, Array, Array, Array] | None = None
+
+    def softmax_forward(self, scores: Array, axis: int = 1, out: Array | None = None) -> Array:
+        """As Backend's; fast along axis 1 if all behind it have one place."""
+        if _rows(scores) and (axis == 1 or (axis == -1 and scores.ndim == 2)):
+            prob = self.like(scores, out)
+            if _rows(prob) and prob.shape == scores.shape and prob.flags.writeable:
+                block = softmax_rows.block(
+                    x=address(scores), x_row=scores.strides[0], y=address(prob), y_row=prob.strides[0],
+                    rows=scores.shape[0], width=scores.shape[1],
+                )  # fmt: skip
+                self.team.run(softmax_rows, block)
+                return prob
+        return super().softmax_forward(scores, axis, out)
 
     def softmax_loss_forward(
         self, scores: Array, labels: Array, *,
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
-        """As Backend's."""
-        prob = np.empty_like(scores) if out is None and _rows(scores) else out
-        if prob is None or normalization not in NORMALIZATIONS or not _fit(scores, labels, prob):
-            return super().softmax_loss_forward(
-                scores, labels, ignore_label=ignore_label, normalization=normalization, out=out
-            )
-        found = self._results()
-        block = _FORWARD(
-            softmax=row_kernel(), x=address(scores), sx=scores.strides[0], p=address(prob), sp=prob.strides[0],
-            labels=address(labels), rows=len(scores), count=scores.shape[1], found=address(found),
-            most_loss=MOST_LOSS, **_ignoring(ignore_label),
-        )  # fmt: skip
-        self.team.run(loss_forward, block)
-        loss, counting, wrong = (sum(found[at::LINE].tolist()) for at in range(FOUND))
-        if wrong:
-            return super().softmax_loss_forward(
-                scores, labels, ignore_label=ignore_label, normalization=normalization, out=out
-            )
-        return loss / _divisor(normalization, len(scores), counting), prob
+        """As Backend's; fast for rows of scores."""
+        if _rows(scores) and _numbers(labels, scores) and normalization in NORMALIZATIONS:
+            prob = self.softmax_forward(scores, 1, out)
+            whole = self._whole(labels, len(scores))
+            losses, counted, wrong = self._losses(prob, whole, ignore_label)
+            if not wrong:
+                return losses / _divisor(counted, len(scores), normalization), prob
+        return super().softmax_loss_forward(
+            scores, labels, ignore_label=ignore_label, normalization=normalization, out=out
+        )
 
     def softmax_loss_backward(
         self, prob: Array, labels: Array, *, loss_weight: float = 1.0,
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
     ) -> Array:  # fmt: skip
-        """As Backend's."""
-        dx = np.empty_like(prob) if out is None and _rows(prob) else out
-        if dx is not None and normalization in NORMALIZATIONS and _fit(prob, labels, dx):
-            found, valid = self._results(), normalization == "VALID"
-            block = _BACKWARD(
-                p=address(prob), sp=prob.strides[0], dx=address(dx), sdx=dx.strides[0], labels=address(labels),
-                rows=len(prob), count=prob.shape[1], found=address(found), valid=valid,
-                factor=float(loss_weight) / (1.0 if valid else _divisor(normalization, len(prob), 0)),
-                **_ignoring(ignore_label),
-            )  # fmt: skip
-            self.team.run(loss_backward, block)
-            if not found[2]:
+        """As Backend's; fast for rows of probabilities."""
+        if _rows(prob) and _numbers(labels, prob) and normalization in NORMALIZATIONS:
+            whole = self._whole(labels, len(prob))
+            counted, wrong = self._own_probabilities(prob, whole, ignore_label)
+            dx = self.like(prob, out)
+            if not wrong and _rows(dx) and dx.shape == prob.shape and dx.flags.writeable:
+                block = loss_gradient.block(
+                    x=address(prob), x_row=prob.strides[0], y=address(dx), y_row=dx.strides[0], labels=whole,
+                    ignored=NEVER if ignore_label is None else ignore_label, rows=len(prob), width=prob.shape[1],
+                    scale=float(loss_weight) / _divisor(counted, len(prob), normalization),
+                )  # fmt: skip
+                self.team.run(loss_gradient, block)
                 return dx
         return super().softmax_loss_backward(
             prob, labels, loss_weight=loss_weight, ignore_label=ignore_label, normalization=normalization, out=out
         )
 
-    def _results(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        if self._found is None:
-            self._found = np.zeros(self.team.size * LINE)
-        return self._found
+    def _label_arrays(self, rows: int) -> tuple[Array, Array, Array, Array]:
+        """Own probabilities in float32 and float64, labels, counts."""
+        if self._own is None or self._own[0].size < rows:
+            self._own = np.empty(rows, F32), np.empty(rows), np.empty(rows, np.int64), np.empty(2, np.int64)
+        return self._own
+
+    def _whole(self, labels: Array, rows: int) -> int:
+        """The address of the labels as int64 numbers."""
+        if labels.dtype == np.int64:
+            return address(labels)
+        whole = address(self._label_arrays(rows)[2])
+        self.team.run(whole_numbers, whole_numbers.block(labels=address(labels), whole=whole, rows=rows))
+        return whole
+
+    def _own_probabilities(self, prob: Array, labels: int, ignore_label: int | None) -> tuple[int, int]:
+        """How many labels count, how many are none."""
+        own, _, _, counts = self._label_arrays(len(prob))
+        block = own_probabilities.block(
+            x=address(prob), x_row=prob.strides[0], labels=labels, rows=len(prob), width=prob.shape[1],
+            ignored=NEVER if ignore_label is None else ignore_label, own=address(own), valid=address(counts),
+            wrong=address(counts) + 8,
+        )  # fmt: skip
+        self.team.run(own_probabilities, block)
+        return int(counts[0]), int(counts[1])
+
+    def _losses(self, prob: Array, labels: int, ignore_label: int | None) -> tuple[float, int, int]:
+        """The sum of the losses, how many labels count, how many are none."""
+        counted, wrong = self._own_probabilities(prob, labels, ignore_label)
+        own, wide, _, _ = self._label_arrays(len(prob))
+        losses = wide[: len(prob)]
+        np.maximum(own[: len(prob)], LEAST_PROBABILITY, out=losses)
+        np.log(losses, out=losses)
+        return -float(losses.sum()), counted, wrong
 
 
 def _rows(x: Array) -> bool:
     """Whether x (N, C) or (N, C, 1, ...) is float32 rows of neighbours."""
     return (
-        x.ndim >= 2 and x.dtype == FLOAT and x.size > 0 and x.size == x.shape[0] * x.shape[1]
+        x.ndim >= 2 and x.dtype == F32 and x.size > 0 and x.size == x.shape[0] * x.shape[1]
         and (x.strides[1] == 4 or x.shape[1] == 1)
     )  # fmt: skip
 
 
-def _fit(x: Array, labels: Array, out: Array) -> bool:
-    """Whether the kernels can read x and the labels and write to `out`."""
+def _numbers(labels: Array, scores: Array) -> bool:
+    """Whether the labels of such scores are int64 or float32 numbers side by side."""
+    rows, rest = scores.shape[0], scores.shape[2:]
     return (
-        _rows(x) and _rows(out) and out.shape == x.shape and out.flags.writeable and labels.dtype == FLOAT
-        and labels.flags.c_contiguous and labels.shape in ((len(x), *x.shape[2:]), (len(x), 1, *x.shape[2:]))
+        isinstance(labels, np.ndarray) and labels.dtype in (np.int64, F32) and labels.flags.c_contiguous
+        and labels.shape in ((rows, *rest), (rows, 1, *rest))
     )  # fmt: skip
 
 
-def _ignoring(label: int | None) -> dict[str, float]:
-    return {"ignores": int(label is not None), "ignored": 0.0 if label is None else float(label)}
-
-
-def _divisor(normalization: str, rows: int, counting: float) -> float:
-    """As `ops.loss.divisor` where there is one label for each row."""
-    return {"VALID": max(1.0, counting), "NONE": 1.0}.get(normalization, float(rows))
+def _divisor(counted: int, rows: int, normalization: str) -> float:
+    return float({"VALID": max(1, counted), "FULL": rows, "BATCH_SIZE": rows, "NONE": 1}[normalization])

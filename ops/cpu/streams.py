@@ -48,18 +48,18 @@ class Stream:
         first_row, last_row = alone.pick(0, first_row), alone.pick(1, last_row)
         first, last = alone.pick(first + c.skip, 0), alone.pick(last + c.skip, c.length)
         with c.when(alone & c.number.equals(0)):
-            self._columns(c, c.whole(0), c.whole(0), c.skip, 1)
+            self._columns(c, c.whole(0), (c.whole(0), c.skip), 1, c.store)
         for row in c.loop(first_row, last_row):
-            self._columns(c, row, first, last, UNROLLED)
+            self._columns(c, row, (first, last), UNROLLED, c.deliver)
 
-    def _columns(self, c: Code, row: Any, first: Any, last: Any, most: int) -> None:
+    def _columns(self, c: Code, row: Any, part: tuple[Any, Any], most: int, deliver: Callable[..., None]) -> None:
         at = {name: getattr(c, name) + row * getattr(c, f"step_{name}") for name in self.whole}
         at.update({name: getattr(c, name) for name in self.fixed})
-        for offset, masks in c.columns(last, most, first):
+        for offset, masks in c.columns(part[1], most, part[0]):
             results = [self._vector(c, at, offset + k * c.lanes * 4, mask) for k, mask in enumerate(masks)]
             for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
                 for name, value in zip(self.outputs, values, strict=True):
-                    write = c.deliver if name == self.outputs[0] else c.store  # histories are changed in place
+                    write = deliver if name == self.outputs[0] else c.store  # histories are changed in place
                     write(value, at[name] + offset + k * c.lanes * 4, mask)
 
     def _vector(self, c: Code, at: dict[str, Any], offset: Any, mask: Any) -> Sequence[Any]:
@@ -78,10 +78,10 @@ class Plan:
 
     def __init__(self, stream: Stream, rows: Rows) -> None:
         steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
-        self.block = stream.block(rows=rows.count, length=rows.length, **steps)
+        self.block = stream.block(rows=rows.number, length=rows.length, **steps)
         self.places = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
-        self.size = rows.count * rows.length * 4  # bytes of a result
-        self.steps = rows.strides[:1] if rows.count > 1 else ()
+        self.size = rows.number * rows.length * 4  # bytes of a result
+        self.steps = rows.strides[:1] if rows.number > 1 else ()
 
     def kernel(self, stream: Stream) -> Generated:
         """The kernel for the addresses now in place."""
@@ -90,7 +90,7 @@ class Plan:
         output, *others = self.places
         skip = -output % LINE if not self.steps else 0
         past = output not in others and goes_past(self.size, (output + skip,), self.steps)
-        self.block.skip = skip // 4 if past else 0
+        self.block.skip = min(skip // 4, self.block.length) if past else 0
         return stream.kernel.past if past else stream.kernel
 
 

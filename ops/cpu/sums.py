@@ -1,9 +1,9 @@
 """Kernels that sum over rows of channels: x, or x and x * y, or the moments of x.
 
-Each thread sums its rows in float32, SPAN rows at a time, and adds what it has to float64 sums of its own: the error stays
-that of SPAN additions however many rows there are. The threads' sums are then added in order, so a result repeats to
-the last bit. Moments are taken about a point near the mean (that of the thread's first SPAN rows), so that the variance
-does not cancel away: Chan, Golub and LeVeque (1983). What never lives here: what the sums are for.
+Each thread sums its rows in float32, SPAN rows at a time, and adds what it has to float64 sums of its own: the error
+stays that of SPAN additions however many rows there are. The threads' sums are then added in order, so a result repeats
+to the last bit. Moments are taken about a point near the mean (that of the thread's first SPAN rows), so that the
+variance does not cancel away: Chan, Golub and LeVeque (1983). What never lives here: what the sums are for.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def sum_gated(c: Code) -> None:
 
 def gated(c: Code, dy: Vec, y: Vec) -> Vec:
     """dy where y > 0, else 0 (or what no number makes of it): the gradient of a rectifier."""
-    return dy * (y > 0.0).pick(c.constant(1), c.constant(0))
+    kept: Vec = dy * (y > 0.0).pick(c.constant(1), c.constant(0))
+    return kept
 
 
 def _centred(c: Code, gate: Any) -> None:

@@ -18,7 +18,7 @@ _DECAYS = "ridge lasso"  # of L2 and of L1; one of them is 0
 
 
 def _regularised(c: Code, w: Vec, g: Vec, ridge: Vec, lasso: Vec) -> Vec:
-    sign = (w > 0.0).pick(lasso, (w < 0.0).pick(c.constant(0) - lasso, c.constant(0)))
+    sign: Vec = (w > 0.0).pick(lasso, (w < 0.0).pick(c.constant(0) - lasso, c.constant(0)))
     return g + w * ridge + sign
 
 

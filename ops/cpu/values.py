@@ -53,11 +53,13 @@ class Whole:
 
     def least(self, other: Whole | int) -> Whole:
         """The smaller of the two."""
-        return (self < other).pick(self, other)
+        found: Whole = (self < other).pick(self, other)
+        return found
 
     def most(self, other: Whole | int) -> Whole:
         """The larger of the two."""
-        return (self < other).pick(other, self)
+        found: Whole = (self < other).pick(other, self)
+        return found
 
 
 class Choice:

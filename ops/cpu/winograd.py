@@ -7,9 +7,10 @@ What never lives here: loops (`winograd_loops`), matrices (`toom_cook`).
 
 from __future__ import annotations
 
-import os
+import functools
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,15 @@ from ops.cpu.winograd_loops import winograd_finish, winograd_forward, winograd_g
 from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 ACCURATE, FAST, FIVE = MODES  # F(2x2,3x3): errors as of a plain sum; the others up to 1e-4 of the largest value
 
 
+@functools.cache
 def second_level() -> int:
-    """Bytes of a core's second-level cache; 1 MiB where the system does not say."""
-    with suppress(ValueError, OSError, AttributeError):
-        if (found := os.sysconf("SC_LEVEL2_CACHE_SIZE")) > 0:
-            return min(max(found, 1 << 19), 1 << 21)
+    """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB where the system does not say."""
+    with suppress(OSError, ValueError):
+        return min(int(CACHE.read_text().removesuffix("K\n")) << 10, 2 << 20)
     return 1 << 20
 
 
@@ -53,6 +55,7 @@ class Blocks:
 
     tiles: int
     chunk: int
+    group: int
     kept: bool
     shared: bool
 
@@ -68,10 +71,10 @@ def forward_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
         parts = -(-C // (room // 2))
         chunk = rounded(-(-C // parts), tiles().lanes)
         room -= chunk
-    room = max(room // 8 * 8, 8)
+    room, group = max(room // 8 * 8, 8), tiles().vectors
     shared = count < size * room // 2 and size > 1
     each = count if shared else rounded(-(-count // size), 8)
-    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, kept and not shared, shared)
+    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, group, kept and not shared, shared)
 
 
 def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
@@ -85,7 +88,7 @@ def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks
     room = max(room // 8 * 8, 8)
     shared = count < size * room // 2 and size > 1
     each = count if shared else rounded(-(-count // size), 8)
-    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, False, shared)
+    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, 0, False, shared)
 
 
 class Winograd:
@@ -170,19 +173,20 @@ class Forward(_Pass):
         mode, lanes, size = self.mode, tiles().lanes, self.team.size
         blocks = self.blocks = forward_blocks(mode, self.C, self.K, self.count, size)
         planes, square, vector = mode.a**2, mode.r**2, lanes * 4
-        width, high = tiles().vectors * vector, rounded(self.K, lanes) // lanes
+        high = rounded(self.K, lanes) // lanes
+        wide = high if blocks.kept else blocks.group
         Vt = rounded(self.C, lanes) * 4 | LINE  # an odd number of lines: rows do not share sets of the cache
         Vx = blocks.tiles * Vt + LINE
         own = 1 if blocks.shared else size
-        U_size = planes * (blocks.chunk * (high * vector if blocks.kept else width) + LINE * high)
+        U_size = planes * wide * (blocks.chunk * vector + LINE)
         V_thread = self.reserve("V", planes * Vx, own)
         U_thread = self.reserve("U", U_size, 1 if blocks.kept else size)
-        M_thread = self.reserve("M", planes * (blocks.tiles * width + LINE), size)
+        M_thread = self.reserve("M", planes * blocks.group * (blocks.tiles * vector + LINE), size)
         turned_thread = self.reserve("turned", square * 16 * vector, size)
         sink_thread = self.reserve("sink", (self.K + lanes) * 4, size)
         outputs, inputs = square * 4 * (self.K if turn else self.C), square * 4
         self.block = winograd_forward.block(
-            **self.common, block=blocks.tiles, chunk=blocks.chunk, kept=blocks.kept, by_column=blocks.shared, Vt=Vt,
+            **self.common, block=blocks.tiles, chunk=blocks.chunk, group=blocks.group, kept=blocks.kept, by_column=blocks.shared, Vt=Vt,
             Vx=Vx, V_thread=V_thread, U_thread=U_thread, M_thread=M_thread, turned_thread=turned_thread,
             sink_thread=sink_thread, wk=inputs if turn else outputs, wc=outputs if turn else inputs,
             w_origin=(square - 1) * vector if turn else 0, w_row=(-mode.r if turn else mode.r) * vector,

@@ -4,8 +4,8 @@ A tile is m x m outputs of one image; tile t is tile position t // N of image t 
 Buffers, with `lanes` the width of a vector and panels of up to `vectors` of them:
 
     V  [plane][tile][C]                      transformed inputs
-    U  [panel][plane][C][panel width]        transformed weights, or the current panel's only
-    M  [plane][tile][panel width]            products of one panel
+    U  [panel][plane][C][panel width]        transformed weights, all or those of a group of panels
+    M  [panel][plane][tile][panel width]     products of a group of panels
     V' [plane][C / lanes][tile][lanes]       transformed inputs, for the gradient of the weights
     S  [plane][panel][tile][panel width]     transformed gradients of the outputs
     D  [plane][some C][panel width]          products V' S of one panel
@@ -30,7 +30,7 @@ NO_FLOOR = np.float32(-np.inf)
 TILES = "table rows most lanes zero sink sink_thread N C K from_tile to_tile block across"
 IMAGES = "x xn xh xw H W top left y yn yh yw OH OW m r planes"
 FORWARD = layout(
-    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept chunk "
+    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept chunk group "
     "M M_thread w wk wc w_origin w_row w_column turned turned_thread bias",
     "floor",
 )
@@ -76,69 +76,93 @@ def spread_tiles(
 @inlined
 def pack_panel(a: Any, turned: int, low: int, high: int, column: int, vectors: int, U: int, Ux: int) -> None:
     """Transform the weights from channels low..high to the columns of one panel; U belongs to channel `low`."""
-    square = a.r * a.r
-    vector, width = a.lanes * 4, vectors * a.lanes * 4
-    for v in range(vectors):
-        k = column + v * a.lanes
-        columns = min(a.lanes, a.K - k)
-        for c in range(low, high, 16):
-            count = min(16, high - c)
-            # the numbers of one channel, or of all where they lie side by side, become rows of `lanes` columns
-            length = square * count if a.wc == square * 4 else square
-            for run in range(square * count // length):
-                source = a.w + k * a.wk + (c + run) * a.wc
-                for at in range(0, length, a.lanes):
-                    call_transpose(
-                        a.transpose, source + at * 4, a.wk, turned + (run * length + at) * vector, vector, columns,
-                        min(a.lanes, length - at),
-                    )  # fmt: skip
-            call_spread(
-                a.weigh, turned + a.w_origin, square * vector, a.w_row, a.w_column, 0, a.r, 0, a.r, a.zero,
-                U + (c - low) * width + v * vector, width, 0, Ux, count, columns,
-            )  # fmt: skip
+    square, vector = a.r * a.r, a.lanes * 4
+    width, parts = vectors * vector, (high - low + 15) // 16
+    # the numbers of all channels, or of one, lie side by side: they become rows of `lanes` columns
+    side_by_side = a.wc == square * 4
+    for part in range(parts * vectors):  # in the order in which the weights lie
+        v, c = (
+            (part // parts, low + part % parts * 16) if side_by_side else (part % vectors, low + part // vectors * 16)
+        )
+        count, k = min(16, high - c), column + v * a.lanes
+        columns, length = min(a.lanes, a.K - k), square * count if side_by_side else square
+        for run in range(square * count // length):
+            source = a.w + k * a.wk + (c + run) * a.wc
+            for at in range(0, length, a.lanes):
+                call_transpose(
+                    a.transpose, source + at * 4, a.wk, turned + (run * length + at) * vector, vector, columns,
+                    min(a.lanes, length - at),
+                )  # fmt: skip
+        call_spread(
+            a.weigh, turned + a.w_origin, square * vector, a.w_row, a.w_column, 0, a.r, 0, a.r, a.zero,
+            U + (c - low) * width + v * vector, width, 0, Ux, count, columns,
+        )  # fmt: skip
 
 
 @inlined
-def collapse_tiles(
-    a: Any, M: int, Mx: int, width: int, first: int, last: int, column: int, columns: int, sink: int
-) -> None:
-    """Outputs of tiles first to last in `columns` columns, from one panel of products."""
+def pack_group(a: Any, turned: int, U: int, left: int, right: int, low: int, high: int) -> None:
+    """Transform the weights of channels low..high for the panels of vectors left..right."""
+    start = left
+    while start < right:
+        vectors = panel(right - start, a.most)
+        width = vectors * a.lanes * 4
+        at = U + (start - left) * (a.lanes * a.chunk * 4 + LINE) * a.planes + low * a.kept * width
+        pack_panel(a, turned, low, high, start * a.lanes, vectors, at, a.chunk * width + LINE)
+        start += vectors
+
+
+@inlined
+def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right: int, c: int, depth: int) -> None:
+    """M = V U over channels c to c + depth, added to what channels before c gave; U belongs to channel c."""
+    for plane in range(a.planes):
+        start = left
+        while start < right:
+            vectors = panel(right - start, a.most)
+            width, columns = vectors * a.lanes * 4, min(vectors * a.lanes, a.K - start * a.lanes)
+            rows, table = (
+                integers(a.rows, a.most)[vectors - 1],
+                integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS),
+            )
+            B = U + ((start - left) * (a.lanes * a.chunk * 4 + LINE)) * a.planes + plane * (a.chunk * width + LINE)
+            to = M + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes + plane * (a.block * width + LINE)
+            for row in range(0, count, rows):
+                height = min(rows, count - row)
+                C = to + row * width
+                call_tile(
+                    table[height - 1], V + plane * a.Vx + row * a.Vt + c * 4, a.Vt, 4, 0, B, width, 0, C, width,
+                    C if c else a.zero, width if c else 0, depth, 1, columns, NO_FLOOR,
+                )  # fmt: skip
+            start += vectors
+
+
+@inlined
+def collapse_group(a: Any, M: int, first: int, last: int, left: int, right: int, sink: int) -> None:
+    """Outputs of tiles first to last (not included) from the products of the panels of vectors left..right."""
     tile = first
     while tile < last:
         place, n = tile // a.N, tile % a.N
         images = min(a.N - n, last - tile)
         h, w = place // a.across * a.m, place % a.across * a.m
-        call_collapse(
-            a.collapse, M + (tile - first) * width, Mx, width, a.lanes * 4, a.bias + column * 4, 0, 0, 0,
-            a.y + n * a.yn + h * a.yh + w * a.yw + column * 4, a.yn, a.yh, a.yw, a.OH - h, a.OW - w, sink, images,
-            columns, a.floor,
-        )  # fmt: skip
-        tile += images
-
-
-@inlined
-def multiply_panel(
-    a: Any, V: int, U: int, Ux: int, M: int, Mx: int, count: int, c: int, depth: int, vectors: int, columns: int
-) -> None:
-    """M = V U over channels c to c + depth, added to what channels before c gave; U belongs to channel c."""
-    rows, width = integers(a.rows, a.most)[vectors - 1], vectors * a.lanes * 4
-    table = integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
-    for plane in range(a.planes):
-        for row in range(0, count, rows):
-            height = min(rows, count - row)
-            C = M + plane * Mx + row * width
-            call_tile(
-                table[height - 1], V + plane * a.Vx + row * a.Vt + c * 4, a.Vt, 4, 0, U + plane * Ux, width, 0, C, width,
-                C if c else a.zero, width if c else 0, depth, 1, columns, NO_FLOOR,
+        y, start = a.y + n * a.yn + h * a.yh + w * a.yw, left
+        while start < right:
+            vectors = panel(right - start, a.most)
+            width, column = vectors * a.lanes * 4, start * a.lanes
+            source = M + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes + (tile - first) * width
+            call_collapse(
+                a.collapse, source, a.block * width + LINE, width, a.lanes * 4, a.bias + column * 4, 0, 0, 0,
+                y + column * 4, a.yn, a.yh, a.yw, a.OH - h, a.OW - w, sink, images, min(vectors * a.lanes, a.K - column),
+                a.floor,
             )  # fmt: skip
+            start += vectors
+        tile += images
 
 
 @kernel(FORWARD)
 def winograd_forward(number: int, size: int, at: Any) -> None:
     """y from x, block of tiles by block. A thread has its own tiles, or with `by_column` its own columns of y.
 
-    `load` fills V, `multiply` goes on to y; `pack` transforms weights, for the panel at hand or, if they are `kept`,
-    for later: then the threads share the channels.
+    `load` fills V, `multiply` goes on to y; `pack` transforms weights, for the group of panels at hand or, if they are
+    `kept`, for later: then the threads share the channels.
     """
     a = arguments(at)
     begin, end = share(a.to_tile - a.from_tile, 8, number, size)
@@ -159,27 +183,22 @@ def winograd_forward(number: int, size: int, at: Any) -> None:
         V_block = V + first * a.Vt * a.by_column
         if a.load:
             spread_tiles(
-                a.spread, a, a.x, a.xn, a.xh, a.xw, a.H, a.W, a.top, a.left, a.from_tile + first, a.from_tile + last, V_block,
-                a.Vt, 4 * a.lanes, a.Vx, a.C,
+                a.spread, a, a.x, a.xn, a.xh, a.xw, a.H, a.W, a.top, a.left, a.from_tile + first, a.from_tile + last,
+                V_block, a.Vt, 4 * a.lanes, a.Vx, a.C,
             )  # fmt: skip
         if not (a.multiply or a.pack):
             continue
-        start = left
-        while start < right:
-            vectors = panel(right - start, a.most)
-            width, column = vectors * a.lanes * 4, start * a.lanes
-            columns = min(vectors * a.lanes, a.K - column)
-            Ux, Mx = a.chunk * width + LINE, a.block * width + LINE
-            U_panel = U + start * (a.lanes * a.chunk * 4 + LINE) * a.planes * a.kept
+        for start in range(left, right, a.group):
+            stop = min(start + a.group, right)
+            U_group = U + start * (a.lanes * a.chunk * 4 + LINE) * a.planes * a.kept
             for c in range(low, high, a.chunk):
                 depth = min(a.chunk, high - c)
                 if a.pack:
-                    pack_panel(a, turned, c, c + depth, column, vectors, U_panel + a.kept * c * width, Ux)
+                    pack_group(a, turned, U_group, start, stop, c, c + depth)
                 if a.multiply:
-                    multiply_panel(a, V_block, U_panel, Ux, M, Mx, last - first, c, depth, vectors, columns)
+                    multiply_group(a, V_block, U_group, M, last - first, start, stop, c, depth)
             if a.multiply:
-                collapse_tiles(a, M, Mx, width, a.from_tile + first, a.from_tile + last, column, columns, sink)
-            start += vectors
+                collapse_group(a, M, a.from_tile + first, a.from_tile + last, start, stop, sink)
 
 
 @inlined

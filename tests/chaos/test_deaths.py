@@ -112,6 +112,19 @@ def test_a_stopped_role_is_named_by_its_silence(running: Running) -> None:
     assert running.sockets() == []
 
 
+def test_a_killed_nursery_ends_the_run_and_its_children_with_it(running: Running) -> None:
+    nursery = int(Path(f"/proc/{running.pids['conv_model']}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(nursery, signal.SIGKILL)
+    assert re.match(r"process \S+ .* is lost: the process it was forked from was killed", running.named())
+    code, _ = running.finish(GONE_WITHIN + 1)
+    assert code == 4
+    deadline = time.monotonic() + GONE_WITHIN
+    while running.left() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert running.left() == []
+    assert running.sockets() == []
+
+
 def test_a_launcher_killed_outright_leaves_no_process_and_no_socket(running: Running) -> None:
     os.kill(running.process.pid, signal.SIGKILL)
     running.finish(GONE_WITHIN)

@@ -28,6 +28,36 @@ def test_word_count_in_four_processes_counts_as_python_does(tmp_path: Path) -> N
     assert len(list((run_directory(cluster) / "logs").iterdir())) == 4
 
 
+def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_program(tmp_path: Path) -> None:
+    (tmp_path / "family.py").write_text(
+        """
+import os
+from runtime import Actor, ActorSpec, Topology
+
+once = []
+
+def preload():
+    once.append(os.getpid())
+
+class Member(Actor):
+    async def run(self):
+        self.emit("born", preloaded=once, parent=os.getppid())
+
+ROLES = {"member": Member}
+
+def plan(config, options):
+    return Topology(__name__, (ActorSpec("a", "member"), ActorSpec("b", "member")), (), "a")
+"""
+    )
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('program = "family"\n')
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    born = events(run_directory(cluster), "born")
+    assert born
+    assert all(event["preloaded"] == [event["parent"]] for event in born)
+
+
 def test_the_word_count_is_under_60_lines_and_imports_no_nets() -> None:
     source = (ROOT / "examples" / "wordcount.py").read_text()
     assert len(source.splitlines()) < 60

@@ -88,7 +88,7 @@ def test_every_large_array_that_a_layer_keeps_is_in_the_plan(name):
     planned = {(region.node, region.key) for region in net.memory_plan.regions}
     for node in net._nodes:
         for key, array in node.layer._buffers.items():
-            assert (node.index, key) in planned or array.nbytes < 4096, (node.layer, key)
+            assert (node.index, key) in planned or array.nbytes <= 4096 * 2, (node.layer, key)
 
 
 def test_a_blob_whose_memory_is_reused_is_refused_by_name():
@@ -147,7 +147,7 @@ def graphs(draw: st.DrawFn) -> str:
         layers.append(f'layer {{ name: "l{len(layers)}" {body} {named} top: "{top}" }}')
 
     for at in range(draw(st.integers(2, 12))):
-        kind = draw(st.sampled_from([*KINDS, "concat", "sum", "max", "in place", "in place"]))
+        kind = draw(st.sampled_from([*KINDS, "concat", "sum", "max", "joined", "in place", "in place"]))
         source, channels = draw(st.sampled_from(blobs[-3:]))
         top = f"b{at}"
         if kind == "in place":
@@ -160,7 +160,12 @@ def graphs(draw: st.DrawFn) -> str:
             channels += more
         elif kind in ("sum", "max"):
             others = [name for name, count in blobs if count == channels]
-            add(f'type: "Eltwise" eltwise_param {{ operation: {kind.upper()} }}', [source, others[0]], top)
+            pair = draw(st.permutations([source, others[0]]))
+            add(f'type: "Eltwise" eltwise_param {{ operation: {kind.upper()} }}', pair, top)
+        elif kind == "joined":
+            between = draw(st.sampled_from([top, f"{top}n"]))
+            add(KINDS["norm"], [source], between)
+            add(KINDS["scale"].format(), [between], top)
         else:
             outputs = draw(st.sampled_from([2, 4])) if kind == "conv" else channels
             add(KINDS[kind].format(outputs=outputs), [source], top)

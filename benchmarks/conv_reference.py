@@ -1,0 +1,97 @@
+"""The definition of convolution in float64, tap by tap, for a part of the numbers of each pass.
+
+Forward and backward-data: the first and the last image, 16 channels of the last group. Backward-weights: 8 x 8 channels
+of the last group over the whole batch. What never lives here: code of `ops`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+FEW, FEWER = 16, 8
+Array = np.ndarray[Any, Any]
+
+
+def error(shape: Any, name: str, arrays: dict[str, Any]) -> float:
+    """The largest error of the result of pass `name` among `arrays`, relative to the largest value; NaN for a NaN."""
+    expected, found = {"forward": forward, "backward-data": data, "backward-weights": weights}[name](shape, arrays)
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def forward(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
+    """Expected and found values of some of y."""
+    images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
+    some = spread(outputs, FEW)
+    x, w = padded(shape, arrays["x"][images][:, channels]), arrays["w"][some].astype(np.float64)
+    y = np.zeros((len(images), len(some), *shape.out_shape[2:]))
+    for i, j, window in taps(shape):
+        y += np.einsum("nchw,kc->nkhw", x[:, :, *window], w[:, :, i, j], optimize=True)
+    if arrays["b"] is not None:
+        y += arrays["b"][some].astype(np.float64)[:, None, None]
+    return y, arrays["forward"][images][:, some]
+
+
+def data(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
+    """Expected and found values of some of dx."""
+    images, (channels, outputs) = ends(shape.in_shape[0]), last_group(shape)
+    some = spread(channels, FEW)
+    w, dy = (
+        arrays["w"][outputs].astype(np.float64)[:, some - channels[0]],
+        arrays["dy"][images][:, outputs].astype(np.float64),
+    )
+    (top, left), (high, wide) = shape.geometry.pad, shape.in_shape[2:]
+    dx = np.zeros((len(images), len(some), high + 2 * top, wide + 2 * left))
+    for i, j, window in taps(shape):
+        dx[:, :, *window] += np.einsum("nkhw,kc->nchw", dy, w[:, :, i, j], optimize=True)
+    return dx[:, :, top : top + high, left : left + wide], arrays["backward-data"][images][:, some]
+
+
+def weights(shape: Any, arrays: dict[str, Any]) -> tuple[Array, Array]:
+    """Expected and found values of some of dw."""
+    channels, outputs = last_group(shape)
+    c, k = spread(channels, FEWER), spread(outputs, FEWER)
+    x, dy = padded(shape, arrays["x"][:, c]), arrays["dy"][:, k].astype(np.float64)
+    dw = np.empty((len(k), len(c), *shape.geometry.kernel))
+    for i, j, window in taps(shape):
+        dw[:, :, i, j] = np.tensordot(dy, x[:, :, *window], ((0, 2, 3), (0, 2, 3)))
+    return dw, arrays["backward-weights"][k][:, c - channels[0]]
+
+
+def ends(count: int) -> list[int]:
+    """The first and the last."""
+    return sorted({0, count - 1})
+
+
+def spread(numbers: Array, most: int) -> Array:
+    """At most `most` of the numbers, evenly spread, both ends among them."""
+    return numbers[np.unique(np.linspace(0, len(numbers) - 1, most).astype(int))]
+
+
+def last_group(shape: Any) -> tuple[Array, Array]:
+    """The last group's channels of x and of y."""
+    groups = shape.geometry.groups
+    channels, outputs = np.arange(shape.in_shape[1]), np.arange(shape.outputs)
+    return channels.reshape(groups, -1)[-1], outputs.reshape(groups, -1)[-1]
+
+
+def padded(shape: Any, x: Array) -> Array:
+    """x in float64 with the padding around it."""
+    return np.pad(x.astype(np.float64), ((0, 0), (0, 0), *((pad, pad) for pad in shape.geometry.pad)))
+
+
+def taps(shape: Any) -> Iterator[tuple[int, int, tuple[slice, slice]]]:
+    """(i, j, the pixels of the padded image that tap (i, j) reads)."""
+    g = shape.geometry
+    for i, j in np.ndindex(*g.kernel):
+        starts = i * g.dilation[0], j * g.dilation[1]
+        yield (
+            i,
+            j,
+            tuple(
+                slice(start, start + (size - 1) * step + 1, step)
+                for start, size, step in zip(starts, shape.out_shape[2:], g.stride, strict=True)
+            ),
+        )

@@ -1,0 +1,91 @@
+"""The contract once more where the CPU backend must not fall back: the reference's functions are out of order.
+
+Also with every result written past the caches, as only large ones are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ops import activation, broadcast, eltwise, fused, loss, lrn, normalise, pool, rearrange, reduction, update
+from ops.cpu import operands, pooling, streams
+from tests.contracts.test_backends import compare, destinations, placed, prepared, tolerance, upstream
+from tests.ops.cases import CASES
+from tests.ops.cases.case import Outs
+from tests.ops.conftest import channels_last
+from tests.ops.cpu.conftest import cpu
+
+REPLACED = [
+    (activation, "relu_forward relu_backward"),
+    (broadcast, "scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward dropout"),
+    (eltwise, "forward backward"),
+    (fused, "norm_scale_forward norm_scale_backward"),
+    (loss, "softmax_forward loss_forward loss_backward"),
+    (lrn, "forward backward"),
+    (normalise, "batch_norm_forward batch_norm_backward"),
+    (pool, "forward backward"),
+    (rearrange, "flatten unflatten copy"),
+    (reduction, "channel_sums"),
+    (update, "sgd nesterov adagrad rmsprop adam add"),
+]
+BEGINNINGS = (
+    "relu", "eltwise SUM", "add", "scale (3,) from axis 1", "bias (3,) from axis 1", "norm, scale", "batch norm",
+    "pooling", "flatten (7, 3", "flatten (2", "flatten (3", "flatten (1, 97",
+    "sums per channel (7", "sgd", "nesterov", "adagrad", "rmsprop", "adam", "softmax loss (1,", "softmax loss (13",
+)  # fmt: skip
+CHOSEN = [c for c in CASES if c.name.startswith(BEGINNINGS) or (c.name.startswith("LRN") and "ACROSS" in c.name)]
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """No reference to fall back to."""
+
+    def refuse(*arguments, **options):
+        raise AssertionError("the reference was called")
+
+    for module, names in REPLACED:
+        for name in names.split():
+            monkeypatch.setattr(module, name, refuse)
+
+
+@pytest.fixture(params=["into the caches", "past the caches"])
+def way(request, monkeypatch):
+    if request.param == "past the caches":
+        for module in (operands, streams, pooling):
+            monkeypatch.setattr(module, "LARGE", 1)
+    return request.param
+
+
+def contract_in_place(case, backend, layout) -> None:
+    host, arrays = prepared(backend, case, np.float32, layout)
+    expected = case.reference(host)
+    results = case.forward(backend, arrays, Outs())
+    outs = destinations(backend, results, layout, case.no_out)
+    again = case.forward(backend, arrays, outs)
+    compare(backend, again, expected, tolerance(case, np.float32))
+    if case.backward is not None:
+        dy = upstream(case, results[0], np.float32)
+        dy = dy if isinstance(dy, float) else placed(backend, dy, layout)
+        gradients = case.backward(backend, arrays, dy, Outs())
+        given = case.backward(backend, arrays, dy, destinations(backend, tuple(gradients), layout, case.no_out_back))
+        compare(backend, tuple(given), tuple(gradients), 1e-6)
+
+
+def test_the_cases_are_all_there():
+    assert len(CHOSEN) > 100
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_channels_last_images_never_fall_back(case, alone, way):
+    for threads in (1, 2):
+        contract_in_place(case, cpu(threads), channels_last)
+
+
+def test_what_the_kernels_cannot_do_is_still_done_by_the_reference(fast, monkeypatch):
+    seen = []
+    right = activation.relu_forward
+    monkeypatch.setattr(activation, "relu_forward", lambda *a: seen.append(a) or right(*a))
+    x = np.array([[-1.0, 2.0]])
+    assert fast.relu_forward(x).tolist() == [[0.0, 2.0]]
+    assert len(seen) == 1
