@@ -217,6 +217,13 @@ class Code:
         m = self.b.bitcast(self.b.sub(bits, self.b.shl(n, places)), self.v.type)
         return Vec(self.b, self.b.sitofp(n, self.v.type)), Vec(self.b, m)
 
+    def power_of_two(self, exponent: Vec) -> Vec:
+        """2^n for whole n from -126 to 127 in a float32 vector; anything where n is no number."""
+        kind = ir.VectorType(I32, self.lanes)
+        whole = declared(self.b, f"llvm.fptosi.sat.v{self.lanes}i32.v{self.lanes}f32", kind, [self.v.type])
+        bits = self.b.add(self.b.call(whole, [exponent.value]), ir.Constant(kind, [127] * self.lanes))
+        return Vec(self.b, self.b.bitcast(self.b.shl(bits, ir.Constant(kind, [23] * self.lanes)), self.v.type))
+
     def only(self, value: Vec, mask: Mask, other: float) -> Vec:
         """`other` outside the mask."""
         return value if mask is None else Vec(self.b, self.b.select(mask, value.value, self.v.constant(other)))

@@ -19,11 +19,11 @@ from ops.cpu.blocking import Blocks, Panels, Sweep
 from ops.cpu.convolve import convolve
 from ops.cpu.correlate import correlate
 from ops.cpu.microkernel import tiles
+from ops.cpu.operands import LARGE
 from ops.cpu.pack import pack_weights, unpack_weights
 from ops.cpu.permute import movers
-from ops.cpu.team import Team
-from ops.cpu.operands import LARGE
 from ops.cpu.target import host
+from ops.cpu.team import Team
 from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 from ops.geometry import Pair
