@@ -111,7 +111,9 @@ class Arena:
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
     def place(self, array: Array) -> int | None:
-        """Offset of an array that lies in this arena; None for any other."""
+        """Offset of an array that lies in this arena; None for any other, and for one that runs backwards."""
+        if any(stride < 0 for stride in array.strides):
+            return None
         offset = int(array.__array_interface__["data"][0]) - self._base
         return offset if 0 <= offset < self.size else None
 

@@ -3,7 +3,8 @@
 Header (a flat msgpack array, at most MAX_HEADER_BYTES):
     [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values, array descriptors]
     an array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is preceded by its count.
-    An array in memory that the receiver shares has no frame but a third item, its offset there.
+    An array in memory that the receiver shares has no frame but a third item, its offset there, and, if it is not
+    contiguous, a fourth, [strides] in bytes.
 Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
 """
 
@@ -35,7 +36,7 @@ _PLACE = ("protocol", "kind", "id", "sender", "incarnation", "receiver", "reply_
 _TYPES = (int, str, int, str, int, str, str, int, int)
 
 Frame = bytes | memoryview
-Lend = Callable[[Array], int | None]  # a contiguous array -> its offset in shared memory, None if it must travel
+Lend = Callable[[Array], int | None]  # an array -> its offset in shared memory, None if it must travel
 Borrow = Callable[[int, int], Array]  # (offset, bytes) -> those bytes of the sender's memory, read-only
 
 
@@ -60,12 +61,12 @@ def encode(envelope: Envelope, lend: Lend = _nowhere) -> list[Frame]:
             descriptors.append(len(value))
         for array in value if several else (value,):
             descriptor = _descriptor(f"{body.kind}.{name}", array)
-            plain = np.ascontiguousarray(array, DTYPES[array.dtype.name])  # also turns foreign byte order into ours
-            offset = lend(plain)
+            offset = lend(array)
             if offset is None:
+                plain = np.ascontiguousarray(array, DTYPES[array.dtype.name])  # also turns foreign byte order into ours
                 frames.append(plain.reshape(-1).view(np.uint8).data)
             else:
-                descriptor.append(offset)
+                descriptor += [offset] if array.flags.c_contiguous else [offset, list(array.strides)]
             descriptors.append(descriptor)
             arrays += 1
     if arrays > MAX_ARRAYS:
@@ -180,18 +181,16 @@ def _arrays(kind: type[Message], descriptors: Any, frames: Sequence[Any], borrow
 
 def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any], borrow: Borrow) -> Array:
     where = f"{kind.kind}.{name}"
-    if not (isinstance(descriptor, list) and len(descriptor) in (2, 3) and isinstance(descriptor[1], list)):
+    if not (isinstance(descriptor, list) and 2 <= len(descriptor) <= 4 and isinstance(descriptor[1], list)):
         raise MessageError("bad_shape", f"{where}: no array descriptor: {descriptor!r:.60}")
-    dtype_name, shape, *offset = descriptor
+    dtype_name, shape, *place = descriptor
     dtype = DTYPES.get(dtype_name) if isinstance(dtype_name, str) else None
     if dtype is None:
         raise MessageError("bad_type", f"{where}: dtype {dtype_name!r:.20} is not carried")
     if len(shape) > MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in shape):
         raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}")
-    if offset:
-        if type(offset[0]) is not int:
-            raise MessageError("bad_shape", f"{where}: offset {offset[0]!r:.20}")
-        return borrow(offset[0], math.prod(shape) * dtype.itemsize).view(dtype).reshape(shape)
+    if place:
+        return _borrowed(where, shape, dtype, place, borrow)
     frame = next(frames)
     size = memoryview(frame).nbytes
     if math.prod(shape) * dtype.itemsize != size:
@@ -202,3 +201,14 @@ def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any
         raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}") from None
     array.flags.writeable = False
     return array
+
+
+def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow) -> Array:
+    """An array in shared memory: offset, and strides unless it is contiguous. numpy checks that they stay inside."""
+    offset, *given = place
+    strides = given[0] if given else [math.prod(shape[axis + 1 :]) * dtype.itemsize for axis in range(len(shape))]
+    numbers = [offset, *strides] if isinstance(strides, list) and len(strides) == len(shape) else [None]
+    if any(type(n) is not int or not 0 <= n < 1 << 63 for n in numbers) or not math.prod(shape):
+        raise MessageError("bad_shape", f"{where}: {shape!r:.60} at {place!r:.60} of shared memory")
+    extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)

@@ -98,7 +98,7 @@ class Loan:
         self.size = 0
 
     def __call__(self, array: Array) -> int | None:
-        if self._peer is None or array.nbytes < IN_PLACE_FROM:
+        if self._peer is None or array.nbytes < IN_PLACE_FROM or not array.dtype.isnative:
             return None
         offset = self._arena.place(array)
         if offset is not None:
