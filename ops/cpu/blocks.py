@@ -22,7 +22,7 @@ from ops.cpu.values import Choice, Whole
 WORK = layout(
     "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide groups x_group y_group "
     "w_group step_h step_w off_h off_w hop_h hop_w taps_h taps_w block_n block_h block_w block_c packed "
-    "panels panel_count starts parts table rows zeros copy bias along beyond channel_parts w_part",
+    "panels panel_count starts parts table rows zeros copy bias along beyond channel_parts w_part w_row",
     "floor",
 )
 LINE = 64  # bytes of a cache line
