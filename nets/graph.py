@@ -27,7 +27,7 @@ from nets.sharing import Slot, check_cut, share
 from nets.spec import NetSpec
 from nets.stages import Stage as Stage  # one of the names of this module
 from nets.stages import cut
-from nets.wiring import Node, Value, wants_gradient, wire
+from nets.wiring import Node, Value, wire
 from ops import Array, Backend, OpsError
 
 PARTS = ("all", "conv", "fc")
@@ -268,7 +268,8 @@ class Net:
             for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True)):
                 reported = place == 0 and node.layer.scores
                 if i in self._arrays and (reported or weight):
-                    value = found[self._value(i).name] = float(self.ops.to_host(self.ops.xp.sum(self._arrays[i])))
+                    top = self.ops.to_host(self._arrays[i])
+                    value = found[self._value(i).name] = float(top.sum() if top.ndim else top)
                     total, losses = total + weight * value, losses + node.layer.differentiable
         return found | ({"loss": total} if losses else {})
 
@@ -324,9 +325,8 @@ class Net:
             [self._given(i) for i in node.tops],
             self._parameters(node),
         )
-        wanted = wants_gradient(self._wiring, node)
         direct = out if len(self._owned[node.index]) == len(node.layer.params) else None
-        bottoms, params = node.layer.backward(grads, values, self._run, wanted, direct)
+        bottoms, params = node.layer.backward(grads, values, self._run, node.wanted, direct)
         for i, grad in zip(node.bottoms, bottoms, strict=True):
             if grad is not None:
                 self._accumulate(i, grad)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from nets.layers.base import GRADIENT, SAVED, TOP, Need, Shape
-from nets.wiring import Node, Wiring, wants_gradient
+from nets.wiring import Node, Wiring
 from ops import Array, Backend
 
 LINE = 256  # bytes every place is a multiple of: whole cache lines, and no two arrays share a vector
@@ -172,7 +172,7 @@ class Planner:
             for value in values:
                 if read or not layer.planned:
                     self._touch(self._tops.get(value), until)
-        wanted = wants_gradient(self.wiring, node)
+        wanted = node.wanted
         made = {need.at: need for need in self._needs(node) if need.life == GRADIENT}
         if self._may_write_over(node, incoming):
             self.over.add(node.index)

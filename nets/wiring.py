@@ -30,13 +30,15 @@ class Value:
 class Node:
     """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values).
 
-    `also`: values that its forward takes besides, for a later layer that has them for bottoms (`nets.joins`).
+    `wanted`: for each bottom whether a gradient has to flow into it. `also`: values that its forward takes besides, for
+    a later layer that has them for bottoms (`nets.joins`).
     """
 
     index: int
     layer: Layer
     bottoms: list[int]
     tops: list[int]
+    wanted: list[bool] = field(default_factory=list)
     also: list[int] = field(default_factory=list)
     in_fc: bool = False
 
@@ -108,7 +110,8 @@ def _add(
         wiring.values[i].consumers.append(node.index)
     _check_labels(wiring, node)
     _mark(wiring, node)
-    needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(wants_gradient(wiring, node)))
+    node.wanted = _wanted(wiring, node)
+    needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(node.wanted))
     for name, shape in zip(proto.top, shapes, strict=True):
         current[name] = len(wiring.values)
         node.tops.append(len(wiring.values))
@@ -132,8 +135,7 @@ def _check_labels(wiring: Wiring, node: Node) -> None:
         raise node.layer.error("bottom", text + "set propagate_down: false for them if that is meant")
 
 
-def wants_gradient(wiring: Wiring, node: Node) -> list[bool]:
-    """Say for each bottom whether a gradient has to flow into it."""
+def _wanted(wiring: Wiring, node: Node) -> list[bool]:
     down = list(node.layer.proto.propagate_down)
     allowed = down if len(down) == len(node.bottoms) else [True] * len(node.bottoms)
     return [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array: TypeAlias = NDArray[Any]
 Shape: TypeAlias = tuple[int, ...]
 
-FLOATS = ("float32", "float64")
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 class OpsError(ValueError):
@@ -29,16 +29,18 @@ class KernelsMissing(OpsError):
 
 def check_float(op: str, **arrays: Array | None) -> None:
     """All given arrays are float32, or all are float64."""
-    first: tuple[str, str] | None = None
+    first: tuple[str, Any] | None = None
     for name, array in arrays.items():
         if array is None:
             continue
-        dtype = str(getattr(array, "dtype", type(array).__name__))
-        if dtype not in FLOATS:
-            raise OpsError(f"{op}: {name} is {dtype}, expected an array of {' or '.join(FLOATS)}")
-        if first is not None and dtype != first[1]:
+        dtype = getattr(array, "dtype", None)
+        if dtype is None or dtype not in FLOATS:  # a dtype equals None where it is float64
+            found = type(array).__name__ if dtype is None else dtype
+            raise OpsError(f"{op}: {name} is {found}, expected an array of {' or '.join(map(str, FLOATS))}")
+        if first is None:
+            first = (name, dtype)
+        elif dtype != first[1]:
             raise OpsError(f"{op}: {name} is {dtype} but {first[0]} is {first[1]}, expected one dtype for all")
-        first = first or (name, dtype)
 
 
 def check_ndim(op: str, name: str, array: Array, axes: str) -> None:

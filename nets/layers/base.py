@@ -212,6 +212,12 @@ class Layer:
             kept = self._buffers[key] = self.ops.empty(tuple(shape), self.dtype if dtype is None else dtype)
         return kept
 
+    def number(self, value: float) -> Array:
+        """A scalar top."""
+        top = self.buffer("number", ())
+        top[...] = value
+        return top
+
     def declare(self, name: str, shape: Shape, filler: caffe.FillerParameter, key: str) -> None:
         """Append a parameter; its multipliers come from the layer's `param` entry of the same index."""
         check_filler(filler, shape, self.where, key)

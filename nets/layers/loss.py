@@ -49,7 +49,7 @@ class SigmoidCrossEntropyLoss(Loss):
             x, bottoms[1].reshape(x.shape), ignore_label=self.ignore, normalization=self.normalization,
             out=self.buffer("prob", x.shape),
         )  # fmt: skip
-        return [self.ops.asarray(loss, self.dtype)]
+        return [self.number(loss)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -78,7 +78,7 @@ class EuclideanLoss(Loss):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         a = bottoms[0]
         loss, self.diff = self.ops.euclidean_forward(a, bottoms[1].reshape(a.shape), out=self.buffer("diff", a.shape))
-        return [self.ops.asarray(loss, self.dtype)]
+        return [self.number(loss)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -106,7 +106,7 @@ class HingeLoss(Loss):
         scores, labels = bottoms[0].reshape(self.rows), bottoms[1].reshape(self.rows[0])
         into = self.buffer("margins", self.rows)
         loss, self.margins = self.ops.hinge_forward(scores, labels, norm=self.norm, out=into)
-        return [self.ops.asarray(loss, self.dtype)]
+        return [self.number(loss)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -131,7 +131,7 @@ class MultinomialLogisticLoss(Loss):
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         prob, labels = bottoms[0].reshape(self.rows), bottoms[1].reshape(self.rows[0])
-        return [self.ops.asarray(self.ops.multinomial_logistic_forward(prob, labels), self.dtype)]
+        return [self.number(self.ops.multinomial_logistic_forward(prob, labels))]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -168,7 +168,7 @@ class ContrastiveLoss(Loss):
         loss, self.diff = self.ops.contrastive_forward(
             a, b, bottoms[2].reshape(-1), margin=self.margin, legacy=self.legacy, out=self.buffer("diff", self.rows)
         )
-        return [self.ops.asarray(loss, self.dtype)]
+        return [self.number(loss)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None

@@ -94,7 +94,7 @@ class ClassLoss(ClassLayer):
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
 
     def _tops(self, loss: float, shape: Shape) -> list[Array]:
-        return [self.ops.asarray(loss, self.dtype), self.prob.reshape(shape)][: len(self.proto.top)]
+        return [self.number(loss), self.prob.reshape(shape)][: len(self.proto.top)]
 
     def _factor(self, grads: list[Array | None], run: Run) -> float:
         return self.weight(grads) * (1.0 if self.normalization == "NONE" else run.share)
@@ -200,7 +200,7 @@ class Accuracy(ClassLayer):
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
         scores, labels = bottoms[0].reshape(self.folded), bottoms[1].reshape(self.label_shape)
         share = self.ops.accuracy(scores, labels, top_k=self.top_k, ignore_label=self.ignore)
-        found = [self.ops.asarray(share, self.dtype)]
+        found = [self.number(share)]
         return found if len(self.proto.top) == 1 else [*found, self._by_class(scores, labels)]
 
     def _by_class(self, scores: Array, labels: Array) -> Array:

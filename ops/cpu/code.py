@@ -56,6 +56,13 @@ class Code:
         """The int64 number at an address."""
         return Whole(self.b, self.b.load(self.b.inttoptr(at.value, I64.as_pointer())))
 
+    def label(self, at: Whole) -> Whole:
+        """The float32 number at an address as a whole one; the least int64 but one where it is not whole."""
+        found = self.b.load(self.b.inttoptr(at.value, F32.as_pointer()))
+        number = self.b.call(declared(self.b, "llvm.fptosi.sat.i64.f32", I64, [F32]), [found])
+        whole = self.b.fcmp_ordered("==", self.b.sitofp(number, F32), found)
+        return Whole(self.b, self.b.select(whole, number, I64(1 - (1 << 63))))
+
     def put(self, at: Whole, value: Whole) -> None:
         """Write an int64 number."""
         self.b.store(value.value, self.b.inttoptr(at.value, I64.as_pointer()))
@@ -194,18 +201,21 @@ class Code:
 
     def across(self, name: str, value: Vec) -> Vec:
         """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest passes over NaN."""
-        start = [F32] if name == "fadd" else []
-        key = f"llvm.vector.reduce.{name}.v{self.lanes}f32"
-        intrinsic = declared(self.b, key, F32, [*start, self.v.type])
-        scalar = self.b.call(intrinsic, [*(kind(0.0) for kind in start), value.value], fastmath=FLAGS)
-        return Vec(self.b, self.v.splat(scalar))
+        kind = value.value.type
+        start = [kind.element] if name == "fadd" else []
+        key = f"llvm.vector.reduce.{name}.v{self.lanes}{'f32' if kind.element == F32 else 'f64'}"
+        intrinsic = declared(self.b, key, kind.element, [*start, kind])
+        scalar = self.b.call(intrinsic, [*(one(0.0) for one in start), value.value], fastmath=FLAGS)
+        return Vec(self.b, self.v.splat(scalar)) if kind.element == F32 else self._splat_wide(scalar)
 
-    def power_of_two(self, exponent: Vec) -> Vec:
-        """2^n for whole n from -126 to 127 in a float32 vector; anything where n is no number."""
+    def split(self, value: Vec) -> tuple[Vec, Vec]:
+        """n and m with value = m 2^n and m from sqrt(1/2) to sqrt(2), for positive normal numbers in float32."""
         kind = ir.VectorType(I32, self.lanes)
-        whole = declared(self.b, f"llvm.fptosi.sat.v{self.lanes}i32.v{self.lanes}f32", kind, [self.v.type])
-        bits = self.b.add(self.b.call(whole, [exponent.value]), ir.Constant(kind, [127] * self.lanes))
-        return Vec(self.b, self.b.bitcast(self.b.shl(bits, ir.Constant(kind, [23] * self.lanes)), self.v.type))
+        root, places = (ir.Constant(kind, [number] * self.lanes) for number in (0x3F3504F3, 23))
+        bits = self.b.bitcast(value.value, kind)
+        n = self.b.ashr(self.b.sub(bits, root), places)
+        m = self.b.bitcast(self.b.sub(bits, self.b.shl(n, places)), self.v.type)
+        return Vec(self.b, self.b.sitofp(n, self.v.type)), Vec(self.b, m)
 
     def only(self, value: Vec, mask: Mask, other: float) -> Vec:
         """`other` outside the mask."""

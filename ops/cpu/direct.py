@@ -22,7 +22,9 @@ from ops.cpu.microkernel import tiles
 from ops.cpu.pack import pack_weights, unpack_weights
 from ops.cpu.permute import movers
 from ops.cpu.team import Team
-from ops.cpu.workspace import Workspace, aligned
+from ops.cpu.operands import LARGE
+from ops.cpu.target import host
+from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 from ops.geometry import Pair
 
@@ -93,6 +95,7 @@ class Work:
     packing: Any  # None: no tap reaches these pixels
     weights_bytes: int
     scratch_bytes: int
+    past: bool = False
 
     @property
     def bytes(self) -> int:
@@ -165,6 +168,7 @@ class Direct:
                 base + work.weights_bytes,
             )
             block.bias, block.floor = bias, floor
+            block.beyond = work.past and not (block.y % LINE)
             self.team.run(convolve, block)
 
     def _axes(self) -> list[tuple[int, int, int, int, int]]:
@@ -226,7 +230,11 @@ class Direct:
         )  # fmt: skip
         if packing is not None:
             packing.w_group = self.shape.outputs // s.groups * self.shape.weight_shape[1] * self._taps() * FLOAT
-        return Work(x_at, at[1], at[2], block, packing, aligned(packed * s.groups), each * self.team.size)
+        past = (
+            s.outputs % host().lanes == 0 and not any(step % LINE for step in (y.n, y.h, y.w))
+            and s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
+        )  # fmt: skip
+        return Work(x_at, at[1], at[2], block, packing, aligned(packed * s.groups), each * self.team.size, past)
 
     def _taps(self) -> int:
         return self.shape.geometry.kernel[0] * self.shape.geometry.kernel[1]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ops.cpu.operands import address
 from ops.cpu.workspace import LINE
 from ops.errors import Array, Shape
 
@@ -33,13 +34,14 @@ def channels_last(x: Array) -> bool:
 
 
 def _odd(x: Array) -> bool:
-    return any(stride % 4 or stride < 0 for stride in x.strides) or bool(x.ctypes.data % 4)
+    n, c, h, w = x.strides
+    return bool((n | c | h | w | address(x)) & 3) or n < 0 or c < 0 or h < 0 or w < 0
 
 
 def image(x: Array) -> Image:
     """Where x lies; `channels_last(x)` must hold."""
     sn, _, sh, sw = x.strides
-    return Image(x.ctypes.data, sn, sh, sw)
+    return Image(address(x), sn, sh, sw)
 
 
 def empty_images(shape: Shape, dtype: Any = np.float32) -> Array:

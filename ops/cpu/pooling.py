@@ -12,7 +12,7 @@ import numpy as np
 
 from ops.cpu.base import Fast, images_like
 from ops.cpu.code import Generated
-from ops.cpu.operands import F32, LARGE, address, goes_past
+from ops.cpu.operands import F32, LARGE, address, goes_past, seen
 from ops.cpu.target import host
 from ops.cpu.windows import (
     POOL,
@@ -50,13 +50,13 @@ class Pooling(Fast):
         """As Backend's."""
         mode = geometry.mode
         if mode != "STOCHASTIC" and isinstance(x, np.ndarray) and x.ndim == 4 and 0 not in x.shape:
-            shape = geometry.output_shape(x.shape)
-            y = images_like(shape, out)
-            placed = mode == "MAX" and argmax is not False
-            places = images_like(shape, argmax if isinstance(argmax, np.ndarray) else None, I32) if placed else None
+            placed, given = mode == "MAX" and argmax is not False, argmax if isinstance(argmax, np.ndarray) else None
+            y, places = out, given
+            if out is None or (placed and given is None):
+                shape = geometry.output_shape(x.shape)
+                y, places = images_like(shape, out), images_like(shape, given, I32) if placed else given
             kernel = average_forward if mode == "AVE" else max_forward if placed else max_forward_alone
-            spare = argmax if not placed and isinstance(argmax, np.ndarray) else None
-            if spare is None and self._pool(kernel, geometry, x, y, places, (y, places)):
+            if placed == (places is not None) and self._pool(kernel, geometry, x, y, places, (y, places)):
                 return y, places
         return super().pool_forward(x, geometry, out, argmax, uniforms=uniforms)
 
@@ -80,8 +80,7 @@ class Pooling(Fast):
         """Run the kernel over the large images x, the small ones y and the places; False where they do not fit."""
         if self._pools is None:
             self._pools = {}
-        last = None if places is None else (places.shape, places.strides, places.dtype)
-        key = kernel.name, geometry, x.shape, x.strides, x.dtype, y.shape, y.strides, y.dtype, last
+        key = kernel.name, geometry, seen(x)[2], seen(y)[2], None if places is None else seen(places)[2]
         try:
             plan = self._pools[key]
         except KeyError:
@@ -92,8 +91,7 @@ class Pooling(Fast):
         block.x, block.y = address(x), address(y)
         if places is not None:
             block.place = address(places)
-        outputs = [address(array) for array in written if array is not None]
-        past = plan.past and goes_past(LARGE, outputs, ())
+        past = plan.past and goes_past(LARGE, [address(array) for array in written if array is not None], ())
         self.team.run(kernel.past if past else kernel, block)
         return True
 

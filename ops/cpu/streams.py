@@ -14,7 +14,7 @@ import numpy as np
 
 from ops.cpu.code import Code, Generated
 from ops.cpu.kernel import layout
-from ops.cpu.operands import F32, LARGE, Rows, address, as_rows, goes_past
+from ops.cpu.operands import F32, LARGE, Rows, as_rows, goes_past, seen
 from ops.cpu.team import Team
 from ops.cpu.workspace import LINE
 from ops.errors import Array
@@ -80,6 +80,8 @@ class Plan:
         steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
         self.block = stream.block(rows=rows.number, length=rows.length, **steps)
         self.places = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
+        start = getattr(stream.block, stream.numbers[0]).offset if stream.numbers else 0
+        self.numbers = (ctypes.c_float * len(stream.numbers)).from_buffer(self.block, start)
         self.size = rows.number * rows.length * 4  # bytes of a result
         self.steps = rows.strides[:1] if rows.number > 1 else ()
 
@@ -106,33 +108,33 @@ class Streams:
     ) -> bool:
         """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they do not fit: not
         float32, not one shape, not rows together, not to be written to. `axis`: of the fixed inputs."""
-        plan = self._planned(stream, arrays, axis)
-        if plan is None:
+        found = self._planned(stream, arrays, axis)
+        if found is None:
             return False
-        places, block = plan.places, plan.block
-        for k, array in enumerate(arrays):
-            places[k] = address(array)
-        for name, number in zip(stream.numbers, numbers, strict=True):
-            setattr(block, name, number)
-        self._team.run(plan.kernel(stream), block)
+        plan, addresses = found
+        plan.places[:] = addresses
+        plan.numbers[:] = numbers
+        self._team.run(plan.kernel(stream), plan.block)
         return True
 
     def fits(self, stream: Stream, arrays: Sequence[Array], axis: int | None = None) -> bool:
         """Whether `run` would take these."""
         return self._planned(stream, arrays, axis) is not None
 
-    def _planned(self, stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | None:
+    def _planned(self, stream: Stream, arrays: Sequence[Array], axis: int | None) -> tuple[Plan, list[int]] | None:
+        """The plan, and where the arrays lie."""
         try:
-            key: Any = stream, axis, *[(a.shape, a.strides, a.dtype) for a in arrays]
+            known = [seen(array) for array in arrays]
+        except AttributeError:  # no array at all: the reference will say so
+            return None
+        key = stream, axis, *[one[2] for one in known]
+        try:
             plan = self._plans[key]
         except KeyError:
             plan = self._plans[key] = _plan(stream, arrays, axis)
-        except AttributeError:  # no array at all: the reference will say so
+        if plan is None or not all([output.flags.writeable for output in arrays[: len(stream.outputs)]]):  # noqa: C419
             return None
-        for output in arrays[: len(stream.outputs)]:
-            if not output.flags.writeable:
-                return None
-        return plan
+        return plan, [one[1] for one in known]
 
 
 def _plan(stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | None:

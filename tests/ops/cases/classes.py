@@ -27,9 +27,9 @@ def divisor(labels, ignore, normalization) -> float:
     return {"VALID": max(counted, 1), "FULL": labels.size, "BATCH_SIZE": len(labels), "NONE": 1}[normalization]
 
 
-def labelled(shape):
+def labelled(shape, dtype=np.int64):
     def arrays(r):
-        labels = r.integers(0, shape[1], (shape[0], *shape[2:]))
+        labels = r.integers(0, shape[1], (shape[0], *shape[2:])).astype(dtype)
         return {"x": 3 * r.standard_normal(shape), "labels": labels, "h": r.random((shape[1], shape[1]))}
 
     return arrays
@@ -51,7 +51,7 @@ def softmax_loss(shape, ignore, normalization) -> Case:
         return (b.softmax_loss_backward(prob, a["labels"], loss_weight=dy, **options, out=o[0]),)
 
     return Case(
-        f"softmax loss {shape} {options}", labelled(shape),
+        f"softmax loss {shape} {options}", labelled(shape, np.float64),
         lambda b, a, o: b.softmax_loss_forward(a["x"], a["labels"], **options, out=o[1]), reference, backward,
     )  # fmt: skip
 
@@ -127,6 +127,8 @@ def accuracy(shape, ignore, top_k) -> Case:
 NORMALIZATIONS = [(None, "VALID"), (1, "VALID"), (1, "FULL"), (1, "BATCH_SIZE"), (0, "NONE")]
 CASES = [
     *(make(s, ignore, norm) for make in (softmax_loss, infogain) for s in SHAPES for ignore, norm in NORMALIZATIONS),
+    softmax_loss((13, 10, 1), 1, "VALID"),
+    softmax_loss((13, 97), None, "VALID"),
     *map(multinomial, SHAPES),
     *(hinge(s, norm) for s in SHAPES for norm in ("L1", "L2")),
     *(accuracy(s, ignore, k) for s in SHAPES for ignore in (None, 1) for k in (1, 2)),

@@ -184,7 +184,7 @@ def test_with_destinations_given_nothing_is_allocated(fast):
     x, y, dy, scale, p, q, dp = *(drawn(fast, shape) for _ in range(4)), *(drawn(fast, small) for _ in range(3))
     place, rows, vectors = fast.empty(small, np.int32), fast.empty((8, 20 * 256)), [np.ones(20, np.float32)] * 6
     g, b, m, v, dg, db = vectors
-    labels, scores = np.zeros(8, np.int64), fast.empty((8, 5120))
+    labels, scores = np.zeros(8, np.float32), fast.empty((8, 5120))
 
     def everything():
         fast.relu_forward(x, out=y)
