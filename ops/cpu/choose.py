@@ -27,7 +27,7 @@ PRICES = {
     },
 }  # fmt: skip
 TRANSFORM = 12  # products that a transform of a tile takes for each of its numbers
-PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 40}  # products for each number of the weights and of each plane
+PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}  # products for each number of the weights and of each plane
 
 
 class Chooser:
