@@ -50,13 +50,13 @@ class Dropout(Layer):
         flat = (x.shape[0], x.size // x.shape[0])
         into = self.buffer("uniforms", flat, np.float32) if self.ops.on_host else None
         drawn = run.uniforms("dropout", self.name, flat, into)
-        mask = np.greater_equal(
-            drawn, self.ratio, out=self.buffer("mask", flat, np.bool_) if self.ops.on_host else None
-        )
+        mask = self.buffer("mask", flat, np.bool_) if self.ops.on_host else np.empty(flat, np.bool_)
         if x.ndim != 4:
-            return self.ops.asarray(mask.view(np.uint8).reshape(x.shape))
+            return self.ops.asarray(np.greater_equal(drawn, self.ratio, out=mask).view(np.uint8).reshape(x.shape))
         n, c, h, w = x.shape
-        return self.ops.asarray(mask.view(np.uint8).reshape(n, h, w, c).transpose(0, 3, 1, 2))
+        pixels = mask.reshape(h, w, n, c).transpose(2, 0, 1, 3) if self.reorders(x.shape) else mask.reshape(n, h, w, c)
+        np.greater_equal(drawn.reshape(n, h, w, c), self.ratio, out=pixels)
+        return self.ops.asarray(pixels.view(np.uint8).transpose(0, 3, 1, 2))
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None

@@ -16,6 +16,7 @@ from ops.errors import OpsError
 
 WIDTHS = (512, 256, 128)
 VARIABLE = "CONVOY_VECTOR_BITS"
+NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")  # each brings AVX along
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def host() -> Target:
     if bits < 512:
         features = {name: has and not name.startswith(("avx512", "avx10", "evex512")) for name, has in features.items()}
     if bits < 256:
-        features = {name: has and not name.startswith(("avx", "fma", "f16c", "vaes")) for name, has in features.items()}
+        features = {name: has and not name.startswith(NEED_AVX) for name, has in features.items()}
     # AVX-512 and NEON have 32 vector registers, AVX and SSE have 16
     registers = 32 if bits == 512 or features.get("neon") else 16
     listed = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(features.items()))

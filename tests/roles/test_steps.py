@@ -1,0 +1,122 @@
+"""A training step as the preset single does it: no array is made after the first, and memory stays as it is."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets import Net, NetSpec, load_net, load_solver
+from ops import get_backend
+from roles.parameter_store import ParameterStore
+from roles.single import gradient_buffers, train
+from tests.nets.support import spec_of
+
+# What Python itself needs for a step (tuples, dictionaries, blocks of arguments), in bytes
+FOR_THE_STEP, FOR_A_LAYER = 6144, 384
+
+BODY = """
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+        convolution_param { num_output: 32 kernel_size: 3 pad: 1 weight_filler { type: "xavier" } } }
+layer { name: "norm" type: "BatchNorm" bottom: "conv" top: "conv" }
+layer { name: "scale" type: "Scale" bottom: "conv" top: "conv" scale_param { bias_term: true } }
+layer { name: "relu" type: "ReLU" bottom: "conv" top: "conv" }
+layer { name: "left" type: "Convolution" bottom: "conv" top: "left"
+        convolution_param { num_output: 32 kernel_size: 1 weight_filler { type: "xavier" } } }
+layer { name: "sum" type: "Eltwise" bottom: "conv" bottom: "left" top: "sum" }
+layer { name: "relu2" type: "ReLU" bottom: "sum" top: "sum" }
+layer { name: "lrn" type: "LRN" bottom: "sum" top: "lrn" }
+layer { name: "max" type: "Pooling" bottom: "lrn" top: "max" pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+layer { name: "ave" type: "Pooling" bottom: "lrn" top: "ave" pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
+layer { name: "both" type: "Concat" bottom: "max" bottom: "ave" top: "both" }
+layer { name: "drop" type: "Dropout" bottom: "both" top: "both" }
+layer { name: "hidden" type: "InnerProduct" bottom: "both" top: "hidden"
+        inner_product_param { num_output: 256 weight_filler { type: "xavier" } } }
+layer { name: "drop2" type: "Dropout" bottom: "hidden" top: "hidden" }
+layer { name: "scores" type: "InnerProduct" bottom: "hidden" top: "scores"
+        inner_product_param { num_output: 256 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "scores" bottom: "label" top: "loss" }
+"""
+DATA = """
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 16 dim: 3 dim: 16 dim: 16 } } }
+layer { name: "label" type: "Input" top: "label" input_param { shape { dim: 16 } } }
+"""
+
+
+def training(spec: NetSpec, image: tuple[int, int, int] | None, batch: int, threads: int) -> Callable[[], None]:
+    """One step on made-up images: forward, backward, update, scores."""
+    ops = get_backend("cpu", threads=threads)
+    net = Net(spec, "TRAIN", ops=ops, memory="reused", seed=1, batch=batch, input_shape=image)
+    store = ParameterStore(net.params, net.initial_blobs(), load_solver("lenet"), ops, in_place=True)
+    gradients, rng = gradient_buffers(net), np.random.default_rng(0)
+    given = {
+        name: rng.standard_normal(shape, np.float32) if len(shape) == 4 else rng.integers(0, 10, shape).astype("f")
+        for name, shape in net.input_shapes.items()
+    }
+
+    def step() -> None:
+        net.begin(0)
+        for name, array in given.items():
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, store.read(stage.layer))
+            net.forward(stage)
+        train(net, store, gradients)
+        assert 0 <= net.scalars()["loss"] < math.inf
+
+    return step
+
+
+def taken(step: Callable[[], None]) -> tuple[int, list[str]]:
+    """Bytes a step needs at most besides what is there already, and the arrays that are left of it."""
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        step()
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        step()
+        peak = tracemalloc.get_traced_memory()[1]
+        arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+        left = tracemalloc.take_snapshot().filter_traces([arrays]).traces
+        return peak - before, [f"{one.size} bytes: {one.traceback}" for one in left]
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ["lenet", "cifar10_quick", "resnet20", "everything"])
+def test_after_the_first_iteration_a_training_step_allocates_no_array(tmp_path, name, threads):
+    spec = spec_of(tmp_path, DATA + BODY) if name == "everything" else load_net(name)
+    image = {"lenet": (1, 28, 28), "everything": None}.get(name, (3, 32, 32))
+    step = training(spec, image, 16, threads)
+    step()
+    needed, left = taken(step)
+    assert left == []
+    assert needed < FOR_THE_STEP + FOR_A_LAYER * len(spec.for_phase("TRAIN").layers)
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_memory_is_flat_over_many_iterations():
+    step = training(load_net("lenet"), (1, 28, 28), 16, 1)
+    for _ in range(50):
+        step()
+    gc.collect()
+    before = resident()
+    for _ in range(400):
+        step()
+    gc.collect()
+    assert resident() - before < 1 << 20  # 2.6 KB an iteration
