@@ -150,8 +150,9 @@ def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
 def our_step(net: Any, inputs: dict[str, Any]) -> Callable[[], object]:
     """Forward, backward, update as the preset `single` does them."""
     from nets import load_solver
+    from roles.buffers import gradient_buffers
     from roles.parameter_store import ParameterStore
-    from roles.single import gradient_buffers, train
+    from roles.single import train
 
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
     store = ParameterStore(net.params, net.initial_blobs(), solver, net.ops, in_place=True)

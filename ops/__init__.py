@@ -11,11 +11,13 @@ from typing import Any
 
 from ops.backend import Backend
 from ops.cupy_backend import CupyBackend
-from ops.errors import Array, KernelsMissing, OpsError, check_choice
+from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.numpy_backend import NumpyBackend
 
-__all__ = ["Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "get_backend", "preload"]
+__all__ = [
+    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "Shape", "get_backend", "preload",
+]  # fmt: skip
 
 
 def _cpu(**options: Any) -> Backend:

@@ -8,6 +8,7 @@ and returned; None allocates. Inputs are all float32 or all float64. A wrong sha
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     on_host = True  # whether arrays are NumPy's
     joins = False  # whether norm_scale_* take fewer passes than the operations one by one
     compiles = False  # whether an operation may have to be compiled when it first runs
+    # Where `empty` on the host takes memory from (bytes -> aligned uint8 array), so that others can read in place.
+    memory: Callable[[int], Array] | None = None
 
     def __init__(self, b_p: int | None = None) -> None:
         if b_p is not None and (type(b_p) is not int or b_p < 1):
@@ -54,6 +57,8 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined."""
+        if self.memory is not None and self.on_host:
+            return self.carve(self.memory(math.prod(shape) * np.dtype(dtype).itemsize), 0, shape, dtype)
         array: Array = self.xp.empty(shape, dtype)
         return array
 

@@ -46,6 +46,8 @@ class CpuBackend(
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
+        if self.memory is not None:
+            return super().empty(shape, dtype)
         return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)
 
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 from nets import Net, Stage
 from nets.data import Prefetcher
 from nets.warm import warm
+from roles.buffers import layer_gradients
 from roles.job import Job
 from roles.messages import (
     STOP,
@@ -63,6 +64,7 @@ class ConvCompute(Actor):
 
     def _build(self) -> None:
         job = self._job
+        job.backend_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
@@ -179,4 +181,5 @@ class ConvCompute(Actor):
         if incoming:
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
                 net.set_grad(name, gradient)
-        return tuple(net.ops.to_host(gradient) for gradient in net.backward(stage))
+        out = layer_gradients(net, stage.layer) if stage.layer is not None else None
+        return tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))

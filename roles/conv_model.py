@@ -56,6 +56,7 @@ class ConvModel(Actor):
         }
 
     def _build(self) -> ParameterStore:
+        self._job.backend_ops.memory = self.memory
         net: Net = self._job.build(TRAIN, "conv", self._image_shape)
         store = ParameterStore(net.params, net.initial_blobs(), self._job.solver_spec, self._job.backend_ops)
         return restored(store, self._job)

@@ -13,7 +13,8 @@ import numpy as np
 
 from nets import Net
 from nets.warm import warm
-from ops import Array
+from ops import Array, Backend
+from roles.buffers import gradient_buffers
 from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, Activations, GetState, State
 from roles.parameter_store import Blobs, ParameterStore
@@ -39,11 +40,13 @@ class FcServer(Actor):
 
     def _build(self) -> None:
         job = self._job
+        job.backend_ops.memory = self.memory
         self._nets = {phase: job.build(phase, "fc", self._image_shape) for phase in job.phases}
         for net in self._nets.values():
             warm(net)
         net = self._nets[TRAIN]
-        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops)
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
     async def on_activations(self, message: Activations, envelope: Envelope) -> None:
@@ -80,7 +83,7 @@ class FcServer(Actor):
         net = self._nets[phase]
         net.begin(number, (0, rows))
         for index, name in enumerate(net.inputs):
-            net.feed(name, _joined([part.blobs[index] for part in parts]))
+            net.feed(name, _joined(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._store.read(stage.layer))
@@ -89,13 +92,20 @@ class FcServer(Actor):
 
     def _backward(self, net: Net) -> Blobs:
         """Backward through all stages first, with the parameters the forward pass used; then update them."""
-        found = [(stage.layer, net.backward(stage)) for stage in reversed(net.stages)]
-        for layer, gradients in found:
-            if layer is not None:
-                self._store.apply(layer, gradients)
+        for stage in reversed(net.stages):
+            net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
+        for layer, gradients in self._gradients.items():
+            self._store.apply(layer, gradients)
         return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # they travel
 
 
-def _joined(parts: list[Array]) -> Array:
-    """Rows of all members, in the order of their ranks; a single part is not copied."""
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+def _joined(ops: Backend, parts: list[Array]) -> Array:
+    """Rows of all members, in the order of their ranks, as the backend lays them out; a single part is not copied."""
+    if len(parts) == 1 or not ops.on_host:
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    low = 0
+    for part in parts:
+        whole[low : low + len(part)] = part
+        low += len(part)
+    return whole

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from ops import Array, Backend
+from roles.buffers import new_parameter
 
 Blobs = tuple[Array, ...]
 
@@ -45,4 +46,7 @@ class GradientSum:
         """The first contribution is not ours to write to; the first sum allocates, later ones add in place."""
         if added == 0:
             return blobs
-        return tuple(self._ops.add(a, b, out=a if added > 1 else None) for a, b in zip(total, blobs, strict=True))
+        return tuple(self._ops.add(a, b, out=self._place(a, added)) for a, b in zip(total, blobs, strict=True))
+
+    def _place(self, a: Array, added: int) -> Array:
+        return a if added > 1 else new_parameter(self._ops, a.shape, a.dtype)

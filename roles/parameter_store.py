@@ -12,6 +12,7 @@ import numpy as np
 
 from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
+from roles.buffers import new_parameter
 
 Blobs = tuple[Array, ...]
 
@@ -80,7 +81,7 @@ class ParameterStore:
         """
         gradients = tuple(self._ops.asarray(gradient) for gradient in gradients)  # they come from host memory
         updated = [
-            self._solver.update(self._ops, self.versions[layer], param, w, g, history, w if self._in_place else None)
+            self._solver.update(self._ops, self.versions[layer], param, w, g, history, self._next(w))
             for param, w, g, history in zip(
                 self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
             )
@@ -89,6 +90,10 @@ class ParameterStore:
         self._history[layer] = tuple(h for _, h in updated)
         self.versions[layer] += 1
         return self.versions[layer]
+
+    def _next(self, w: Array) -> Array:
+        """Where the next version of a parameter is written."""
+        return w if self._in_place else new_parameter(self._ops, w.shape, w.dtype)
 
     def apply_all(self, gradients: Mapping[str, Blobs]) -> None:
         """Update every layer from the gradients of one whole pass, clipped by their common norm if the solver says so.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from nets import Net
 from nets.warm import warm
+from roles.buffers import gradient_buffers
 from roles.job import Job
 from roles.messages import STOP, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
 from roles.parameter_store import Blobs, ParameterStore
@@ -76,14 +76,6 @@ class Single(Actor):
         if ticket.phase == TRAIN:
             train(net, store, self._gradients)
         return net.scalars()
-
-
-def gradient_buffers(net: Net) -> dict[str, Blobs]:
-    """Arrays for the gradients of all parameters of a net."""
-    return {
-        layer: tuple(net.ops.empty((math.prod(p.shape),), net.dtype).reshape(p.shape) for p in params)
-        for layer, params in net.params.items()
-    }
 
 
 def train(net: Net, store: ParameterStore, gradients: Mapping[str, Blobs]) -> None:

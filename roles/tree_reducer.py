@@ -13,10 +13,12 @@ class TreeReducer(Actor):
 
     def __init__(self, *, children: list[str], parent: str) -> None:
         self._parent = parent
-        self._sum = GradientSum(tuple(children), ops.get_backend("numpy"))  # gradients travel in host memory
+        self._ops = ops.get_backend("numpy")  # gradients travel in host memory
+        self._sum = GradientSum(tuple(children), self._ops)
 
     async def on_start(self) -> None:
         """Nothing to build."""
+        self._ops.memory = self.memory
         self._sums = self.counter("reductions", "Layer gradients summed and sent on.")
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from runtime.compute import Compute
-from runtime.messages import Envelope, Message, Save, WindDown, message_annotation, snake_case
+from runtime.messages import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
 from runtime.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
 
 T = TypeVar("T")
@@ -41,6 +41,10 @@ class Host(Protocol):
         self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> R:
         """See Actor.ask."""
+        ...
+
+    def memory(self, size: int) -> Array:
+        """See Actor.memory."""
         ...
 
     def finished(self, name: str) -> None:
@@ -110,6 +114,13 @@ class Actor:
         """Answer an ask, now or later: keep the envelope as long as needed. Nothing is sent after a tell."""
         if envelope.reply_to:
             await self._node.send(self.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id)
+
+    def memory(self, size: int) -> Array:
+        """`size` bytes as a new uint8 array. Arrays made of it reach actors of this host without a copy: they must not
+        be written to again once they were sent, and the memory is free when the last view of it, anywhere, is gone.
+        May be called from the compute thread.
+        """
+        return self._node.memory(size)
 
     async def compute(self, label: str, work: Callable[..., T], *args: Any) -> T:
         """Run array work in the process's compute thread and return its result."""

@@ -73,7 +73,7 @@ class Agent(Actor):
         """Everyone is up: link the peers and prepare the actors."""
         for process, peer in message.peers.items():
             if process != self._home.process:
-                where = Endpoints(peer["control"], peer["bulk"])
+                where = Endpoints(peer["control"], peer["bulk"], peer["arena"])
                 self._home.connect(process, peer["incarnation"], where, peer["actors"], self._road)
         try:
             await self._home.prepare(self._actors)
@@ -100,6 +100,7 @@ class Agent(Actor):
             host=socket.gethostname(),
             control=self._endpoints.control,
             bulk=self._endpoints.bulk,
+            arena=self._endpoints.arena,
             metrics_port=self._metrics_port,
             versions=self._versions,
         )

@@ -33,6 +33,7 @@ from runtime.errors import MessageError
 
 Array = NDArray[Any]
 BLOCK = 4096  # bytes: blocks begin and end with pages
+IN_PLACE_FROM = 16 << 10  # bytes; a smaller array is copied into its frame sooner than it is lent and returned
 
 
 def available() -> bool:

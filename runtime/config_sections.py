@@ -98,9 +98,11 @@ class Process(Section):
 
 
 class Links(Section):
-    """[links]: the road between processes. `credit_bytes` may be on the way per link before the writer must wait."""
+    """[links]: the road between processes. `credit_bytes` may be on the way per link before the writer must wait;
+    with `shared_memory` processes of one host read one another's large arrays in place."""
 
     transport: Literal["ipc", "tcp"] = "ipc"
+    shared_memory: bool = True
     credit_bytes: Bytes = 64 * 2**20
     max_message_bytes: Bytes = 2**30
 

@@ -58,13 +58,14 @@ class Hello(Message):
     host: str
     control: str
     bulk: str
+    arena: str
     metrics_port: int
     versions: Json
 
 
 @message
 class Directory(Message):
-    """Where a process finds its peers: process -> {incarnation, control, bulk, actors}."""
+    """Where a process finds its peers: process -> {incarnation, control, bulk, arena, actors}."""
 
     peers: Json
 

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from runtime.actor import Actor
+from runtime.arena import IN_PLACE_FROM, Arena
 from runtime.compute import Compute
 from runtime.errors import ActorStopped, MessageError
 from runtime.hosted import Hosted
-from runtime.messages import Envelope, Message
+from runtime.messages import Array, Envelope, Message
 from runtime.meters import Meters
 from runtime.metrics import Histogram, Metrics
 from runtime.switchboard import Place, Switchboard
@@ -34,6 +37,7 @@ class Node:
         self.metrics = metrics
         self.lead = ""
         self.directory = Path()  # of the run
+        self.arena: Arena | None = None  # what peers on this host can read, if there are some
         self.actors: dict[str, Hosted] = {}
         self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: None
         self.on_failure: Callable[[str, BaseException], None] = lambda actor, error: None
@@ -75,6 +79,12 @@ class Node:
         self._switchboard.stop(chosen)
         for name in chosen:
             await self.actors.pop(name).ended()
+
+    def memory(self, size: int) -> Array:
+        """See Actor.memory."""
+        if self.arena is None or size < IN_PLACE_FROM:
+            return np.empty(size, np.uint8)
+        return self.arena.empty((size,), np.uint8)
 
     def finished(self, name: str) -> None:
         """An actor's own work is done; the lead's ends the run."""

@@ -19,7 +19,8 @@ FILE = "plan.json"
 
 @dataclass(frozen=True)
 class RunPlan:
-    """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp"."""
+    """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp";
+    `shared_memory`: processes of one host read one another's arrays in place."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -30,6 +31,7 @@ class RunPlan:
     socket_directory: str
     addresses: dict[str, str]
     metrics_address: str
+    shared_memory: bool
 
     def bind_address(self, process: str, lane: Lane) -> str:
         """The ZeroMQ address that `process` listens on for one lane."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from runtime.agent import Agent
+from runtime.arena import Arena
 from runtime.compute import ThreadCompute
 from runtime.errors import ConvoyError, LaunchError
 from runtime.lifecycle import SUPERVISOR, Failure, agent_of
@@ -65,6 +66,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
     node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
     node.directory = directory
     node.lead = plan.placement.topology.lead
+    node.arena = Arena(spec.name) if plan.shared_memory else None
     inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
     road = ZmqTransport(
         spec.name,
@@ -73,6 +75,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
         plan.limits,
         incarnation=INCARNATION,
         bind=lambda lane: plan.bind_address(spec.name, lane),
+        arena=node.arena,
     )
     me = agent_of(spec.name)
     node.connect(spec.name, INCARNATION, await inside.open(), [*spec.actors, me], inside)
@@ -100,6 +103,8 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
         node.compute.close()
         await inside.close()
         await road.close()
+        if node.arena is not None:
+            node.arena.close()
         if pages is not None:
             pages.close()
 

@@ -228,6 +228,7 @@ class Supervisor(Actor):
                 "incarnation": hello.incarnation,
                 "control": hello.control,
                 "bulk": hello.bulk,
+                "arena": hello.arena,
                 "actors": list(actors),
             }
         return Directory(peers=peers)

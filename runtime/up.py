@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.arena import available
 from runtime.compute import ThreadCompute
 from runtime.config import ClusterConfig, Loaded, dump, load_with_program
 from runtime.console import RunConsole
@@ -167,6 +168,7 @@ class _Run:
             socket_directory=str(self._sockets),
             addresses={machine.name: machine.address for machine in self._config.machine},
             metrics_address=self._config.metrics.address,
+            shared_memory=self._config.links.shared_memory and available(),
         )
         plan.write(self._directory.path)
         self._directory.write("versions.json", versions())

@@ -32,6 +32,7 @@ CLUSTER = """
 [train]
 solver = "solver.prototxt"
 seed = {seed}
+precision = "exact"
 [train.data]
 train = {{ format = "digits", split = "train" }}
 {test}

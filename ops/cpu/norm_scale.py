@@ -129,7 +129,7 @@ class NormScale(Normalisation):
             sums = self._gated(dy, x, sum_gated if rectify else sum_centred)
             if (
                 sums is not None and self.streams.fits(stream, operands, 1) and self.streams.fits(FINISH, finish)
-                and self.streams.run(FACTOR, (factor, gamma, variance), (eps,)) and plain(beta, channels)
+                and self.streams.run(FACTOR, (factor, gamma, variance), (eps,)) and plain(beta, channels, False)
                 and plain(dgamma, channels) and plain(dbeta, channels)
             ):  # fmt: skip
                 self._sum_gated(sums, dy, x, mean, factor, beta, dbeta, slope)

@@ -103,9 +103,10 @@ class Reductions(Fast):
         )  # fmt: skip
 
 
-def plain(x: Array, length: int) -> bool:
-    """Whether x is `length` float32 numbers side by side that may be written to."""
-    return x.shape == (length,) and x.dtype == F32 and (x.strides[0] == 4 or length == 1) and x.flags.writeable
+def plain(x: Array, length: int, written: bool = True) -> bool:
+    """Whether x is `length` float32 numbers side by side, that may be written to if they are."""
+    fits = x.shape == (length,) and x.dtype == F32 and (x.strides[0] == 4 or length == 1)
+    return fits and (x.flags.writeable or not written)
 
 
 def _along(x: Array, shape: Shape, axis: int) -> bool:

@@ -10,10 +10,8 @@ import os
 from collections import defaultdict
 from collections.abc import Callable
 
-from runtime.arena import Arena, Array, Window
+from runtime.arena import IN_PLACE_FROM, Arena, Array, Window
 from runtime.errors import LaunchError
-
-IN_PLACE_FROM = 16 << 10  # bytes; a smaller array is copied into its frame sooner than it is lent and returned
 
 
 class SharedMemory:

@@ -17,9 +17,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.arena import BLOCK, Arena, Window, available
+from runtime.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available
 from runtime.errors import LaunchError, MessageError
-from runtime.transport.shared import IN_PLACE_FROM, SharedMemory
+from runtime.transport.shared import SharedMemory
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 ROOM = 64 * BLOCK
