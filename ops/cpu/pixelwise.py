@@ -10,8 +10,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from ops.cpu.blocks import NONE, WORK, Ahead, Corner, Operands, Part, Region, View, corner, pixels, run_tiles, tiles_in, units
-from ops.cpu.calls import Arguments, either, entry, mover, up
+from ops.cpu.blocks import (
+    NONE,
+    WORK,
+    Ahead,
+    Corner,
+    Operands,
+    Part,
+    Region,
+    View,
+    corner,
+    pixels,
+    run_tiles,
+    tiles_in,
+    units,
+)
+from ops.cpu.calls import Arguments, entry, mover, up
 from ops.cpu.code import Code, generated
 from ops.cpu.pack import first_vectors, panel
 from ops.cpu.values import Whole
@@ -88,7 +102,11 @@ def _products(
             A, sAk = in_place.pick(x.at, mine + group * plane), in_place.pick(x.n, code.lanes * 4)
             result = start + (part.c0 + group * each) * row
             operands = Operands(
-                (A, 4, sAk, 0, 0), (spare, width, 0, 0), (result, row), (a.zeros, to[1]), (count, code.whole(1), code.whole(1))
+                (A, 4, sAk, 0, 0),
+                (spare, width, 0, 0),
+                (result, row),
+                (a.zeros, to[1]),
+                (count, code.whole(1), code.whole(1)),
             )
             run_tiles(
                 code, a, (vectors, outputs), (run, tiles_in(code, a, vectors, run)), operands, NONE, row * run, soon

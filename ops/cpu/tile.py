@@ -66,7 +66,9 @@ def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int
     b.ret_void()
 
 
-def _store(b: ir.IRBuilder, v: Vectors, values: list[ir.Value], cells: list[tuple[Any, Any]], past: bool = False) -> None:
+def _store(
+    b: ir.IRBuilder, v: Vectors, values: list[ir.Value], cells: list[tuple[Any, Any]], past: bool = False
+) -> None:
     for value, (address, mask) in zip(values, cells, strict=True):
         if past:
             written = b.store(value, b.inttoptr(address, v.type.as_pointer()), align=v.lanes * 4)

@@ -1,4 +1,4 @@
-"""Direct convolution against plain float64 loops, from NaN-filled destinations, for shapes and layouts of every kind."""
+"""Direct convolution against plain float64 loops, from NaN-filled destinations, in shapes and layouts of every kind."""
 
 from __future__ import annotations
 
