@@ -21,7 +21,8 @@ from ops.geometry import Pair
 FLOAT = 4
 INPUT_BYTES = 1000 << 10  # of a block: with a panel of weights, results and the rest it fills a cache of 2 MB
 PANEL_BYTES = 800 << 10
-READ_IN_PLACE_BYTES = 1 << 17
+KEPT_BYTES = 1 << 20  # of weights that stay in the second-level cache while a block after the other passes
+READ_IN_PLACE_BYTES = 1 << 17, 1 << 19  # of x where weights stay, and where each block brings them anew
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
@@ -179,12 +180,13 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     vectors = -(-s.outputs // host().lanes)
     most = max(host().lanes, PANEL_BYTES // (3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
+    room = READ_IN_PLACE_BYTES[s.weights * FLOAT > KEPT_BYTES]
     best, least = Blocks(min(RUN, s.images), 1, 1, c), float("inf")
     for n in _sizes(-(-s.images // RUN), 64):
         for h in _sizes(s.high, 3):
             for w in _sizes(s.wide, 3):
                 rows = min(s.images, n * RUN)
-                if rows * h * w * c * FLOAT > READ_IN_PLACE_BYTES and (n, h, w) != (1, 1, 1):
+                if rows * h * w * c * FLOAT > room and (n, h, w) != (1, 1, 1):
                     continue
                 missed = s.weights * MISSED * 4 if s.weights * FLOAT > PANEL_BYTES else 0.0
                 work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * host().lanes / SUMS
