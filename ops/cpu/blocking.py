@@ -7,6 +7,7 @@ least estimated time wins. What never lives here: addresses, strides, loops.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -20,11 +21,13 @@ from ops.geometry import Pair
 FLOAT = 4
 INPUT_BYTES = 1000 << 10  # of a block: with a panel of weights, results and the rest it fills a cache of 2 MB
 PANEL_BYTES = 800 << 10
-READ_IN_PLACE_BYTES = 1 << 17
+KEPT_BYTES = 1 << 20  # of weights that stay in the second-level cache while a block after the other passes
+READ_IN_PLACE_BYTES = 1 << 17, 1 << 19  # of x where weights stay, and where each block brings them anew
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
 PIXELS = 160  # of a block of a product over pixels, at most: a panel of them stays in the first-level cache
+LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
 CALL = 45  # cycles to call the micro-kernel
 RUN = 8  # rows of the usual tile
 
@@ -177,12 +180,13 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     vectors = -(-s.outputs // host().lanes)
     most = max(host().lanes, PANEL_BYTES // (3 * host().lanes * FLOAT))
     c = _balanced_lanes(s.channels, most)
+    room = READ_IN_PLACE_BYTES[s.weights * FLOAT > KEPT_BYTES]
     best, least = Blocks(min(RUN, s.images), 1, 1, c), float("inf")
     for n in _sizes(-(-s.images // RUN), 64):
         for h in _sizes(s.high, 3):
             for w in _sizes(s.wide, 3):
                 rows = min(s.images, n * RUN)
-                if rows * h * w * c * FLOAT > READ_IN_PLACE_BYTES and (n, h, w) != (1, 1, 1):
+                if rows * h * w * c * FLOAT > room and (n, h, w) != (1, 1, 1):
                     continue
                 missed = s.weights * MISSED * 4 if s.weights * FLOAT > PANEL_BYTES else 0.0
                 work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * host().lanes / SUMS
@@ -210,25 +214,25 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
     best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
-    n = balanced(s.images, RUN)
-    for h in _sizes(s.high):
-        for w in _sizes(s.wide):
-            size, pixels = _block_input(s, n, h, w), n * h * w
-            if pixels > 1024 and (h, w) != (1, 1):
-                continue
-            for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
-                c = _channels_of(s, -(-s.channels // channel_parts), size)
-                units = -(-_units(s, n, h, w) // pixel_parts)
-                share = -(-vectors // parts) / vectors / channel_parts
-                tile_calls = taps * s.channels / RUN * vectors / 2.5
-                held = s.weights * FLOAT * share
-                kept = s.weights * (0.1 if held <= 1 << 19 else 0.4)
-                work = pixels * s.channels * taps * vectors * lanes / SUMS + tile_calls * CALL + kept
-                copies = size * s.channels / channel_parts * COPIED
-                copies += pixels * s.outputs / parts * COPIED * -(-s.channels // channel_parts // c)
-                time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
-                if time < least:
-                    best, least = Blocks(n, h, w, c, parts, channel_parts), time
+    images = {balanced(s.images, RUN)}
+    for n, h, w in itertools.product(sorted(images), _sizes(s.high), _sizes(s.wide)):
+        size, pixels = _block_input(s, n, h, w), n * h * w
+        if pixels > 1024 and (n, h, w) != (1, 1, 1):
+            continue
+        loops = pixels / (n if n > 2 * w else w) * LOOP + (h if s.step[0] > 1 else 1) * CALL  # beside a tile's products
+        for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
+            c = _channels_of(s, -(-s.channels // channel_parts), size)
+            units = -(-_units(s, n, h, w) // pixel_parts)
+            share = -(-vectors // parts) / vectors / channel_parts
+            tile_calls = taps * s.channels / RUN * vectors / 2.5
+            held = s.weights * FLOAT * share
+            kept = s.weights * (0.1 if held <= 1 << 19 else 0.4)
+            work = pixels * s.channels * taps * vectors * lanes / SUMS + tile_calls * loops + kept
+            copies = size * s.channels / channel_parts * COPIED
+            copies += pixels * s.outputs / parts * COPIED * -(-s.channels // channel_parts // c)
+            time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
+            if time < least:
+                best, least = Blocks(n, h, w, c, parts, channel_parts), time
     return best
 
 

@@ -138,8 +138,8 @@ def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], par
     """As `_copy_row`, where the channels of a pixel lie apart."""
     onto, line, pixel = to
     for i in code.loop(0, part.n):
-        for q in code.loop(0, count):
-            for c in code.loop(0, part.c):
+        for c in code.loop(0, part.c):
+            for q in code.loop(0, count):
                 source, target = x.at + i * x.n + q * x.w + c * a.xc, onto + i * line + q * pixel + c * 4
                 number = code.b.load(code.b.inttoptr(source.value, F32.as_pointer()), align=4)
                 code.b.store(number, code.b.inttoptr(target.value, F32.as_pointer()), align=4)

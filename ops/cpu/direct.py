@@ -315,12 +315,14 @@ class Direct:
         }  # fmt: skip
 
     def _most_bytes(self) -> int:
-        """Of all passes, for images as they usually lie and for channels apart."""
+        """Of all passes, for images as they usually lie, for channels apart, and for x image by image."""
         n, c, h, w = self.shape.in_shape
         _, k, high, wide = self.shape.out_shape
         x, y = _hwnc(n, c, h, w), _hwnc(n, k, high, wide)
         apart = Steps(c * h * w * FLOAT, h * w * FLOAT, w * FLOAT, FLOAT)
+        by_image = Steps(h * w * c * FLOAT, FLOAT, w * c * FLOAT, c * FLOAT)
         works = [*self._forward_works(x, y), *self._data_works(y, x), *self._weight_works(x, y)]
+        works += self._weight_works(by_image, y)
         return max(work.bytes for work in (*works, *self._forward_works(apart, y), *self._weight_works(apart, y)))
 
 

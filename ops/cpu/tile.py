@@ -21,7 +21,9 @@ from ops.cpu.ir_tools import F32, I32, I64, Vectors, fetch, function
 
 ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
-STREAMS = ("P", "Q")  # what a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart
+# What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only for
+# P: there each sum takes a load already, and loads are what it can do least of.
+STREAMS = ("P", "Q")
 LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 
 
@@ -85,9 +87,10 @@ def _outer_loop(
     entry, outer, done = blocks
     b.position_at_end(outer)
     o, pA, pB = b.phi(I64), b.phi(I64), b.phi(I64)
-    later = [b.phi(I64) for name in STREAMS if name in a]
+    streams = [name for name in STREAMS[:vectors] if name in a]
+    later = [b.phi(I64) for _ in streams]
     kept = [b.phi(v.type) for _ in first]
-    starts = (I64(0), a["A"], a["B"], *(a[name] for name in STREAMS if name in a), *first)
+    starts = (I64(0), a["A"], a["B"], *(a[name] for name in streams), *first)
     for phi, start in zip((o, pA, pB, *later, *kept), starts, strict=True):
         phi.add_incoming(start, entry)
     sums, asked = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB, *later))

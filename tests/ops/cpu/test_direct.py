@@ -1,4 +1,4 @@
-"""Direct convolution against plain float64 loops: NaN-filled destinations, shapes and layouts of every kind."""
+"""Direct convolution against plain float64 loops, from NaN-filled destinations, in shapes and layouts of every kind."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,7 @@ SHAPES = [
     ConvShape((7, 5, 8, 11), 18, ConvGeometry((1, 3), (2, 1), (0, 2), (1, 2))),
     ConvShape((1, 5, 3, 30), 18, ConvGeometry((3, 2), (1, 2), (4, 0))),  # some rows see nothing but padding
     ConvShape((40, 8, 2, 3), 65, ConvGeometry((2, 3), (1, 1), (1, 1))),
+    plain(64, 48, (20, 18), 48, 1),  # results go past the caches
 ]
 FIRST = [
     plain(7, 3, (19, 23), 20, 5, pad=2),
@@ -193,6 +195,27 @@ def test_no_pass_takes_more_scratch_than_announced(shape, threads) -> None:
         made.backward_weights(x, dy, np.empty(given.w.shape, np.float32))
         made.backward_data(dy, given.w.astype(np.float32), nothing(given.x, in_memory))
     assert place.size <= made.workspace_bytes
+
+
+@pytest.mark.parametrize("shape", [plain(16, 32, (14, 14), 48, 3, pad=1), plain(16, 64, (14, 14), 48, 1)], ids=str)
+def test_nothing_is_allocated_once_a_pass_has_run(shape) -> None:
+    given, made = case(shape), Direct(shape, TEAMS[2], Workspace())
+    x, dy = operand(given.x, in_memory), operand(given.dy, in_memory)
+    w, y, dx = given.w.astype(np.float32), nothing(given.y, in_memory), nothing(given.x, in_memory)
+    dw = np.empty_like(w)
+
+    def step() -> None:
+        made.forward(x, w, None, y)
+        made.backward_data(dy, w, dx)
+        made.backward_weights(x, dy, dw)
+
+    step()
+    tracemalloc.start()
+    try:
+        step()
+        assert tracemalloc.get_traced_memory()[1] < w.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_channel_beside_the_images_is_not_touched() -> None:
