@@ -25,9 +25,7 @@ from ops.cpu.winograd_loops import winograd_finish, winograd_forward, winograd_g
 from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
-GRADIENT_CHUNK = 32
-KEPT_BYTES = 12 << 20  # transformed weights that are kept: part of a third-level cache
-BLOCK_BYTES = 12 << 20  # transformed inputs and products of a block
+FEW_TILES = 256  # fewer do not pay for reading many transformed weights from memory
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
 
@@ -52,8 +50,8 @@ def rounded(size: int, unit: int) -> int:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tiles of a block; `group`: vectors of outputs, or channels of a gradient, at a time; `kept`: weights are transformed once, else for each
-    block again; `shared`: the threads work on one block together, else each on its own."""
+    """Tiles of a block; `group`: vectors of outputs, or channels of a gradient, at a time; `kept`: weights are
+    transformed once, else for each block again; `shared`: threads work on one block together, else each on its own."""
 
     tiles: int
     group: int
@@ -62,15 +60,14 @@ class Blocks:
 
 
 def forward_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
-    """All of a block in the second-level cache, or one plane of it there and the whole in the third."""
-    planes, vectors = mode.a**2, -(-K // tiles().lanes)
-    weights, tile = planes * C * K * 4, planes * (C + K) * 4
-    kept = weights <= KEPT_BYTES
-    group = vectors if kept else tiles().vectors
-    room = max((second_level() - weights) // tile, min(BLOCK_BYTES // tile, second_level() // 4 // (C * 4)))
-    room = max(room // 8 * 8, 8)
-    shared = size > 1 and (not kept or count < size * room // 2)
+    """Blocks as small as lets them use the weights often. What does not stay in the second-level cache is asked for
+    ahead; only where weights are many and tiles few, one block takes all, and weights are transformed by its panels."""
+    cache, planes = second_level(), mode.a**2
+    kept = count > FEW_TILES or planes * C * K * 4 <= cache // 2
+    room = max(cache * 2 // 5 // (planes * (C + K) * 4), 32) if kept else FEW_TILES
+    shared = size > 1 and (not kept or count < size * 32)
     each = count if shared else rounded(-(-count // size), 8)
+    group = -(-K // tiles().lanes) if kept else tiles().vectors
     return Blocks(rounded(-(-each // -(-each // room)), 8), group, kept and not shared, shared)
 
 
@@ -78,7 +75,7 @@ def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks
     """Inputs and gradients of a block, or where they are too large one panel of gradients and of products, fill the cache."""
     cache, planes, vector = second_level(), mode.a**2, tiles().lanes
     width = tiles().vectors * vector * 4
-    chunk = min(GRADIENT_CHUNK, rounded(C, vector))
+    chunk = min(2 * vector, rounded(C, vector))
     room = cache * 7 // 10 // (planes * 4 * (rounded(C, vector) + rounded(K, vector)))
     if room < 48:
         room = (cache * 3 // 4 // (planes * width)) - chunk

@@ -123,13 +123,19 @@ def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right:
         while start < right:
             vectors = panel(right - start, a.most)
             width, columns = vectors * a.lanes * 4, min(vectors * a.lanes, a.K - start * a.lanes)
-            rows, table = integers(a.rows, a.most)[vectors - 1], integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
+            rows, table = (
+                integers(a.rows, a.most)[vectors - 1],
+                integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS),
+            )
             B, to = U + (start - left) * Ug, M + (start - left) * Mg + plane * (a.block * width + LINE)
             calls, upon = (count + rows - 1) // rows, start + vectors
             around = upon >= right
             next_start, next_plane = left if around else upon, plane + around
             next_width = panel(right - next_start, a.most) * a.lanes * 4
-            P, sP = U + (next_start - left) * Ug + next_plane * (a.C * next_width + LINE), (next_width + calls - 1) // calls
+            P, sP = (
+                U + (next_start - left) * Ug + next_plane * (a.C * next_width + LINE),
+                (next_width + calls - 1) // calls,
+            )
             Q = V + (plane + 1) * a.Vx + count * (start - left) // (right - left) * a.Vt
             sQ = count * a.Vt * vectors // ((right - left) * calls * a.C) + 1
             for row in range(0, count, rows):
