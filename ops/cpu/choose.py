@@ -22,7 +22,7 @@ FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any orde
 PRICES = {
     "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
     "fast": {
-        "F(2x2,3x3)": 1.0, "F(4x4,3x3)": 1.0, "F(5x5,3x3)": 1.1, "F(6x6,3x3)": 1.25, "F(2x2,5x5)": 1.0,
+        "F(2x2,3x3)": 1.0, "F(4x4,3x3)": 1.0, "F(5x5,3x3)": 1.2, "F(6x6,3x3)": 1.25, "F(2x2,5x5)": 1.0,
         "F(4x4,5x5)": 1.2,
     },
 }  # fmt: skip

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ops.cpu.compiled import addresses
 from ops.cpu.target import host
-from ops.cpu.tile import ARGUMENTS, build_tile
+from ops.cpu.tile import ARGUMENTS, LOOKING_AHEAD, build_tile
 
 MAX_ROWS = 16
 
@@ -80,6 +80,21 @@ def call_tile(tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no,
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in ARGUMENTS])
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def call_tile_ahead(  # type: ignore[no-untyped-def]
+    tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no, lanes, P, sP, Q, sQ, past, floor
+):
+    """Call a micro-kernel that looks ahead."""
+    signature = types.void(*[types.int64] * (len(LOOKING_AHEAD)), types.float32)
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in LOOKING_AHEAD])
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
 

@@ -25,6 +25,7 @@ from ops.cpu.winograd_loops import winograd_finish, winograd_forward, winograd_g
 from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
+FEW_TILES = 256  # fewer do not pay for reading many transformed weights from memory
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 
 
@@ -49,31 +50,25 @@ def rounded(size: int, unit: int) -> int:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Tiles of a block, channels of a chunk; `kept`: weights are transformed once, else for each block again;
-    `shared`: the threads work on one block together, else each on its own."""
+    """Tiles of a block; `group`: vectors of outputs, or channels of a gradient, at a time; `kept`: weights are
+    transformed once, else for each block again; `shared`: threads work on one block together, else each on its own."""
 
     tiles: int
-    chunk: int
     group: int
     kept: bool
     shared: bool
 
 
 def forward_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
-    """Products of a block and its weights, or where all weights are few its inputs and products, fill the cache."""
-    cache, planes, width = second_level(), mode.a**2, tiles().vectors * tiles().lanes * 4
-    kept = planes * C * K * 4 <= cache // 2
-    if kept:
-        room, chunk = cache * 3 // 5 // (planes * (C * 4 + width)), C
-    else:
-        room = cache * 3 // 4 // (planes * width)
-        parts = -(-C // (room // 2))
-        chunk = rounded(-(-C // parts), tiles().lanes)
-        room -= chunk
-    room, group = max(room // 8 * 8, 8), tiles().vectors
-    shared = count < size * room // 2 and size > 1
+    """Blocks as small as lets them use the weights often. What does not stay in the second-level cache is asked for
+    ahead; only where weights are many and tiles few, one block takes all, and weights are transformed by its panels."""
+    cache, planes = second_level(), mode.a**2
+    kept = count > FEW_TILES or planes * C * K * 4 <= cache // 2
+    room = max(cache * 2 // 5 // (planes * (C + K) * 4), 32) if kept else FEW_TILES
+    shared = size > 1 and (not kept or count < size * 32)
     each = count if shared else rounded(-(-count // size), 8)
-    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, group, kept and not shared, shared)
+    group = -(-K // tiles().lanes) if kept else tiles().vectors
+    return Blocks(rounded(-(-each // -(-each // room)), 8), group, kept and not shared, shared)
 
 
 def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
@@ -87,7 +82,7 @@ def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks
     room = max(room // 8 * 8, 8)
     shared = count < size * room // 2 and size > 1
     each = count if shared else rounded(-(-count // size), 8)
-    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, 0, False, shared)
+    return Blocks(rounded(-(-each // -(-each // room)), 8), chunk, False, shared)
 
 
 class Winograd:
@@ -128,7 +123,7 @@ class _Pass:
     bytes = 0
 
     def __init__(self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]) -> None:
-        mode, table = owner.mode, tiles()
+        mode, table = owner.mode, tiles(ahead=True)
         self.team, self.workspace, self.mode = owner._team, owner._workspace, mode
         self.groups, self.codes = owner.shape.geometry.groups, transforms(mode.name)
         self.N, self.C, H, W = source
@@ -177,7 +172,7 @@ class Forward(_Pass):
         Vt = rounded(self.C, lanes) * 4 | LINE  # an odd number of lines: rows do not share sets of the cache
         Vx = blocks.tiles * Vt + LINE
         own = 1 if blocks.shared else size
-        U_size = planes * wide * (blocks.chunk * vector + LINE)
+        U_size = planes * wide * (self.C * vector + LINE)
         V_thread = self.reserve("V", planes * Vx, own)
         U_thread = self.reserve("U", U_size, 1 if blocks.kept else size)
         M_thread = self.reserve("M", planes * blocks.group * (blocks.tiles * vector + LINE), size)
@@ -185,7 +180,7 @@ class Forward(_Pass):
         sink_thread = self.reserve("sink", (self.K + lanes) * 4, size)
         outputs, inputs = square * 4 * (self.K if turn else self.C), square * 4
         self.block = winograd_forward.block(
-            **self.common, block=blocks.tiles, chunk=blocks.chunk, group=blocks.group, kept=blocks.kept, by_column=blocks.shared, Vt=Vt,
+            **self.common, block=blocks.tiles, group=blocks.group, kept=blocks.kept, by_column=blocks.shared, Vt=Vt,
             Vx=Vx, V_thread=V_thread, U_thread=U_thread, M_thread=M_thread, turned_thread=turned_thread,
             sink_thread=sink_thread, wk=inputs if turn else outputs, wc=outputs if turn else inputs,
             w_origin=(square - 1) * vector if turn else 0, w_row=(-mode.r if turn else mode.r) * vector,
@@ -239,11 +234,11 @@ class Gradient(_Pass):
         Vx, Sx = Vv * (rounded(self.C, lanes) // lanes) + LINE, blocks.tiles * Gk + LINE
         V_thread = self.reserve("V", planes * Vx, own)
         S_thread = self.reserve("S", planes * Sx, own)
-        D_thread = self.reserve("D", planes * (blocks.chunk * width + LINE), size)
+        D_thread = self.reserve("D", planes * (blocks.group * width + LINE), size)
         G_thread = self.reserve("G", square * self.C * Gk, own)
         self.reserve("sink", (max(self.C, self.K) + lanes) * 4, 1)
         self.block = winograd_gradient.block(
-            **self.common, block=blocks.tiles, chunk=blocks.chunk, by_channel=blocks.shared, Vv=Vv, Vx=Vx, Sx=Sx, Gk=Gk,
+            **self.common, block=blocks.tiles, chunk=blocks.group, by_channel=blocks.shared, Vv=Vv, Vx=Vx, Sx=Sx, Gk=Gk,
             V_thread=V_thread, S_thread=S_thread, D_thread=D_thread, G_thread=G_thread, adjoin=self.codes.adjoint,
             collapse=self.codes.gradient,
         )  # fmt: skip

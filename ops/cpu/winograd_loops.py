@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ops.cpu.kernel import arguments, floats, inlined, integers, kernel, layout
-from ops.cpu.microkernel import MAX_ROWS, call_tile
+from ops.cpu.microkernel import MAX_ROWS, call_tile_ahead
 from ops.cpu.transforms import call_collapse, call_spread, call_transpose
 from ops.cpu.workspace import LINE
 
@@ -30,8 +30,8 @@ NO_FLOOR = np.float32(-np.inf)
 TILES = "table rows most lanes zero sink sink_thread N C K from_tile to_tile block across"
 IMAGES = "x xn xh xw H W top left y yn yh yw OH OW m r planes"
 FORWARD = layout(
-    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept chunk group "
-    "M M_thread w wk wc w_origin w_row w_column turned turned_thread bias",
+    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept group M "
+    "M_thread w wk wc w_origin w_row w_column turned turned_thread bias",
     "floor",
 )
 GRADIENT = layout(
@@ -106,14 +106,18 @@ def pack_group(a: Any, turned: int, U: int, left: int, right: int, low: int, hig
     while start < right:
         vectors = panel(right - start, a.most)
         width = vectors * a.lanes * 4
-        at = U + (start - left) * (a.lanes * a.chunk * 4 + LINE) * a.planes + low * a.kept * width
-        pack_panel(a, turned, low, high, start * a.lanes, vectors, at, a.chunk * width + LINE)
+        at = U + (start - left) * (a.lanes * a.C * 4 + LINE) * a.planes + low * width
+        pack_panel(a, turned, low, high, start * a.lanes, vectors, at, a.C * width + LINE)
         start += vectors
 
 
 @inlined
-def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right: int, c: int, depth: int) -> None:
-    """M = V U over channels c to c + depth, added to what channels before c gave; U belongs to channel c."""
+def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right: int) -> None:
+    """M = V U for the panels of vectors left..right, plane by plane: those of one plane fit into the cache.
+
+    Each panel asks for the weights of the next, and all of a plane for the inputs of the next plane.
+    """
+    Ug, Mg = (a.lanes * a.C * 4 + LINE) * a.planes, (a.lanes * a.block * 4 + LINE) * a.planes
     for plane in range(a.planes):
         start = left
         while start < right:
@@ -123,16 +127,25 @@ def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right:
                 integers(a.rows, a.most)[vectors - 1],
                 integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS),
             )
-            B = U + ((start - left) * (a.lanes * a.chunk * 4 + LINE)) * a.planes + plane * (a.chunk * width + LINE)
-            to = M + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes + plane * (a.block * width + LINE)
+            B, to = U + (start - left) * Ug, M + (start - left) * Mg + plane * (a.block * width + LINE)
+            calls, upon = (count + rows - 1) // rows, start + vectors
+            around = upon >= right
+            next_start, next_plane = left if around else upon, plane + around
+            next_width = panel(right - next_start, a.most) * a.lanes * 4
+            P, sP = (
+                U + (next_start - left) * Ug + next_plane * (a.C * next_width + LINE),
+                (next_width + calls - 1) // calls,
+            )
+            Q = V + (plane + 1) * a.Vx + count * (start - left) // (right - left) * a.Vt
+            sQ = count * a.Vt * vectors // ((right - left) * calls * a.C) + 1
             for row in range(0, count, rows):
-                height = min(rows, count - row)
-                C = to + row * width
-                call_tile(
-                    table[height - 1], V + plane * a.Vx + row * a.Vt + c * 4, a.Vt, 4, 0, B, width, 0, C, width,
-                    C if c else a.zero, width if c else 0, depth, 1, columns, NO_FLOOR,
+                height, C = min(rows, count - row), to + row * width
+                ahead = row // rows * a.C
+                call_tile_ahead(
+                    table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0, B + plane * (a.C * width + LINE), width, 0,
+                    C, width, a.zero, 0, a.C, 1, columns, P + ahead * sP, sP, Q + ahead * sQ, sQ, 0, NO_FLOOR,
                 )  # fmt: skip
-            start += vectors
+            start = upon
 
 
 @inlined
@@ -190,14 +203,11 @@ def winograd_forward(number: int, size: int, at: Any) -> None:
             continue
         for start in range(left, right, a.group):
             stop = min(start + a.group, right)
-            U_group = U + start * (a.lanes * a.chunk * 4 + LINE) * a.planes * a.kept
-            for c in range(low, high, a.chunk):
-                depth = min(a.chunk, high - c)
-                if a.pack:
-                    pack_group(a, turned, U_group, start, stop, c, c + depth)
-                if a.multiply:
-                    multiply_group(a, V_block, U_group, M, last - first, start, stop, c, depth)
+            U_group = U + start * (a.lanes * a.C * 4 + LINE) * a.planes * a.kept
+            if a.pack:
+                pack_group(a, turned, U_group, start, stop, low, high)
             if a.multiply:
+                multiply_group(a, V_block, U_group, M, last - first, start, stop)
                 collapse_group(a, M, a.from_tile + first, a.from_tile + last, start, stop, sink)
 
 
@@ -205,17 +215,22 @@ def winograd_forward(number: int, size: int, at: Any) -> None:
 def multiply_channels(
     a: Any, V: int, S: int, D: int, Dx: int, count: int, c: int, depth: int, vectors: int, columns: int
 ) -> None:
-    """D = V' S over `count` tiles, for channels c to c + depth and one panel."""
+    """D = V' S over `count` tiles, for channels c to c + depth and one panel. Each plane asks for the next."""
     rows, width, vector = integers(a.rows, a.most)[vectors - 1], vectors * a.lanes * 4, a.lanes * 4
     table = integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
+    calls = (depth + rows - 1) // rows
+    sP, sQ = (width + calls - 1) // calls, rows * 4
     for plane in range(a.planes):
         row = 0
         while row < depth:
             of = c + row
             height = min(min(rows, depth - row), a.lanes - of % a.lanes)
-            call_tile(
-                table[height - 1], V + plane * a.Vx + of // a.lanes * a.Vv + of % a.lanes * 4, 4, vector, 0,
-                S + plane * a.Sx, width, 0, D + plane * Dx + row * width, width, a.zero, 0, count, 1, columns, NO_FLOOR,
+            A = V + plane * a.Vx + of // a.lanes * a.Vv + of % a.lanes * 4
+            P = S + (plane + 1) * a.Sx + row // rows * count * sP
+            Q = V + (plane + 1) * a.Vx + of // a.lanes * a.Vv + of % a.lanes * 4 * count
+            call_tile_ahead(
+                table[height - 1], A, 4, vector, 0, S + plane * a.Sx, width, 0, D + plane * Dx + row * width, width,
+                a.zero, 0, count, 1, columns, P, sP, Q, sQ, 0, NO_FLOOR,
             )  # fmt: skip
             row += height
 
