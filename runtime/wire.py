@@ -3,13 +3,15 @@
 Header (a flat msgpack array, at most MAX_HEADER_BYTES):
     [PROTOCOL, kind, id, sender, incarnation, receiver, reply_to, answers, step, plain values, array descriptors]
     an array descriptor is [dtype name, [dimensions]]; a `tuple[Array, ...]` field is preceded by its count.
+    An array in memory that the receiver shares has no frame but a third item, its offset there, and, if it is not
+    contiguous, a fourth, [strides] in bytes.
 Decoding trusts nothing: every mistake raises MessageError with a reason label and changes nothing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgpack
@@ -34,24 +36,41 @@ _PLACE = ("protocol", "kind", "id", "sender", "incarnation", "receiver", "reply_
 _TYPES = (int, str, int, str, int, str, str, int, int)
 
 Frame = bytes | memoryview
+Lend = Callable[[Array], int | None]  # an array -> its offset in shared memory, None if it must travel
+Borrow = Callable[[int, int], Array]  # (offset, bytes) -> those bytes of the sender's memory, read-only
 
 
-def encode(envelope: Envelope) -> list[Frame]:
+def _nowhere(array: Array) -> int | None:
+    return None
+
+
+def _nothing(offset: int, size: int) -> Array:
+    raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory, but none is shared with the sender")
+
+
+def encode(envelope: Envelope, lend: Lend = _nowhere) -> list[Frame]:
     """Frames of an envelope. Contiguous arrays are referenced, not copied; do not write to them afterwards."""
     body = envelope.message
     _check_plain(body)
     descriptors: list[Any] = []
+    arrays = 0
     frames: list[Frame] = [b""]
     for name, several in body.array_fields:
         value = getattr(body, name)
         if several:
             descriptors.append(len(value))
         for array in value if several else (value,):
-            descriptors.append(_descriptor(f"{body.kind}.{name}", array))
-            plain = np.ascontiguousarray(array, DTYPES[array.dtype.name])  # also turns foreign byte order into ours
-            frames.append(plain.reshape(-1).view(np.uint8).data)
-    if len(frames) - 1 > MAX_ARRAYS:
-        raise MessageError("too_large", f"{body.kind} has {len(frames) - 1} arrays, at most {MAX_ARRAYS}")
+            descriptor = _descriptor(f"{body.kind}.{name}", array)
+            offset = lend(array)
+            if offset is None:
+                plain = np.ascontiguousarray(array, DTYPES[array.dtype.name])  # also turns foreign byte order into ours
+                frames.append(plain.reshape(-1).view(np.uint8).data)
+            else:
+                descriptor += [offset] if array.flags.c_contiguous else [offset, list(array.strides)]
+            descriptors.append(descriptor)
+            arrays += 1
+    if arrays > MAX_ARRAYS:
+        raise MessageError("too_large", f"{body.kind} has {arrays} arrays, at most {MAX_ARRAYS}")
     if _deeper(body.plain_values(), MAX_DEPTH):
         raise MessageError("bad_type", f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
     try:
@@ -75,14 +94,14 @@ def _check_plain(body: Message) -> None:
             raise MessageError("bad_type", f"{body.kind}.{field.name} is {value!r:.60}, expected {field.annotation}")
 
 
-def decode(frames: Sequence[Any]) -> Envelope:
-    """Envelope of received frames (bytes-like). Its arrays are read-only views of the frames."""
+def decode(frames: Sequence[Any], borrow: Borrow = _nothing) -> Envelope:
+    """Envelope of received frames (bytes-like). Its arrays are read-only views of the frames or of shared memory."""
     head = _header(frames)
     kind = REGISTRY.get(head[1])
     if kind is None:
         raise MessageError("unknown_kind", f"no message is called {head[1]!r:.80}")
     values = _plain(kind, head[9])
-    values.update(_arrays(kind, head[10], frames[1:]))
+    values.update(_arrays(kind, head[10], frames[1:], borrow))
     return Envelope(kind(**values), *head[2:9])
 
 
@@ -141,7 +160,7 @@ def _plain(kind: type[Message], values: Any) -> dict[str, Any]:
     return found
 
 
-def _arrays(kind: type[Message], descriptors: Any, frames: Sequence[Any]) -> dict[str, Any]:
+def _arrays(kind: type[Message], descriptors: Any, frames: Sequence[Any], borrow: Borrow) -> dict[str, Any]:
     if not isinstance(descriptors, list) or len(frames) > MAX_ARRAYS:
         raise MessageError("bad_header", f"{kind.kind}: {len(frames)} array frames, at most {MAX_ARRAYS}")
     todo, supply = iter(descriptors), iter(frames)
@@ -149,9 +168,9 @@ def _arrays(kind: type[Message], descriptors: Any, frames: Sequence[Any]) -> dic
     try:
         for name, several in kind.array_fields:
             count = next(todo) if several else 1
-            if type(count) is not int or not 0 <= count <= len(frames):
+            if type(count) is not int or not 0 <= count <= len(descriptors):
                 raise MessageError("bad_header", f"{kind.kind}.{name}: {count!r:.20} arrays in {len(frames)} frames")
-            made = tuple(_array(kind, name, next(todo), next(supply)) for _ in range(count))
+            made = tuple(_array(kind, name, next(todo), supply, borrow) for _ in range(count))
             found[name] = made if several else made[0]
     except (StopIteration, RuntimeError):  # a generator turns StopIteration into RuntimeError
         raise MessageError("bad_header", f"{kind.kind}: fewer arrays than its fields need") from None
@@ -160,16 +179,19 @@ def _arrays(kind: type[Message], descriptors: Any, frames: Sequence[Any]) -> dic
     return found
 
 
-def _array(kind: type[Message], name: str, descriptor: Any, frame: Any) -> Array:
+def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any], borrow: Borrow) -> Array:
     where = f"{kind.kind}.{name}"
-    if not (isinstance(descriptor, list) and len(descriptor) == 2 and isinstance(descriptor[1], list)):
+    if not (isinstance(descriptor, list) and 2 <= len(descriptor) <= 4 and isinstance(descriptor[1], list)):
         raise MessageError("bad_shape", f"{where}: no array descriptor: {descriptor!r:.60}")
-    dtype_name, shape = descriptor
+    dtype_name, shape, *place = descriptor
     dtype = DTYPES.get(dtype_name) if isinstance(dtype_name, str) else None
     if dtype is None:
         raise MessageError("bad_type", f"{where}: dtype {dtype_name!r:.20} is not carried")
     if len(shape) > MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in shape):
         raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}")
+    if place:
+        return _borrowed(where, shape, dtype, place, borrow)
+    frame = next(frames)
     size = memoryview(frame).nbytes
     if math.prod(shape) * dtype.itemsize != size:
         raise MessageError("bad_shape", f"{where}: {dtype_name}{shape!r:.60} does not fill a frame of {size} bytes")
@@ -179,3 +201,14 @@ def _array(kind: type[Message], name: str, descriptor: Any, frame: Any) -> Array
         raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}") from None
     array.flags.writeable = False
     return array
+
+
+def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow) -> Array:
+    """An array in shared memory: offset, and strides unless it is contiguous. numpy checks that they stay inside."""
+    offset, *given = place
+    strides = given[0] if given else [math.prod(shape[axis + 1 :]) * dtype.itemsize for axis in range(len(shape))]
+    numbers = [offset, *strides] if isinstance(strides, list) and len(strides) == len(shape) else [None]
+    if any(type(n) is not int or not 0 <= n < 1 << 63 for n in numbers) or not math.prod(shape):
+        raise MessageError("bad_shape", f"{where}: {shape!r:.60} at {place!r:.60} of shared memory")
+    extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+    return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)

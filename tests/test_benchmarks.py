@@ -73,6 +73,19 @@ def test_outcomes_are_counted_in_a_log_that_is_cut_off(tmp_path: Path) -> None:
     assert record.notes == ["failed: b[cupy-y]"]
 
 
+def test_lowering_is_measured_for_every_b_p_beside_the_kernels_and_the_machine_s_own_products(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.lowering", "--net", "lenet", "--batch", "6", "--sgemm", "64"]
+    command += ["--seconds", "1", "--threads", "2", "--results", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (as_json,) = tmp_path.glob("lowering-*.json")
+    part = json.loads(as_json.read_text())["parts"]["lowering"]
+    whole, layers = (table["rows"] for table in part["tables"])
+    assert [row[0] for row in whole[2:]] == ["b_p 1", "b_p 2", "b_p 4", "b_p 6", "chosen kernels"]
+    assert all(row[1] > 0 for row in whole)
+    assert [row[0] for row in layers] == ["conv1", "conv2"]
+
+
 def test_all_budgets_together_are_under_nine_minutes() -> None:
     assert sum(plan.seconds for plan in gpu.PLANS.values()) < 540
     runs = len(gpu_parts.WHOLE.digits) * 2

@@ -24,6 +24,7 @@ READ_IN_PLACE_BYTES = 1 << 17
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
+PIXELS = 160  # of a block of a product over pixels, at most: a panel of them stays in the first-level cache
 CALL = 45  # cycles to call the micro-kernel
 RUN = 8  # rows of the usual tile
 
@@ -203,32 +204,60 @@ def _shares(threads: int, s: Sweep, n: int, h: int, w: int) -> Iterator[tuple[in
 
 
 @functools.lru_cache(maxsize=512)
-def weight_blocks(s: Sweep, threads: int, in_place: bool) -> Blocks:
-    """For sums over pixels. In place, images are what a sum runs over."""
+def weight_blocks(s: Sweep, threads: int) -> Blocks:
+    """For sums over pixels, x copied into blocks."""
     taps = s.taps[0] * s.taps[1]
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
     best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
-    images = [balanced(s.images, RUN)] if not in_place else [min(s.images, k) for k in (128, 192, 256, 384)]
-    for n in images:
-        for h in _sizes(s.high):
-            for w in _sizes(s.wide):
-                size, pixels = _block_input(s, n, h, w), n * h * w
-                if pixels > 1024 and (h, w) != (1, 1):
+    n = balanced(s.images, RUN)
+    for h in _sizes(s.high):
+        for w in _sizes(s.wide):
+            size, pixels = _block_input(s, n, h, w), n * h * w
+            if pixels > 1024 and (h, w) != (1, 1):
+                continue
+            for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
+                c = _channels_of(s, -(-s.channels // channel_parts), size)
+                units = -(-_units(s, n, h, w) // pixel_parts)
+                share = -(-vectors // parts) / vectors / channel_parts
+                tile_calls = taps * s.channels / RUN * vectors / 2.5
+                held = s.weights * FLOAT * share
+                kept = s.weights * (0.1 if held <= 1 << 19 else 0.4)
+                work = pixels * s.channels * taps * vectors * lanes / SUMS + tile_calls * CALL + kept
+                copies = size * s.channels / channel_parts * COPIED
+                copies += pixels * s.outputs / parts * COPIED * -(-s.channels // channel_parts // c)
+                time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
+                if time < least:
+                    best, least = Blocks(n, h, w, c, parts, channel_parts), time
+    return best
+
+
+@functools.lru_cache(maxsize=512)
+def pixel_blocks(s: Sweep, threads: int, copied: bool, shared: bool) -> Blocks:
+    """For sums over pixels with one tap. `copied`: x is; `shared`: threads may share pixels."""
+    lanes = host().lanes
+    vectors = -(-s.outputs // lanes)
+    best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
+    n = balanced(s.images, PIXELS)
+    for h in _sizes(s.high):
+        for w in _sizes(s.wide):
+            pixels = n * h * w
+            if (pixels > PIXELS and (h, w) != (1, 1)) or (h * w > 1 and not copied):
+                continue
+            for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
+                if pixel_parts > 1 and not shared:
                     continue
-                for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
-                    c = _channels_of(s, -(-s.channels // channel_parts), size)
-                    units = -(-_units(s, n, h, w) // pixel_parts)
-                    share = -(-vectors // parts) / vectors / channel_parts
-                    tile_calls = taps * s.channels / RUN * vectors / 2.5
-                    held = s.weights * FLOAT * share
-                    kept = s.weights * (0.1 if held <= 1 << 19 else 0.4)
-                    work = pixels * s.channels * taps * vectors * lanes / SUMS + tile_calls * CALL + kept
-                    copies = 0.0 if in_place else size * s.channels / channel_parts * COPIED
-                    copies += pixels * s.outputs / parts * COPIED * -(-s.channels // channel_parts // c)
-                    time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
-                    if time < least:
-                        best, least = Blocks(n, h, w, c, parts, channel_parts), time
+                channels = -(-s.channels // channel_parts)
+                c = _channels_of(s, channels, pixels)
+                units = -(-_units(s, n, h, w) // pixel_parts)
+                share = -(-vectors // parts) / vectors * channels / s.channels
+                calls = s.channels / RUN * vectors / 2.5
+                work = pixels * s.channels * vectors * lanes / SUMS + calls * CALL + s.weights * 0.1
+                copies = pixels * s.outputs / parts * COPIED * -(-channels // c)
+                copies += pixels * channels * COPIED if copied else 0.0
+                time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
+                if time < least:
+                    best, least = Blocks(n, h, w, c, parts, channel_parts), time
     return best
 
 
@@ -236,6 +265,12 @@ def _channels_of(s: Sweep, channels: int, size: int) -> int:
     """Channels of a block, all if they fit."""
     most = max(RUN, INPUT_BYTES // (size * FLOAT))
     return channels if channels <= most else min(channels, balanced(channels, most) + RUN - 1 & -RUN)
+
+
+def pixel_numbers(blocks: Blocks, copied: bool) -> int:
+    """float32 numbers one thread needs for a product over pixels: a panel, and the channels of a block if copied."""
+    pixels, lanes = blocks.n * blocks.h * blocks.w, host().lanes
+    return pixels * max(shapes()) * lanes + (-(-blocks.c // lanes) * (pixels + 1) * lanes if copied else 0) + 64
 
 
 def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int:

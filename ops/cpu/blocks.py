@@ -22,7 +22,7 @@ from ops.cpu.values import Choice, Whole
 WORK = layout(
     "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide groups x_group y_group "
     "w_group step_h step_w off_h off_w hop_h hop_w taps_h taps_w block_n block_h block_w block_c packed "
-    "panels panel_count starts parts table rows zeros copy bias along channel_parts w_part",
+    "panels panel_count starts parts table rows zeros copy bias along beyond channel_parts w_part w_row",
     "floor",
 )
 LINE = 64  # bytes of a cache line
@@ -224,7 +224,7 @@ def tiles_in(code: Code, a: Any, vectors: Whole, run: Whole) -> Whole:
 
 def run_tiles(
     code: Code, a: Any, panel: tuple[Whole, Whole], run: tuple[Whole, Whole], operands: Operands, floor: ir.Value,
-    onward: Whole, soon: tuple[Ahead, Ahead],
+    onward: Whole, soon: tuple[Ahead, Ahead], past: Whole | int = 0,
 ) -> None:  # fmt: skip
     """A run of rows in tiles of nearly equal height. `panel`: vectors, lanes; `run`: rows, `tiles_in` of them.
 
@@ -243,7 +243,7 @@ def run_tiles(
         at_A.set(from_A + rows * sAr)
         at_C.set(from_C + rows * sCr)
         following = from_C + (index < count - 1).pick(rows * sCr, onward)
-        for r in code.loop(0, rows):
+        for r in code.loop(0, rows if isinstance(past, int) else past.equals(1).pick(0, rows)):
             for byte in code.loop(0, vectors * (code.lanes * 4), LINE):
                 fetch(code, following + r * sCr + byte, to_write=True)
         start, fresh = operands.start
@@ -252,5 +252,6 @@ def run_tiles(
             least = code.b.select(last.value, floor, NONE)
             tile(
                 code, kernel, from_A + call * sAc, sAr, sAk, sAo, B + call * sBc, sBk, sBo, from_C, sCr,
-                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes, P + call * steps * sP, sP, Q + call * steps * sQ, sQ, floor=least,
+                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes, P + call * steps * sP, sP, Q + call * steps * sQ, sQ,
+                last.pick(past, 0), floor=least,
             )  # fmt: skip

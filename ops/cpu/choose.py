@@ -1,21 +1,33 @@
 """Which algorithm each pass of a convolution gets, by shape and precision: the one place that decides.
 
-Measured on the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and ResNet-50 beside PyTorch
-(benchmarks/kernels.py shows the outcome). What never lives here: an algorithm.
+Every candidate is given a cost, in products of one channel of x with one of y as direct convolution does them. The
+numbers below are fitted to times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
+ResNet-50 and of smaller ones (benchmarks/kernels.py shows the outcome). What never lives here: an algorithm.
 """
 
 from __future__ import annotations
 
+from math import prod
+
 from ops.cpu.algorithm import Convolution, ConvShape
 from ops.cpu.direct import Direct, FirstLayer
 from ops.cpu.team import Team
-from ops.cpu.winograd import ACCURATE, FAST, FIVE, Winograd, supports
+from ops.cpu.toom_cook import MODES
+from ops.cpu.winograd import Winograd, supports
 from ops.cpu.workspace import Workspace
 
 FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any order
-ENOUGH_CHANNELS = 24  # below, Winograd's transforms take longer than the products they save
-MODES = {"exact": {3: ACCURATE}, "fast": {3: FAST, 5: FIVE}}  # by precision and kernel
+# What a product costs. More planes leave room for fewer tiles in the cache.
+PRICES = {
+    "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
+    "fast": {
+        "F(2x2,3x3)": 1.0, "F(4x4,3x3)": 1.0, "F(5x5,3x3)": 1.1, "F(6x6,3x3)": 1.25, "F(2x2,5x5)": 1.0,
+        "F(4x4,5x5)": 1.2,
+    },
+}  # fmt: skip
+TRANSFORM = 12  # products that a transform of a tile takes for each of its numbers
+PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}  # products for each number of the weights and of each plane
 
 
 class Chooser:
@@ -34,11 +46,13 @@ class Chooser:
         return found
 
     def _choose(self, shape: ConvShape, direction: str) -> Convolution:
-        channels, outputs = (count // shape.geometry.groups for count in (shape.in_shape[1], shape.outputs))
-        mode = MODES[self._precision].get(shape.geometry.kernel[0])
-        if mode is not None and min(channels, outputs) >= ENOUGH_CHANNELS and supports(shape, mode):
-            return self._make(shape, mode)
-        return self._make(shape, "first" if channels <= FEW_CHANNELS and direction != DATA else "direct")
+        if shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS and direction != DATA:
+            return self._make(shape, "first")
+        costs = {"direct": direct_cost(shape, direction)}
+        for mode, price in PRICES[self._precision].items():
+            if supports(shape, mode):
+                costs[mode] = price * winograd_cost(shape, mode, direction)
+        return self._make(shape, min(costs, key=lambda name: costs[name]))
 
     def _make(self, shape: ConvShape, name: str) -> Convolution:
         made = self._made.get((shape, name))
@@ -50,3 +64,20 @@ class Chooser:
                 made = Winograd(*place, mode=name)
             self._made[shape, name] = made
         return made
+
+
+def direct_cost(shape: ConvShape, direction: str) -> float:
+    """Products for each pair of channels: of every output with every weight."""
+    n, _, high, wide = shape.out_shape
+    return prod(shape.geometry.kernel) * (n * high * wide + min(PER_WEIGHT.values()))
+
+
+def winograd_cost(shape: ConvShape, mode: str, direction: str) -> float:
+    """Products for each pair of channels: of every plane of every tile, with the transforms."""
+    m, planes, groups = MODES[mode].m, MODES[mode].a ** 2, shape.geometry.groups
+    n, channels, *image = shape.in_shape
+    if direction != DATA:
+        image = list(shape.out_shape[2:])
+    tiles = n * prod(-(-size // m) for size in image)
+    transforms = TRANSFORM * groups * (1 / channels + 1 / shape.outputs)
+    return planes * (tiles * (1 + transforms) + PER_WEIGHT[direction])

@@ -58,6 +58,7 @@ def convolve(code: Code) -> None:
             many = (a.packed.equals(0) & (unit < end - 1)).pick(n * p * q, 0)
             wish = Region(pixels(a, following, c0), n, q, many, part.c * 4)
             _outputs(code, a, member, at, part, View(*(part.get() for part in place)), wish, soon)
+    code.b.fence("seq_cst")  # what went past the caches is seen by others only after a fence
 
 
 def _set(variables: list[Any], values: View) -> None:
@@ -73,6 +74,7 @@ def _outputs(
     along = a.along.equals(1)
     mid, run = along.pick(part.n, part.q), along.pick(part.q, part.n)
     floor = code.b.select((part.c0 + part.c).equals(a.channels).value, a.floor, NONE)
+    past = (part.c0 + part.c).equals(a.channels).pick(a.beyond, 0)
     soon[0].start(wish, part.p * mid * (high - low) * tiles_in(code, a, first_vectors(code, a, low), run))
     for index in code.loop(low, high):
         first, vectors, outputs, before = panel(code, a, index)
@@ -86,7 +88,7 @@ def _outputs(
             for j in code.loop(0, mid):
                 operands = _operands(a, part, x, (i, j), (weights, width), y, bias)
                 step = along.pick(a.yn, a.yw)
-                run_tiles(code, a, (vectors, outputs), (run, each), operands, floor, step, soon)
+                run_tiles(code, a, (vectors, outputs), (run, each), operands, floor, step, soon, past)
 
 
 def _operands(

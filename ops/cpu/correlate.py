@@ -1,6 +1,6 @@
-"""The loops of direct convolution that make gradients of weights: x against y, summed over pixels.
+"""The loops of direct convolution that make gradients of weights of several taps: x against y, summed over pixels.
 
-What never lives here: images (`convolve`), sizes of blocks (`blocking`), strides of layers (`direct`).
+What never lives here: one tap (`pixelwise`), images (`convolve`), sizes of blocks (`blocking`), strides of layers (`direct`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ops.cpu.blocks import (
     copy_block,
     corner,
     extent,
-    pixels,
     reached,
     run_tiles,
     tiles_in,
     units,
 )
-from ops.cpu.calls import Arguments, either, entry, mover, up
+from ops.cpu.calls import Arguments, entry, mover, up
 from ops.cpu.code import Code, generated
 from ops.cpu.pack import first_vectors, panel
+from ops.cpu.pixelwise import columns
 from ops.cpu.values import Choice, Whole
 
 FEW = 12  # channels: with fewer, zeros of the padding cost less than tiles of few rows
@@ -51,7 +51,6 @@ def correlate(code: Code) -> None:
     total = units(a)
     begin, end = total * share // shares, total * (share + 1) // shares
     low, high = (a.channels * (channel_part + k) // a.channel_parts for k in (0, 1))
-    place = [code.variable(code.whole(0)) for _ in (*View._fields, "spare")]
     soon = Ahead(code), Ahead(code)
     for g in code.loop(0, a.groups):
         for unit in code.loop(begin, end):
@@ -63,40 +62,16 @@ def correlate(code: Code) -> None:
             for block in code.loop(0, up(high - low, a.block_c)):
                 c0 = low + block * a.block_c
                 part = Part(n, p, q, at.p, at.q, (high - c0).least(a.block_c), c0)
-                _find(code, a, at, part, place)
-                soon_x = Region(pixels(a, following, c0), n, q, a.packed.equals(0).pick(many, 0), part.c * 4)
-                soon_y = _columns(code, a, member, following, part, (c0 + part.c).equals(high).pick(many, 0))
-                view, spare = View(*(part.get() for part in place[:-1])), place[-1].get()
-                _gradients(code, a, member, at, part, view, (to, spare, unit.equals(begin)), (soon_x, soon_y), soon)
-
-
-def _find(code: Code, a: Any, at: Corner, part: Part, place: list[Any]) -> None:
-    """Set where this block's x lies, copied or in place, and where memory is free."""
-    mine = a.scratch + code.number * a.scratch_each
-    with either(code, a.packed.equals(0)) as (in_place, copied):
-        with copied:
-            source = a.x + at.g * a.x_group + part.c0 * a.xc + at.n * a.xn
-            view, used = copy_block(code, a, mine, source, part)
-            for variable, value in zip(place, (*view, mine + used), strict=True):
-                variable.set(value)
-        with in_place:
-            for variable, value in zip(place, (*pixels(a, at, part.c0), mine), strict=True):
-                variable.set(value)
-
-
-def _columns(code: Code, a: Any, member: Whole, at: Corner, part: Part, pieces: Whole) -> Region:
-    """y of a block, as far as this thread's panels go."""
-    low, high = entry(code, a.starts, member), entry(code, a.starts, member + 1)
-    first, _, _, _ = panel(code, a, low.least(a.panel_count - 1))
-    last, _, outputs, _ = panel(code, a, (high - 1).most(0))
-    place = a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4
-    some = (low < high).pick(pieces, 0)
-    return Region(View(place, a.yn, a.yh, a.yw), part.n, part.q, some, (last + outputs - first) * 4)
+                mine = a.scratch + code.number * a.scratch_each
+                source = a.x + at.g * a.x_group + c0 * a.xc + at.n * a.xn
+                view, used = copy_block(code, a, mine, source, part)
+                soon_y = columns(code, a, member, following, part, (c0 + part.c).equals(high).pick(many, 0))
+                _gradients(code, a, member, at, part, view, (to, mine + used, unit.equals(begin)), soon_y, soon)
 
 
 def _gradients(
     code: Code, a: Any, member: Whole, at: Corner, part: Part, x: View, places: tuple[Whole, Whole, Choice],
-    wishes: tuple[Region, Region], soon: tuple[Ahead, Ahead],
+    wish: Region, soon: tuple[Ahead, Ahead],
 ) -> None:  # fmt: skip
     """One block: every panel of this thread's part, copied to `spare`, against every tap and channel."""
     to, spare, fresh = places
@@ -108,8 +83,8 @@ def _gradients(
     whole = a.hop_w.equals(1) & part.c.equals(a.channels) & (edges.pick(part.c, 0) < FEW)
     spans, span = whole.pick(1, a.taps_w), whole.pick(a.taps_w * part.c, part.c)
     asks = spans * a.taps_h * (high - low) * tiles_in(code, a, first_vectors(code, a, low), span)
-    for ahead, wish in zip(soon, wishes, strict=True):
-        ahead.start(wish, asks)
+    soon[0].start(wish._replace(pieces=code.whole(0)), asks)
+    soon[1].start(wish, asks)
     for index in code.loop(low, high):
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)

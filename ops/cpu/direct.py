@@ -19,10 +19,13 @@ from ops.cpu.blocking import Blocks, Panels, Sweep
 from ops.cpu.convolve import convolve
 from ops.cpu.correlate import correlate
 from ops.cpu.microkernel import tiles
+from ops.cpu.operands import LARGE
 from ops.cpu.pack import pack_weights, unpack_weights
 from ops.cpu.permute import movers
+from ops.cpu.pixelwise import multiply_pixels
+from ops.cpu.target import host
 from ops.cpu.team import Team
-from ops.cpu.workspace import Workspace, aligned
+from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 from ops.geometry import Pair
 
@@ -30,6 +33,7 @@ FLOAT = 4
 KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
+FAR = 3072  # bytes between pixels from which they are copied: each would be on a page of its own
 
 
 class Steps(NamedTuple):
@@ -93,11 +97,37 @@ class Work:
     packing: Any  # None: no tap reaches these pixels
     weights_bytes: int
     scratch_bytes: int
+    past: bool = False
+    run: Any = correlate  # the kernel of a gradient of weights
 
     @property
     def bytes(self) -> int:
         """Of the workspace."""
         return self.weights_bytes + self.scratch_bytes
+
+
+class PixelForm(NamedTuple):
+    """A gradient of weights with one tap as a product over pixels. `turned`: dy is x, so rows are outputs.
+
+    The one with fewer channels is x: it is read again for every panel of the other.
+    """
+
+    sweep: Sweep
+    x: Steps
+    y: Steps
+    blocks: Blocks
+    copied: bool
+    turned: bool
+
+
+def _pixel_form(s: Sweep, x: Steps, y: Steps, threads: int, turned: bool) -> PixelForm:
+    y = Steps(y.n, FLOAT, y.h, y.w)
+    s, x, y = fold(s, x, y)
+    if turned:
+        x, y = Steps(y.n, FLOAT, y.h, y.w), Steps(x.n, FLOAT, x.h, x.w)
+        s = replace(s, channels=s.outputs, outputs=s.channels)
+    copied = x.n >= FAR or s.high * s.wide > 1
+    return PixelForm(s, x, y, blocking.pixel_blocks(s, threads, copied, not turned), copied, turned)
 
 
 class Direct:
@@ -132,14 +162,14 @@ class Direct:
         """dw, summed over the batch."""
         (work,) = self._plan(self._weights, x, dy, self._weight_works)
         block, packing, base = work.block, work.packing, self.workspace.take(work.bytes)
-        block.x, block.y, block.w, block.scratch = (
-            x.ctypes.data + work.x_at,
-            dy.ctypes.data,
-            base,
-            base + work.weights_bytes,
-        )
+        block.scratch = base + work.weights_bytes
+        if packing is None:  # turned: rows are outputs, columns channels
+            block.x, block.y, block.w = dy.ctypes.data, x.ctypes.data + work.y_at, dw.ctypes.data
+            self.team.run(work.run, block)
+            return
+        block.x, block.y, block.w = x.ctypes.data + work.x_at, dy.ctypes.data, base
         packing.w, packing.packed = dw.ctypes.data, base
-        self.team.run(correlate, block)
+        self.team.run(work.run, block)
         self.team.run(unpack_weights, packing)
 
     def _plan(self, kept: dict[Any, Any], x: Array, y: Array, make: Any) -> Any:
@@ -165,6 +195,7 @@ class Direct:
                 base + work.weights_bytes,
             )
             block.bias, block.floor = bias, floor
+            block.beyond = work.past and not (block.y % LINE)
             self.team.run(convolve, block)
 
     def _axes(self) -> list[tuple[int, int, int, int, int]]:
@@ -226,33 +257,51 @@ class Direct:
         )  # fmt: skip
         if packing is not None:
             packing.w_group = self.shape.outputs // s.groups * self.shape.weight_shape[1] * self._taps() * FLOAT
-        return Work(x_at, at[1], at[2], block, packing, aligned(packed * s.groups), each * self.team.size)
+        past = (
+            s.outputs % host().lanes == 0 and not any(step % LINE for step in (y.n, y.h, y.w))
+            and s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
+        )  # fmt: skip
+        return Work(x_at, at[1], at[2], block, packing, aligned(packed * s.groups), each * self.team.size, past)
 
     def _taps(self) -> int:
         return self.shape.geometry.kernel[0] * self.shape.geometry.kernel[1]
 
     def _weight_works(self, x: Steps, y: Steps) -> Iterator[Work]:
         s = self._forward_sweep()
-        in_place, x_at = s.single and x.c == FLOAT, 0
-        if in_place:
-            x_at = s.off[0] * x.h + s.off[1] * x.w
-            s, x, y = fold(s, x, y)
-        blocks = blocking.weight_blocks(s, self.team.size, in_place)
+        if s.single and x.c == FLOAT:
+            at = s.off[0] * x.h + s.off[1] * x.w
+            yield self._pixel_work(_pixel_form(s, x, y, self.team.size, turned=s.outputs <= s.channels), at)
+            return
+        blocks = blocking.weight_blocks(s, self.team.size)
+        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * s.taps[0] * s.taps[1])
+        each = aligned(blocking.scratch_numbers(s, blocks, True, True) * FLOAT)
+        block = correlate.block(**self._geometry(s, x, y, blocks, panels), packed=1, scratch_each=each)
+        yield self._unpacked(s, 0, block, blocks, panels, each)
+
+    def _pixel_work(self, form: PixelForm, at: int) -> Work:
+        """The product of matrices that a gradient of weights with one tap is."""
+        s, blocks = form.sweep, form.blocks
+        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels)
+        each = aligned(blocking.pixel_numbers(blocks, form.copied) * FLOAT)
+        geometry = self._geometry(s, form.x, form.y, blocks, panels)
+        block = multiply_pixels.block(**geometry, packed=int(form.copied), scratch_each=each)
+        if not form.turned:
+            return replace(self._unpacked(s, at, block, blocks, panels, each), run=multiply_pixels)
+        block.w_row, block.w_group, block.channel_parts = s.outputs * FLOAT, s.weights * FLOAT, blocks.channel_parts
+        return Work(0, at, 0, block, None, 0, each * self.team.size, run=multiply_pixels)
+
+    def _unpacked(self, s: Sweep, at: int, block: Any, blocks: Blocks, panels: Panels, each: int) -> Work:
+        """A gradient of weights that arrives in panels."""
         taps = s.taps[0] * s.taps[1]
-        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * taps)
-        each = aligned(blocking.scratch_numbers(s, blocks, not in_place, True) * FLOAT)
         packed = panels.numbers * s.channels * taps * FLOAT
         shares = self.team.size // blocks.parts // blocks.channel_parts
-        block = correlate.block(
-            **self._geometry(s, x, y, blocks, panels), packed=int(not in_place), scratch_each=each, w_group=packed,
-            w_part=packed * s.groups, channel_parts=blocks.channel_parts,
-        )  # fmt: skip
+        block.w_group, block.w_part, block.channel_parts = packed, packed * s.groups, blocks.channel_parts
         packing = unpack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
-            panel_count=panels.count, channels=s.channels, taps=taps, parts=shares,
-            packed_part=packed * s.groups, transpose=self._transpose,
+            panel_count=panels.count, channels=s.channels, taps=taps, parts=shares, packed_part=packed * s.groups,
+            transpose=self._transpose,
         )  # fmt: skip
-        yield Work(x_at, 0, 0, block, packing, aligned(packed * s.groups * shares), each * self.team.size)
+        return Work(at, 0, 0, block, packing, aligned(packed * s.groups * shares), each * self.team.size)
 
     def _geometry(self, s: Sweep, x: Steps, y: Steps, blocks: Blocks, panels: Panels) -> dict[str, int]:
         return {

@@ -17,19 +17,20 @@ from typing import Any
 
 from llvmlite import ir
 
-from ops.cpu.ir_tools import F32, I64, Vectors, fetch, function
+from ops.cpu.ir_tools import F32, I32, I64, Vectors, fetch, function
 
 ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
 STREAMS = ("P", "Q")  # what a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart
-LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ")), ("floor", F32))
+LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 
 
 def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int, ahead: bool = False) -> None:
     """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
 
     `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
-    bursts would hold up what the sums wait for.
+    bursts would hold up what the sums wait for. Where `past` is 1, the sums go past the caches; C, sCr and lanes are
+    then whole vectors.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -53,9 +54,27 @@ def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int
         cell.add_incoming(final, end)
         result.append(cell)
     floor = v.splat(a["floor"])
-    for cell, (address, mask) in zip(result, cells(a["C"], a["sCr"]), strict=True):
-        v.store(v.at_least(cell, floor), address, mask)
+    result = [v.at_least(cell, floor) for cell in result]
+    if not ahead:
+        _store(b, v, result, cells(a["C"], a["sCr"]))
+    else:
+        with b.if_else(b.icmp_signed("==", a["past"], I64(1))) as (beyond, near):
+            with beyond:
+                _store(b, v, result, [(address, None) for address, _ in cells(a["C"], a["sCr"])], past=True)
+            with near:
+                _store(b, v, result, cells(a["C"], a["sCr"]))
     b.ret_void()
+
+
+def _store(
+    b: ir.IRBuilder, v: Vectors, values: list[ir.Value], cells: list[tuple[Any, Any]], past: bool = False
+) -> None:
+    for value, (address, mask) in zip(values, cells, strict=True):
+        if past:
+            written = b.store(value, b.inttoptr(address, v.type.as_pointer()), align=v.lanes * 4)
+            written.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
+        else:
+            v.store(value, address, mask)
 
 
 def _outer_loop(

@@ -17,8 +17,11 @@ import numpy as np
 
 from ops.errors import Array
 
-# 0, +-3/4, +-3/2 are exact in binary and keep the powers of the points near 1: a quarter of the error of 0, +-1, +-2.
+# Finite points, of the few that are exact in binary those with the least error. With infinity: six, seven, eight.
+# 0, +-3/4, +-3/2 keep their powers near 1: a quarter of the error of 0, +-1, +-2.
 SIX_POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
+SEVEN_POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.375)
+EIGHT_POINTS = (0.0, 0.5, -0.5, 1.0, -1.0, 2.0, -2.0)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,10 @@ MODES = {
     for mode in (
         Mode("F(2x2,3x3)", 2, 3, (0.0, 1.0, -1.0)),
         Mode("F(4x4,3x3)", 4, 3, SIX_POINTS),
+        Mode("F(5x5,3x3)", 5, 3, SEVEN_POINTS),
+        Mode("F(6x6,3x3)", 6, 3, EIGHT_POINTS),
         Mode("F(2x2,5x5)", 2, 5, SIX_POINTS),
+        Mode("F(4x4,5x5)", 4, 5, EIGHT_POINTS),
     )
 }
 

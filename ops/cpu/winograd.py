@@ -26,7 +26,6 @@ from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-ACCURATE, FAST, FIVE = MODES  # F(2x2,3x3): errors as of a plain sum; the others up to 1e-4 of the largest value
 
 
 @functools.cache

@@ -282,8 +282,8 @@ def winograd_finish(number: int, size: int, at: Any) -> None:
         more = floats(a.G + part * a.G_thread + low * a.Gk, count)
         for i in range(count):
             total[i] += more[i]
-    for row in range(low, high, a.lanes):
-        for k in range(0, a.K, a.lanes):
+    for k in range(0, a.K, a.lanes):  # the outer loop, so that rows of dw are written from their start to their end
+        for row in range(low, high, a.lanes):
             call_transpose(
                 a.transpose, a.G + row * a.Gk + k * 4, a.Gk, a.w + k * a.wk + row * 4, a.wk, min(a.lanes, high - row),
                 min(a.lanes, a.K - k),

@@ -21,10 +21,11 @@ Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a process listens: one address per lane."""
+    """Where a process listens: one address per lane; and where its shared memory is, if it has some."""
 
     control: str
     bulk: str
+    arena: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,12 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from runtime import wire
+from runtime.arena import Arena, Array
 from runtime.credits import CreditGate, GrantBook, cost_of
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import Envelope, Lane
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.shared import SharedMemory
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
 COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than zmq's bookkeeping for shared memory
@@ -94,6 +96,7 @@ class _Link:
         dealer.setsockopt(zmq.ROUTING_ID, identity)
         dealer.connect(endpoint)
         self.port = _Socket(dealer, self._granted)
+        self.on_returned: Callable[[list[int]], None] = lambda offsets: None
         self.monitor: _Socket | None = None
 
     def watch(self, on_lost: Callable[[], None]) -> None:
@@ -115,15 +118,18 @@ class _Link:
         self.port.close()
 
     def _granted(self, frames: list[Any]) -> None:
-        if len(frames) == 1 and len(frames[0]) == _GRANT.size:
-            self.gate.grant(_GRANT.unpack(frames[0])[0])
+        if len(frames) == 1 and frames[0] and not len(frames[0]) % _GRANT.size:
+            (granted,), *offsets = _GRANT.iter_unpack(frames[0])
+            self.gate.grant(granted)
+            self.on_returned([offset for (offset,) in offsets])
 
 
 class ZmqTransport(Transport):
     """Transport over ZeroMQ sockets.
 
     `bind(lane)` gives the address to listen on ("ipc://...", "tcp://127.0.0.1:*", ...).
-    `on_link_lost(peer)`, if given, is called when the connection to a peer breaks.
+    `on_link_lost(peer)`, if given, is called when the connection to a peer breaks. With an `arena`, arrays that lie in
+    it stay there for peers who have one too: only their place travels.
     """
 
     def __init__(
@@ -136,6 +142,7 @@ class ZmqTransport(Transport):
         incarnation: int,
         bind: Callable[[Lane], str],
         on_link_lost: Callable[[str], None] | None = None,
+        arena: Arena | None = None,
     ) -> None:
         super().__init__(process, deliver, reject, limits)
         self._identity = f"{process}/{incarnation}".encode()
@@ -145,11 +152,13 @@ class ZmqTransport(Transport):
         self._routers: dict[Lane, _Socket] = {}
         self._links: dict[tuple[str, Lane], _Link] = {}
         self._books: dict[tuple[Lane, bytes], GrantBook] = {}
+        self._identities: dict[str, bytes] = {}  # of the peers that send arrays
+        self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
 
     async def open(self) -> Endpoints:
         """Bind both lanes. LaunchError names the address that is taken."""
         bound = {lane: self._bind_lane(lane) for lane in _LANES}
-        return Endpoints(bound["control"], bound["bulk"])
+        return Endpoints(bound["control"], bound["bulk"], self._shared.arena.address if self._shared else "")
 
     def _bind_lane(self, lane: Lane) -> str:
         router = _make_socket(self._context, zmq.ROUTER, self.limits)
@@ -173,14 +182,27 @@ class ZmqTransport(Transport):
             self._links[peer, lane] = link
             if self._on_link_lost is not None and lane == "control":
                 link.watch(lambda lost=self._on_link_lost: lost(peer))  # type: ignore[misc]
+        if self._shared is not None and endpoints.arena:
+            self._shared.connect(peer, endpoints.arena)
+            self._links[peer, "bulk"].on_returned = lambda offsets, shared=self._shared: shared.returned(peer, offsets)  # type: ignore[misc]
 
     async def send(self, peer: str, envelope: Envelope) -> None:
         """See Transport.send."""
         link = self._links.get((peer, envelope.message.lane))
         if link is None:
             raise ActorStopped(f"{self.process} has no link to {peer}")
-        frames = wire.encode(envelope)
-        size = wire.size_of(frames)
+        if self._shared is None or envelope.message.lane == "control":
+            await self._dispatch(link, envelope, wire.encode(envelope), 0)
+            return
+        loan = self._shared.loan(peer)
+        try:
+            await self._dispatch(link, envelope, wire.encode(envelope, loan), loan.size)
+        except BaseException:
+            loan.revoke()
+            raise
+
+    async def _dispatch(self, link: _Link, envelope: Envelope, frames: list[wire.Frame], in_place: int) -> None:
+        size = wire.size_of(frames) + in_place
         if max(map(len, frames)) > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
         await link.gate.acquire(cost_of(size))
@@ -193,24 +215,45 @@ class ZmqTransport(Transport):
         def release() -> None:
             self._grant(lane, identity, cost_of(size))
 
+        def borrow(offset: int, count: int) -> Array:
+            nonlocal size
+            if window is None:
+                raise MessageError("bad_shape", f"{count} bytes at {offset} of shared memory that is not mapped here")
+            size += count
+            return window.bytes_at(offset, count)
+
+        peer = identity.decode(errors="replace").rpartition("/")[0]
+        window = self._shared.window(peer) if self._shared is not None else None
         try:
-            envelope = wire.decode(body)
+            envelope = wire.decode(body, borrow)
         except MessageError as error:
             release()
             self.reject(repr(identity)[2:-1], error)
             return
+        self._identities[peer] = identity
         self.deliver(envelope, size, release)
 
     def _grant(self, lane: Lane, identity: bytes, size: int) -> None:
         book = self._books.setdefault((lane, identity), GrantBook(self.limits.credit_of(lane)))
         due = book.release(size)
-        router = self._routers.get(lane)
-        if not due or router is None:
-            return
-        try:
-            router.send([identity, _GRANT.pack(due)])
-        except zmq.ZMQError:
+        if due and not self._answer(lane, identity, [due]):
             self._books.pop((lane, identity), None)  # the peer left: nobody waits for this grant
+
+    def _return(self, peer: str) -> None:
+        """Some arrays of a peer's are not seen here any more."""
+        if self._shared is not None and peer in self._identities:
+            self._answer("bulk", self._identities[peer], [0, *self._shared.take_due(peer)])
+
+    def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
+        """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
+        router = self._routers.get(lane)
+        if router is None:
+            return True
+        try:
+            router.send([identity, b"".join(map(_GRANT.pack, numbers))])
+        except zmq.ZMQError:
+            return False
+        return True
 
     async def close(self) -> None:
         """See Transport.close. Removes the socket files of ipc addresses."""
@@ -221,6 +264,8 @@ class ZmqTransport(Transport):
             router.close()
         self._links.clear()
         self._routers.clear()
+        if self._shared is not None:
+            self._shared.close()
         # term() returns when the last queued message has left or its linger is over: at most CLOSE_SECONDS
         await asyncio.get_running_loop().run_in_executor(None, self._context.term)
 

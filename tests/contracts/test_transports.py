@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 import zmq
 
+from runtime.arena import Arena
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import Array, Envelope, Message, message
 from runtime.transport import Limits, Release, Transport
@@ -63,16 +64,19 @@ def _member(make: Callable[..., Transport], name: str) -> Member:
     return box[0]
 
 
-@pytest_asyncio.fixture(params=["inproc", "inproc with latency", "ipc", "tcp"])
+@pytest_asyncio.fixture(params=["inproc", "inproc with latency", "ipc", "tcp", "shared memory"])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Member, Member]]:
     """Two processes `a` and `b`, each linked to the other."""
+    arenas: dict[str, Arena | None] = {}
     network = InprocNetwork(latency=0.001, bytes_per_second=1e9) if "latency" in request.param else InprocNetwork()
 
     def make(name: str, *arguments: object) -> Transport:
         if request.param.startswith("inproc"):
             return InprocTransport(name, *arguments, network)  # type: ignore[arg-type]
         bind = {"ipc": lambda lane: f"ipc://{tmp_path}/{name}.{lane}", "tcp": lambda lane: "tcp://127.0.0.1:*"}
-        return ZmqTransport(name, *arguments, incarnation=1, bind=bind[request.param])  # type: ignore[arg-type]
+        arena = arenas[name] = Arena(name) if request.param == "shared memory" else None
+        road = "tcp" if request.param == "tcp" else "ipc"
+        return ZmqTransport(name, *arguments, incarnation=1, bind=bind[road], arena=arena)  # type: ignore[arg-type]
 
     a, b = _member(make, "a"), _member(make, "b")
     ends = {"a": await a.transport.open(), "b": await b.transport.open()}
@@ -81,6 +85,9 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     yield a, b
     await a.transport.close()
     await b.transport.close()
+    for arena in arenas.values():
+        if arena is not None:
+            arena.close()
 
 
 def note(number: int, text: str = "") -> Envelope:

@@ -1,17 +1,21 @@
-"""LSTM and RNN of the CPU backend against the reference in float64, and the functions of their gates."""
+"""LSTM, RNN and tables of the CPU backend against plain loops in float64, and the functions of their gates."""
 
 from __future__ import annotations
 
 import ctypes
+import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ops import Array, OpsError, get_backend
 from ops.cpu.units import units
+from ops.cpu.workspace import Workspace
 from ops.recurrent import LstmGradients, RnnGradients, Tape
 from tests.ops.conftest import nans
-from tests.ops.cpu.test_gemm import TEAMS, Kernels
+from tests.ops.cpu.conftest import cpu
+from tests.ops.cpu.narrow import passes_with_narrow_vectors
 
 # steps, images, features, hidden
 SIZES = [(5, 3, 4, 2), (1, 1, 1, 1), (7, 13, 20, 97), (3, 32, 50, 64), (4, 100, 3, 20), (2, 7, 65, 200)]
@@ -38,6 +42,31 @@ def single(arrays: dict[str, Array]) -> dict[str, Array]:
     return {name: array.astype("f") for name, array in arrays.items()}
 
 
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def lstm_loops(a: dict[str, Array]) -> tuple[Array, Array]:
+    """h and c, step by step, as Caffe's LSTMUnit has them."""
+    h, c, hs, cs = a["h0"], a["c0"], [], []
+    for x, cont in zip(a["x"], a["cont"][..., None], strict=True):
+        i, f, o, g = np.split(x @ a["w_x"].T + a["b"] + a["extra"] + (cont * h) @ a["w_h"].T, 4, axis=1)
+        c = cont * sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        hs.append(h)
+        cs.append(c)
+    return np.array(hs), np.array(cs)
+
+
+def rnn_loops(a: dict[str, Array]) -> tuple[Array, Array]:
+    """o and h, step by step."""
+    h, hs = a["h0"], []
+    for x, cont in zip(a["x"], a["cont"][..., None], strict=True):
+        h = np.tanh(x @ a["w_x"].T + a["b"] + a["extra"] + (cont * h) @ a["w_h"].T)
+        hs.append(h)
+    return np.tanh(np.array(hs) @ a["w_o"].T + a["b_o"]), np.array(hs)
+
+
 def lstm(backend, a, whole: bool, tape=None, out=None):
     """Forward and backward; `whole`: with everything that may be left out."""
     start = {name: a[name] for name in ("h0", "c0")} if whole else {}
@@ -59,33 +88,53 @@ def rnn(backend, a, whole: bool, states=None, out=None):
     return (o, h), found
 
 
-@pytest.mark.parametrize("threads", TEAMS)
+KINDS: list[Any] = [(lstm, lstm_loops, 4, LstmGradients), (rnn, rnn_loops, 1, RnnGradients)]
+named = pytest.mark.parametrize(("kind", "loops", "gates", "kept"), KINDS, ids=["lstm", "rnn"])
+
+
+@named
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize(("kind", "gates", "kept"), [(lstm, 4, LstmGradients), (rnn, 1, RnnGradients)])
-def test_states_and_all_gradients_agree_with_the_reference(random, kind, gates, kept, whole, sizes, threads) -> None:
+def test_states_and_all_gradients_agree_with_float64(random, fast, kind, loops, gates, kept, whole, sizes) -> None:
     a = case(random, sizes, gates)
     states, gradients = kind(get_backend("numpy"), a, whole)
     out = kept(*(nans(gradient.shape, "f") for gradient in gradients))
-    found_states, found = kind(Kernels(threads), single(a), whole, out=out)
+    found_states, found = kind(fast, single(a), whole, out=out)
     for one, other in zip((*found_states, *found), (*states, *gradients), strict=True):
         assert one.dtype == np.float32
         close(one, other)
+    if whole:
+        for one, other in zip(found_states, loops(a), strict=False):
+            close(one, other)
     assert all(one is place for one, place in zip(found, out, strict=True))
 
 
-def test_the_arrays_of_the_last_pass_are_used_again(random) -> None:
+@named
+@pytest.mark.parametrize("sizes", [(5, 3, 4, 2), (3, 7, 20, 50)], ids=str)
+def test_each_gradient_agrees_with_the_difference_of_plain_loops(random, fast, kind, loops, gates, kept, sizes) -> None:
+    """In float64 along a direction: what the loops' results change by is what the gradient says."""
+    a = case(random, sizes, gates)
+    a["dh_last"], a["dc_last"] = np.zeros_like(a["dh_last"]), np.zeros_like(a["dc_last"])
+    upstream = a["dh"] if gates == 4 else a["do"]
+    _, found = kind(fast, single(a), True)
+    for name, gradient in zip(kept._fields, found, strict=True):
+        direction = random.standard_normal(a[name].shape)
+        results = [loops({**a, name: a[name] + step * direction})[0] for step in (1e-4, -1e-4)]
+        change = float(((results[0] - results[1]) * upstream).sum()) / 2e-4
+        assert float((gradient * direction).sum()) == pytest.approx(change, rel=1e-3, abs=1e-3), name
+
+
+def test_the_arrays_of_the_last_pass_are_used_again(random, fast) -> None:
     a = single(case(random, (3, 8, 5, 6), 4))
-    backend = Kernels(1)
     given = Tape(*(nans((3, 8, width), "f") for width in (6, 6, 24)))
-    tape, _ = lstm(backend, a, True, tape=given)
+    tape, _ = lstm(fast, a, True, tape=given)
     assert all(one is place for one, place in zip(tape, given, strict=True))
     h = nans((3, 8, 6), "f")
-    found = backend.lstm_forward(a["x"], a["cont"], a["w_x"], a["b"], a["w_h"], out=h, tape=given)
+    found = fast.lstm_forward(a["x"], a["cont"], a["w_x"], a["b"], a["w_h"], out=h, tape=given)
     assert found.h is h and found.c is given.c
 
 
-@pytest.mark.parametrize("backend", [get_backend("numpy"), Kernels(1)], ids=str)
+@pytest.mark.parametrize("backend", [get_backend("numpy"), cpu(1)], ids=str)
 def test_gradients_that_nobody_wants_are_left_out_and_the_others_are_the_same(random, backend) -> None:
     a = single(case(random, (3, 8, 5, 6), 4))
     tape, whole = lstm(backend, a, False)
@@ -98,19 +147,41 @@ def test_gradients_that_nobody_wants_are_left_out_and_the_others_are_the_same(ra
         backend.lstm_backward(*arguments, without=("y",))
 
 
-def test_float64_and_arrays_that_are_not_contiguous_go_to_the_reference(random) -> None:
+def test_float64_and_arrays_that_are_not_contiguous_go_to_the_reference(random, fast) -> None:
     a = case(random, (3, 4, 5, 6), 4)
-    tape, _ = lstm(Kernels(1), a, True)
+    tape, _ = lstm(fast, a, True)
     assert tape.h.dtype == np.float64
     a = single(a)
     a["x"] = a["x"].transpose(1, 0, 2).copy().transpose(1, 0, 2)
-    close(lstm(Kernels(1), a, True)[0].h, tape.h)
+    close(lstm(fast, a, True)[0].h, tape.h)
 
 
-def test_a_state_without_a_past_needs_no_finite_weights(random) -> None:
+def test_a_state_without_a_past_needs_no_finite_weights(random, fast) -> None:
     a = single(case(random, (1, 3, 4, 2), 4))
     a["w_h"][...] = np.inf
-    assert np.isfinite(lstm(Kernels(1), a, False)[0].h).all()
+    assert np.isfinite(lstm(fast, a, False)[0].h).all()
+
+
+def test_a_pass_into_given_arrays_allocates_none(random, fast) -> None:
+    a = single(case(random, (4, 30, 20, 50), 4))
+    tape, found = lstm(fast, a, True)
+    lstm(fast, a, True, tape, found)
+    tracemalloc.start()
+    try:
+        lstm(fast, a, True, tape, found)
+        assert tracemalloc.get_traced_memory()[1] < 8192  # any array of this layer is larger
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("gates", [4, 1])
+def test_the_scratch_memory_is_known_beforehand_to_the_byte(random, monkeypatch, gates) -> None:
+    backend, sizes = cpu(2), (3, 13, 20, 50)
+    a = single(case(random, sizes, gates))
+    monkeypatch.setattr(backend, "workspace", Workspace())
+    monkeypatch.setattr(backend, "_recurrences", {})
+    (lstm if gates == 4 else rnn)(backend, a, True)
+    assert backend.workspace.size == backend.recurrent_scratch(sizes[:3], 50, gates, training=True)
 
 
 @pytest.mark.parametrize("kind", ["sigmoid", "tanh"])
@@ -119,7 +190,7 @@ def test_gate_functions_are_within_1e_6_and_keep_infinities_and_nan(kind) -> Non
     found = squashed(x.astype("f"), kind)
     exact = x.astype("f").astype("d")
     with np.errstate(over="ignore"):
-        expected = np.tanh(exact) if kind == "tanh" else 1 / (1 + np.exp(-exact))
+        expected = np.tanh(exact) if kind == "tanh" else sigmoid(exact)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
     if kind == "tanh":
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=0)
@@ -141,8 +212,27 @@ def squashed(x: Array, kind: str) -> Array:
 
 def test_results_repeat_to_the_last_bit_for_any_number_of_threads(random) -> None:
     a = single(case(random, (4, 30, 20, 50), 4))
-    (h, *_), gradients = lstm(Kernels(1), a, True)
-    for threads in (2, 3):
-        tape, found = lstm(Kernels(threads), a, True)
+    (h, *_), gradients = lstm(cpu(1), a, True)
+    for threads in (1, 2, 2, 3):
+        tape, found = lstm(cpu(threads), a, True)
         np.testing.assert_array_equal(tape.h, h)
         np.testing.assert_array_equal(found.h0, gradients.h0)
+
+
+@pytest.mark.parametrize(("count", "rows", "width"), [(1, 1, 1), (7, 3, 20), (13, 50, 97), (300, 65, 64), (5, 9, 33)])
+def test_a_table_s_gradient_agrees_with_a_loop_and_leaves_zero_where_no_row_was_read(
+    random, fast, count, rows, width
+) -> None:
+    index, dy = random.integers(0, rows, count), random.standard_normal((count, width)).astype("f")
+    expected = np.zeros((rows, width))
+    for at, value in zip(index, dy, strict=True):
+        expected[at] += value
+    dw, db = fast.embed_backward_weights(
+        index.astype("f"), dy, (rows, width), bias=True, out_w=nans((rows, width), "f"), out_b=nans((width,), "f")
+    )
+    close(dw, expected)
+    close(db, dy.astype("d").sum(0))
+
+
+def test_states_and_gradients_agree_with_vectors_of_256_bits() -> None:
+    passes_with_narrow_vectors(__file__, "(agree and (97 or 20)) or functions")

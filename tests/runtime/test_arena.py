@@ -1,0 +1,235 @@
+"""Shared memory: who holds a block, when it is free again, and what remains when a process dies."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from runtime.arena import BLOCK, Arena, Window, available
+from runtime.errors import LaunchError, MessageError
+from runtime.transport.shared import IN_PLACE_FROM, SharedMemory
+
+pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
+ROOM = 64 * BLOCK
+
+
+@pytest.fixture
+def arena() -> Iterator[Arena]:
+    made = Arena("test", ROOM)
+    yield made
+    made.close()
+
+
+def test_an_array_is_what_was_asked_for_and_starts_a_page(arena: Arena) -> None:
+    for shape, dtype in (((3, 4), np.float32), ((0,), np.int64), ((), np.float64), ((5000,), np.uint8)):
+        array = arena.empty(shape, dtype)
+        assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+        assert array.__array_interface__["data"][0] % BLOCK == 0
+        array[...] = 7
+        assert (array == 7).all()
+
+
+def test_a_block_is_free_when_the_last_view_of_its_array_is_gone(arena: Arena) -> None:
+    array = arena.empty((1000,))
+    part = array.reshape(10, 100)[3:5].T
+    del array
+    assert arena.used == BLOCK
+    del part
+    assert arena.used == 0
+
+
+def test_a_reader_sees_what_the_owner_wrote_and_cannot_write(arena: Arena) -> None:
+    array = arena.empty((1000,))
+    array[...] = np.arange(1000)
+    offset = arena.place(array[10:])
+    assert offset is not None
+    window = Window(arena.address, lambda offset: None)
+    seen = window.bytes_at(offset, 40).view(np.float32)
+    np.testing.assert_array_equal(seen, np.arange(10, 20))
+    with pytest.raises(ValueError, match="read-only"):
+        seen[0] = 1
+    array[10] = 99
+    assert seen[0] == 99
+
+
+def test_a_lent_block_stays_until_every_reader_has_returned_it(arena: Arena) -> None:
+    array = arena.empty((1000,))
+    offset = arena.place(array)
+    assert offset is not None
+    for reader in ("p", "p", "q"):
+        arena.lend(offset, reader)
+    del array
+    for reader in ("q", "p"):
+        arena.returned(reader, offset)
+        arena.returned("q", offset)  # once too often: no harm
+        assert arena.used == BLOCK
+    arena.returned("p", offset)
+    assert arena.used == 0
+
+
+def test_what_a_dead_reader_held_is_free(arena: Arena) -> None:
+    kept, gone = arena.empty((1000,)), arena.empty((1000,))
+    for array in (kept, gone):
+        arena.lend(arena.place(array) or 0, "dead")
+    arena.lend(arena.place(gone) or 0, "alive")
+    offset = arena.place(gone) or 0
+    del gone, array
+    arena.forget("dead")
+    assert arena.used == 2 * BLOCK
+    arena.returned("alive", offset)
+    assert arena.used == BLOCK
+
+
+def test_arrays_elsewhere_have_no_place(arena: Arena) -> None:
+    assert arena.place(np.zeros(10)) is None
+
+
+def test_a_full_arena_says_so_and_goes_on(arena: Arena) -> None:
+    half = arena.empty((ROOM // 2,), np.uint8)
+    with pytest.raises(MemoryError, match=f"arena of {ROOM} bytes has no room for {ROOM // 2 + BLOCK} more"):
+        arena.empty((ROOM // 2 + 1,), np.uint8)
+    rest = arena.empty((ROOM // 2,), np.uint8)
+    assert arena.used == half.nbytes + rest.nbytes == ROOM
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"), [(-1, 8), (0, 0), (0, -8), (ROOM, 1), (ROOM - 4, 8), (2**70, 8), (0, 2**70)]
+)
+def test_a_window_shows_nothing_outside_the_arena(arena: Arena, offset: int, size: int) -> None:
+    with pytest.raises(MessageError):
+        Window(arena.address, lambda offset: None).bytes_at(offset, size)
+
+
+def test_a_window_opens_only_onto_the_arena_that_is_meant(arena: Arena, tmp_path: Path) -> None:
+    path, _, name = arena.address.partition(" ")
+    for wrong in (f"{path} {name}x", f"/proc/{os.getpid()}/fd/9999 {name}", f"/proc/999999999/fd/3 {name}"):
+        with pytest.raises(OSError):  # which one is the system's business
+            Window(wrong, lambda offset: None)
+
+
+class Blocks(RuleBasedStateMachine):
+    """Any order of making, sharing, dropping and returning keeps live arrays apart and loses no byte."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.arena = Arena("model", ROOM)
+        self.owned: list[np.ndarray] = []
+        self.lent: list[tuple[int, str, int]] = []  # (offset, reader, mark)
+        self.window = Window(self.arena.address, lambda offset: None)
+        self.mark = 0
+
+    @rule(size=st.integers(1, 20 * BLOCK))
+    def make(self, size: int) -> None:
+        try:
+            array = self.arena.empty((size,), np.uint8)
+        except MemoryError:
+            return
+        self.mark = (self.mark + 1) % 251
+        array[...] = self.mark
+        self.owned.append(array)
+
+    @precondition(lambda self: self.owned)
+    @rule(data=st.data(), reader=st.sampled_from("pqr"))
+    def lend(self, data: st.DataObject, reader: str) -> None:
+        array = self.owned[data.draw(st.integers(0, len(self.owned) - 1))]
+        offset = self.arena.place(array)
+        assert offset is not None
+        self.arena.lend(offset, reader)
+        self.lent.append((offset, reader, int(array[0])))
+
+    @precondition(lambda self: self.owned)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        self.owned.pop(data.draw(st.integers(0, len(self.owned) - 1)))
+
+    @precondition(lambda self: self.lent)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        offset, reader, _ = self.lent.pop(data.draw(st.integers(0, len(self.lent) - 1)))
+        self.arena.returned(reader, offset)
+
+    @rule(reader=st.sampled_from("pqr"))
+    def die(self, reader: str) -> None:
+        self.arena.forget(reader)
+        self.lent = [item for item in self.lent if item[1] != reader]
+
+    @invariant()
+    def nobody_writes_over_another(self) -> None:
+        marks = [int(array[0]) for array in self.owned]
+        assert all((array == mark).all() for array, mark in zip(self.owned, marks, strict=True))
+        for offset, _, mark in self.lent:
+            assert self.window.bytes_at(offset, 1)[0] == mark
+
+    @invariant()
+    def only_what_is_held_is_used(self) -> None:
+        held = {self.arena.place(array): -(-array.nbytes // BLOCK) * BLOCK for array in self.owned}
+        assert self.arena.used >= sum(held.values())
+        if not self.lent:
+            assert self.arena.used == sum(held.values())
+
+    def teardown(self) -> None:
+        self.owned.clear()
+        for reader in "pqr":
+            self.arena.forget(reader)
+        gc.collect()
+        assert self.arena.used == 0
+        assert self.arena._free == [(0, ROOM)]
+        self.arena.close()
+
+
+TestBlocks = Blocks.TestCase
+TestBlocks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+PEER = """
+import sys
+from runtime.arena import Arena
+arena = Arena("peer")
+print(arena.address, flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena) -> None:
+    peer = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert peer.stdout is not None
+    assert peer.stdin is not None
+    shared = SharedMemory("me", arena, lambda peer: None)
+    shared.connect("peer", peer.stdout.readline().strip())
+    array = arena.empty((IN_PLACE_FROM,), np.uint8)
+    loan = shared.loan("peer")
+    assert loan(array) is not None
+    assert loan(array[:100]) is None  # too small
+    del array
+    gc.collect()
+    assert arena.used == IN_PLACE_FROM
+    peer.send_signal(signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while shared.window("peer") is not None:  # noqa: ASYNC110  # its watch is on this loop
+            await asyncio.sleep(0)
+    assert arena.used == 0
+    assert shared.loan("peer")(arena.empty((IN_PLACE_FROM,), np.uint8)) is None
+    shared.close()
+    peer.wait()
+    peer.stdin.close()
+    peer.stdout.close()
+
+
+async def test_memory_that_cannot_be_mapped_is_an_error_that_says_what_to_do(arena: Arena) -> None:
+    shared = SharedMemory("me", arena, lambda peer: None)
+    with pytest.raises(LaunchError, match=r"'me' cannot map the memory of 'peer'.*links.shared_memory = false"):
+        shared.connect("peer", "/proc/999999999/fd/3 /memfd:nothing")
