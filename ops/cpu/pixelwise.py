@@ -102,7 +102,11 @@ def _products(
             A, sAk = in_place.pick(x.at, mine + group * plane), in_place.pick(x.n, code.lanes * 4)
             result = start + (part.c0 + group * each) * row
             operands = Operands(
-                (A, 4, sAk, 0, 0), (spare, width, 0, 0), (result, row), (a.zeros, to[1]), (count, code.whole(1), code.whole(1))
+                (A, 4, sAk, 0, 0),
+                (spare, width, 0, 0),
+                (result, row),
+                (a.zeros, to[1]),
+                (count, code.whole(1), code.whole(1)),
             )
             run_tiles(
                 code, a, (vectors, outputs), (run, tiles_in(code, a, vectors, run)), operands, NONE, row * run, soon
