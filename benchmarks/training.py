@@ -1,8 +1,10 @@
 """`python -m benchmarks.training`: whole training steps beside PyTorch eager, forward, backward and update.
 
 Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its layouts (the better one
-counts), each number of threads in a process of its own. A ratio above 1 says that Convoy is faster. What never lives
-here: nets (`nets.zoo`), their translation (`torch_peer`).
+counts), each number of threads in a process of its own. A ratio above 1 says that Convoy is faster. With `--beside
+numpy` the other side is Convoy's own NumPy backend; with `--vector-bits 256` the kernels are those of a processor
+without AVX-512 (libraries still use what the processor has). What never lives here: nets (`nets.zoo`), their
+translation (`torch_peer`).
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ WORKLOADS = {
     "resnet50": Workload("resnet50", 8, (3, 224, 224), 1.3, 1000),
     "char_lstm": Workload("char_lstm", 64, None, 1.0, 65),
 }
+PEERS = {"torch": ("nchw", "nhwc"), "numpy": ("numpy",)}  # the sides that each stands for
+BESIDE_NUMPY = {"cifar10_quick": 2.0}  # the ratios to reach there; 1 for the others
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -54,11 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--nets", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--precision", choices=("exact", "fast"), default="fast")
+    parser.add_argument("--beside", choices=PEERS, default="torch")
+    parser.add_argument("--vector-bits", choices=("512", "256", "128"), help="the widest vectors to use")
     parser.add_argument("--seconds", type=float, default=20.0, help="for each net and number of threads")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--into", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if absent := missing({"torch": "torch"}):
+    if given.beside == "torch" and (absent := missing({"torch": "torch"})):
         print(f"missing: {', '.join(absent)}, the peer; bring it with: python -m pip install {' '.join(absent)}")
         return 1
     if given.into:
@@ -67,7 +73,9 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         for threads in given.threads:
             records[f"{threads} threads"] = run_apart(given, threads, Path(folder, f"{threads}.json"))
-    name = f"training-{given.precision}-{datetime.now(UTC):%Y-%m-%d}"
+    special = [f"{given.vector_bits}-bits"] if given.vector_bits else []
+    special += ["beside-numpy"] if given.beside == "numpy" else []
+    name = "-".join(["training", given.precision, *special, f"{datetime.now(UTC):%Y-%m-%d}"])
     paths = write(given.results, name, machine(), records)
     print("results:", *paths)
     return int(any(record.status == "failed" for record in records.values()))
@@ -78,22 +86,29 @@ def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
     Record(f"{threads} threads", path=path).save()
     names = ("CONVOY_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(threads))}
+    if given.vector_bits:
+        environment["CONVOY_VECTOR_BITS"] = given.vector_bits
     command = [sys.executable, "-m", "benchmarks.training", "--into", str(path), "--threads", str(threads)]
-    command += ["--precision", given.precision, "--seconds", str(given.seconds), "--nets", *given.nets]
+    command += ["--precision", given.precision, "--beside", given.beside, "--seconds", str(given.seconds)]
+    command += ["--nets", *given.nets]
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
     return Record.load(path)
 
 
 def run_here(given: argparse.Namespace) -> int:
     """Measure in this process."""
-    import torch
+    from ops.cpu.target import host
 
-    threads = given.threads[0]
-    torch.set_num_threads(threads)
+    threads, peers = given.threads[0], PEERS[given.beside]
     record = Record.load(given.into)
-    record.path, record.facts = given.into, {"torch": torch.__version__, "precision": given.precision}
+    record.path, record.facts = given.into, {"precision": given.precision, "bits of a vector": host().bits}
+    if given.beside == "torch":
+        import torch
+
+        torch.set_num_threads(threads)
+        record.facts["torch"] = torch.__version__
     record.table(
-        f"Images (LSTM: characters) a second, {threads} threads", "net", "batch", "torch nchw", "torch nhwc", "convoy",
+        f"Images (LSTM: characters) a second, {threads} threads", "net", "batch", *peers, "convoy",
         "ratio to the better", "bar",
     )  # fmt: skip
     for name in given.nets:
@@ -101,9 +116,10 @@ def run_here(given: argparse.Namespace) -> int:
         rates = {label: work.batch / taken for label, taken in measure(work, given, threads).items()}
         best = max(rate for label, rate in rates.items() if label != "convoy")
         scale = 64 if work.image is None else 1  # 64 steps of time
-        shown = [rates.get(label, best) * scale for label in ("nchw", "nhwc", "convoy")]
-        record.row(name, work.batch, *shown, rates["convoy"] / best, work.bar)
-        if rates["convoy"] / best < work.bar:
+        shown = [rates.get(label, best) * scale for label in (*peers, "convoy")]
+        bar = work.bar if given.beside == "torch" else BESIDE_NUMPY.get(name, 1.0)
+        record.row(name, work.batch, *shown, rates["convoy"] / best, bar)
+        if rates["convoy"] / best < bar:
             record.fail(f"{name}: below its bar with {threads} threads")
     if record.status == "running":
         record.status = "passed"
@@ -112,23 +128,29 @@ def run_here(given: argparse.Namespace) -> int:
 
 
 def measure(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, float]:
-    """Median seconds of a step by label: "nchw", "nhwc", "convoy"; the sides take turns."""
-    sides = steps(work, given.precision, threads)
+    """Median seconds of a step by label: "convoy" and those of the peer; the sides take turns."""
+    sides = steps(work, given, threads)
     return medians(sides, given.seconds, least=SAMPLES[0], most=SAMPLES[1])
 
 
-def steps(work: Workload, precision: str, threads: int) -> dict[str, Callable[[], object]]:
+def steps(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, Callable[[], object]]:
     """One training step of each side."""
     from nets import Net, load_net
     from ops import get_backend
 
-    ops = get_backend("cpu", threads=threads, precision=precision)
     options: dict[str, Any] = {"batch": work.batch, "input_shape": work.image} if work.image else {}
-    net = Net(load_net(work.net), "TRAIN", ops=ops, memory="reused", seed=1, **options)
+
+    def net_on(ops: Any) -> Any:
+        return Net(load_net(work.net), "TRAIN", ops=ops, memory="reused", seed=1, **options)
+
+    net = net_on(get_backend("cpu", threads=threads, precision=given.precision))
     inputs = made_up(net, work.classes)
     sides: dict[str, Callable[[], object]] = {"convoy": our_step(net, inputs)}
-    for label in ("nchw", "nhwc") if work.image else ("nchw",):
-        sides[label] = torch_step(net, inputs, channels_last=label == "nhwc")
+    for label in PEERS[given.beside] if work.image else PEERS[given.beside][:1]:
+        if label == "numpy":
+            sides[label] = our_step(net_on(get_backend("numpy")), inputs)
+        else:
+            sides[label] = torch_step(net, inputs, channels_last=label == "nhwc")
     return sides
 
 

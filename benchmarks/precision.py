@@ -1,0 +1,131 @@
+"""`python -m benchmarks.precision`: whether nets learn as well with fast convolutions as with exact ones.
+
+The same net, first parameters and order of images for every seed, trained with precision "exact", "fast" and, with
+`--numpy`, by plain NumPy; then the share of test images it gets right. The difference between two precisions is that
+between two roundings: it is compared with its own standard error over the seeds. What never lives here: errors of
+single operations (`kernels`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from benchmarks.report import ROOT, Record, machine, write
+
+SLACK = 0.005  # a difference of shares that is never held against a precision: under two images of the digits' 359
+CIFAR_TRAIN = ["data_batch_1.bin.gz", "data_batch_2.bin.gz", "data_batch_3.bin.gz"]
+CIFAR_TEST = ["test_batch_1000.bin.gz"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A net and its solver from the zoo, iterations, and the data of each phase."""
+
+    net: str
+    solver: str
+    iterations: int
+    train: dict[str, Any]
+    test: dict[str, Any]
+
+
+def tasks(cifar10: Path | None, iterations: dict[str, int]) -> list[Task]:
+    """LeNet on the digits and, where there is data, CIFAR-10 quick."""
+    found = [
+        Task(
+            "lenet", "lenet_digits_solver", iterations["digits"],
+            {"format": "digits", "split": "train"}, {"format": "digits", "split": "test"},
+        )
+    ]  # fmt: skip
+    if cifar10 is not None:
+        train, test = (
+            {"format": "cifar10", "files": [str(cifar10 / n) for n in of]} for of in (CIFAR_TRAIN, CIFAR_TEST)
+        )
+        found.append(Task("cifar10_quick", "cifar10_quick", iterations["cifar10"], train, test))
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, compare and write the results. 1: a precision learns worse."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
+    parser.add_argument("--cifar10", type=Path, help="folder of CIFAR-10's binary batches; without it LeNet alone")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--digits-iterations", type=int, default=150)
+    parser.add_argument("--cifar10-iterations", type=int, default=500)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--numpy", action="store_true", help="plain NumPy as well")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    records = {}
+    for task in tasks(given.cifar10, {"digits": given.digits_iterations, "cifar10": given.cifar10_iterations}):
+        records[task.net] = compared(task, given)
+    paths = write(given.results, f"precision-{datetime.now(UTC):%Y-%m-%d}", machine(), records)
+    print("results:", *paths)
+    return int(any(record.status == "failed" for record in records.values()))
+
+
+def compared(task: Task, given: argparse.Namespace) -> Record:
+    """One task with every precision and seed."""
+    from ops import get_backend
+
+    backends = {p: get_backend("cpu", threads=given.threads, precision=p) for p in ("exact", "fast")}
+    if given.numpy:
+        backends["numpy"] = get_backend("numpy")
+    record = Record(task.net, status="passed")
+    record.table(f"{task.net}: accuracy after {task.iterations} iterations", "seed", *backends)
+    shares: dict[str, list[float]] = {name: [] for name in backends}
+    for seed in range(given.seeds):
+        for name, ops in backends.items():
+            shares[name].append(accuracy(task, ops, seed))
+        record.row(seed, *(of[-1] for of in shares.values()))
+    record.table("Difference from exact", "precision", "mean", "standard error")
+    for name in list(backends)[1:]:
+        apart = [one - other for one, other in zip(shares[name], shares["exact"], strict=True)]
+        error = stdev(apart) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf
+        record.row(name, mean(apart), error)
+        if mean(apart) < -2 * error - SLACK:
+            record.fail(f"{name} learns worse than exact")
+    return record
+
+
+def accuracy(task: Task, ops: Any, seed: int) -> float:
+    """The share of all test images that the net gets right after its training."""
+    from nets import Net, load_net, load_solver
+    from nets.data import Batches, Transform, batch_of_net, open_source
+    from roles.parameter_store import ParameterStore
+    from roles.single import gradient_buffers, train
+
+    spec = load_net(task.net)
+    net, batches = {}, {}
+    for phase, config in (("TRAIN", task.train), ("TEST", task.test)):
+        source, rows, training = open_source(config, ROOT), batch_of_net(spec, phase), phase == "TRAIN"
+        rows = rows if training else math.gcd(rows, len(source))
+        transform = Transform.of_net(spec, phase)
+        batches[phase] = Batches(source, transform, rows, shuffle=training, seed=seed, train=training)
+        options = {"batch": rows, "input_shape": source.shape, "seed": seed, "memory": "reused"}
+        net[phase] = Net(spec, phase, ops=ops, **options)
+    solver = load_solver(task.solver)
+    store = ParameterStore(net["TRAIN"].params, net["TRAIN"].initial_blobs(), solver, ops, in_place=True)
+    gradients = gradient_buffers(net["TRAIN"])
+    for step in range(task.iterations):
+        forward(net["TRAIN"], store, batches["TRAIN"], step)
+        train(net["TRAIN"], store, gradients)
+    count = len(batches["TEST"].source) // batches["TEST"].batch
+    return mean(forward(net["TEST"], store, batches["TEST"], step)["accuracy"] for step in range(count))
+
+
+def forward(net: Any, store: Any, batches: Any, step: int) -> dict[str, float]:
+    """One pass; its scores."""
+    inputs = dict(zip(net.inputs, batches.read(step, 0, batches.batch), strict=True))
+    found: dict[str, float] = net.run(inputs, {layer: store.read(layer) for layer in net.params}, step)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
