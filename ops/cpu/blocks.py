@@ -107,8 +107,9 @@ def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[Vie
         low, high = outside.pick(columns, left) * pixel, outside.pick(columns, right) * pixel
         for i in code.loop(0, part.n):
             for first, end in ((row + i * line, low), (row + i * line + high, columns * pixel - high)):
-                for at in code.loop(0, end, 4):
-                    code.b.store(ir.Constant(F32, 0.0), code.b.inttoptr((first + at).value, F32.as_pointer()), align=4)
+                for byte in code.loop(0, end, 4):
+                    place = code.b.inttoptr((first + byte).value, F32.as_pointer())
+                    code.b.store(ir.Constant(F32, 0.0), place, align=4)
         count = outside.pick(0, right - left)
         with code.when(code.whole(0) < count):
             at = View(x + h * a.xh + (w0 + left) * a.xw, a.xn, a.xh, a.xw)
@@ -146,7 +147,7 @@ def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], par
 
 
 class Region(NamedTuple):
-    """What will be read later: pieces of `size` bytes; n images, `columns` times, then rows; `pieces` of them in all."""
+    """What will be read later: `pieces` of `size` bytes, n images, `columns` times, then rows."""
 
     view: View
     n: Whole
@@ -180,7 +181,7 @@ class Ahead:
             self._now[name].set(number)
 
     def take(self, steps: Whole, near: Whole) -> tuple[Whole, Whole]:
-        """What a tile of so many steps is to ask for: address and stride. Where that is nothing, `near` again and again.
+        """What a tile of so many steps is to ask for: address and stride; where that is nothing, `near` ever again.
 
         One piece is left to the tile, more are asked for at once.
         """
@@ -208,7 +209,7 @@ class Ahead:
 
 
 class Operands(NamedTuple):
-    """Of one run of tiles: A with its strides of row, k, o and call; B with its strides of k, o and call; the result."""
+    """Of one run of tiles: A, its strides of row, k, o and call; B, its strides of k, o and call; the result."""
 
     a: tuple[Count, Count, Count, Count, Count]
     b: tuple[Count, Count, Count, Count]
@@ -251,7 +252,7 @@ def run_tiles(
             fresh_now, last = fresh & call.equals(0), call.equals(calls - 1)
             least = code.b.select(last.value, floor, NONE)
             tile(
-                code, kernel, from_A + call * sAc, sAr, sAk, sAo, B + call * sBc, sBk, sBo, from_C, sCr,
-                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes, P + call * steps * sP, sP, Q + call * steps * sQ, sQ,
-                last.pick(past, 0), floor=least,
+                code, kernel, from_A + call * sAc, sAr, sAk, sAo, call * sBc + B, sBk, sBo, from_C, sCr,
+                fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes,
+                P + steps * sP * call, sP, Q + steps * sQ * call, sQ, last.pick(past, 0), floor=least,
             )  # fmt: skip

@@ -1,6 +1,6 @@
 """The loops of direct convolution that make gradients of weights of several taps: x against y, summed over pixels.
 
-What never lives here: one tap (`pixelwise`), images (`convolve`), sizes of blocks (`blocking`), strides of layers (`direct`).
+What never lives here: one tap (`pixelwise`), images (`convolve`), sizes of blocks (`blocking`), strides (`direct`).
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class DenseKernels(Backend):
                 out_b = self.empty(dy.shape[1:], x.dtype) if bias and out_b is None else out_b
                 return self.dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
             plan = self._made(key, dy.T, x, out_w)
-        done = plan is not None and out_w is not None and (not bias or self._bias_sum(key, dy, out_b))
-        if not done or not self._run(plan, dy, x, out_w):
+        done = not bias or self._bias_sum(key, dy, out_b)
+        if plan is None or out_w is None or not done or not self._run(plan, dy, x, out_w):
             return super().dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
         return out_w, out_b if bias else None
 

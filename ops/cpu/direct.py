@@ -205,9 +205,10 @@ class Direct:
 
     def _forward_sweep(self) -> Sweep:
         (n, channels, *image), groups = self.shape.in_shape, self.shape.geometry.groups
+        rows, columns = (forward_taps(*axis) for axis in self._axes())
         return _sweep(
             n, (image[0], image[1]), channels // groups, self.shape.outputs // groups, groups,
-            *(forward_taps(*axis) for axis in self._axes()), step=self.shape.geometry.stride,
+            rows, columns, self.shape.geometry.stride,
         )  # fmt: skip
 
     def _forward_works(self, x: Steps, y: Steps) -> Iterator[Work]:
@@ -334,8 +335,9 @@ def _sweep(
     n: int, image: Pair, channels: int, outputs: int, groups: int, rows: Taps, columns: Taps, step: Pair = (1, 1)
 ) -> Sweep:
     return Sweep(
-        images=n, image=image, channels=channels, outputs=outputs, high=rows.outputs, wide=columns.outputs, groups=groups,
-        taps=(len(rows.taps), len(columns.taps)), step=step, off=(rows.off, columns.off), hop=(rows.hop, columns.hop),
+        images=n, image=image, channels=channels, outputs=outputs, high=rows.outputs, wide=columns.outputs,
+        groups=groups, taps=(len(rows.taps), len(columns.taps)), step=step, off=(rows.off, columns.off),
+        hop=(rows.hop, columns.hop),
     )  # fmt: skip
 
 

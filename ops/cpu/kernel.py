@@ -88,7 +88,7 @@ def arguments(at: Any) -> Any:
 
 
 def _pointer_to(kind: Any) -> Any:
-    @intrinsic
+    @intrinsic  # type: ignore[untyped-decorator]
     def pointer(typingctx: Any, address: Any) -> Any:
         def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], context.get_value_type(signature.return_type))

@@ -74,7 +74,25 @@ def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...
 
 
 @intrinsic
-def call_tile(tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no, lanes, floor):  # type: ignore[no-untyped-def]
+def call_tile(  # type: ignore[no-untyped-def]
+    tc,
+    kernel,
+    A,
+    sAr,
+    sAk,
+    sAo,
+    B,
+    sBk,
+    sBo,
+    C,
+    sCr,
+    I,
+    sIr,
+    nk,
+    no,
+    lanes,
+    floor,  # noqa: E741  # BLAS's names
+):
     """Call the micro-kernel at address `kernel`; the arguments are those of `tile`."""
     signature = types.void(*[types.int64] * 15, types.float32)
 
@@ -88,7 +106,28 @@ def call_tile(tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no,
 
 @intrinsic
 def call_tile_ahead(  # type: ignore[no-untyped-def]
-    tc, kernel, A, sAr, sAk, sAo, B, sBk, sBo, C, sCr, I, sIr, nk, no, lanes, P, sP, Q, sQ, past, floor
+    tc,
+    kernel,
+    A,
+    sAr,
+    sAk,
+    sAo,
+    B,
+    sBk,
+    sBo,
+    C,
+    sCr,
+    I,
+    sIr,
+    nk,
+    no,
+    lanes,
+    P,
+    sP,
+    Q,
+    sQ,
+    past,
+    floor,  # noqa: E741
 ):
     """Call a micro-kernel that looks ahead."""
     signature = types.void(*[types.int64] * (len(LOOKING_AHEAD)), types.float32)

@@ -51,10 +51,9 @@ class Pooling(Fast):
         mode = geometry.mode
         if mode != "STOCHASTIC" and isinstance(x, np.ndarray) and x.ndim == 4 and 0 not in x.shape:
             placed, given = mode == "MAX" and argmax is not False, argmax if isinstance(argmax, np.ndarray) else None
-            y, places = out, given
-            if out is None or (placed and given is None):
-                shape = geometry.output_shape(x.shape)
-                y, places = images_like(shape, out), images_like(shape, given, I32) if placed else given
+            shape = geometry.output_shape(x.shape) if out is None or (placed and given is None) else ()
+            y = images_like(shape, out)
+            places = images_like(shape, given, I32) if placed else given
             kernel = average_forward if mode == "AVE" else max_forward if placed else max_forward_alone
             if placed == (places is not None) and self._pool(kernel, geometry, x, y, places, (y, places)):
                 return y, places

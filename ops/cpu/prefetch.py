@@ -13,7 +13,7 @@ from ops.cpu.ir_tools import I32, VOID, declared
 READ, INTO_L2, DATA = I32(0), I32(2), I32(1)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def prefetch(tc, address):  # type: ignore[no-untyped-def]
     """Fetch the line at `address`, which need not be readable, into the L2 cache."""
 

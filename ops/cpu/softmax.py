@@ -56,7 +56,8 @@ def _exp(c: Code, x: Vec) -> Vec:
     result = c.constant(TAYLOR[0])
     for factor in TAYLOR[1:]:
         result = c.apply("fma", result, rest, c.constant(factor))
-    return (x < LEAST).pick(c.constant(0), result * c.power_of_two(n))
+    found: Vec = (x < LEAST).pick(c.constant(0), result * c.power_of_two(n))
+    return found
 
 
 @generated(OWN)
@@ -85,8 +86,8 @@ def _log(c: Code, x: Vec) -> Vec:
     square, series = ratio * ratio, ratio * 0.0
     for odd in (13, 11, 9, 7, 5, 3, 1):
         series = series * square + 2 / odd
-    result: Vec = n * LN_2 + series * ratio
-    return x.is_nan().pick(c.widened(x), result)
+    found: Vec = x.is_nan().pick(c.widened(x), n * LN_2 + series * ratio)
+    return found
 
 
 def _is_class(c: Code, label: Whole) -> Any:

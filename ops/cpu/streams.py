@@ -79,9 +79,9 @@ class Plan:
     def __init__(self, stream: Stream, rows: Rows) -> None:
         steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
         self.block = stream.block(rows=rows.number, length=rows.length, **steps)
-        self.places = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
+        self.places: Any = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
         start = getattr(stream.block, stream.numbers[0]).offset if stream.numbers else 0
-        self.numbers = (ctypes.c_float * len(stream.numbers)).from_buffer(self.block, start)
+        self.numbers: Any = (ctypes.c_float * len(stream.numbers)).from_buffer(self.block, start)
         self.size = rows.number * rows.length * 4  # bytes of a result
         self.steps = rows.strides[:1] if rows.number > 1 else ()
 

@@ -21,8 +21,8 @@ from ops.cpu.ir_tools import F32, I32, I64, Vectors, fetch, function
 
 ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
-# What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only for
-# P: there each sum takes a load already, and loads are what it can do least of.
+# What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only
+# for P: there each sum takes a load already, and loads are what it can do least of.
 STREAMS = ("P", "Q")
 LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 

@@ -67,7 +67,8 @@ MODES = {
 
 def mirrored(P: Array) -> list[tuple[int, int]]:
     """Pairs of rows of P that differ in some signs only, with at least three numbers: they share their work."""
-    found, taken = [], set()
+    found: list[tuple[int, int]] = []
+    taken: set[int] = set()
     for one in range(len(P)):
         for other in range(one + 1, len(P)):
             alike = np.array_equal(abs(P[one]), abs(P[other])) and np.count_nonzero(P[one]) > 2

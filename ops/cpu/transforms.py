@@ -91,7 +91,7 @@ def transforms(mode: str) -> Transforms:
 
     at = addresses("winograd-" + "".join(letter for letter in mode if letter.isalnum()), build)
     other = addresses("transpose", lambda module: build_transpose(module, "transpose", host().lanes))
-    return Transforms(*(at(name) for name in Transforms._fields[:-1]), other("transpose"))
+    return Transforms._make([*map(at, Transforms._fields[:-1]), other("transpose")])
 
 
 def product(v: Vectors, P: Array, x: Sequence[ir.Value]) -> list[ir.Value]:
@@ -266,13 +266,13 @@ def _call(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any
     return context.get_dummy_value()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_spread(tc, kernel, source, sn, sh, sw, top, bottom, left, right, zero, target, sT, sV, sX, images, channels):  # type: ignore[no-untyped-def]
     """Call the spread at address `kernel`."""
     return types.void(*[types.int64] * (1 + len(SPREAD))), _call
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_collapse(  # type: ignore[no-untyped-def]
     tc, kernel, source, sX, sT, sV, initial, sIn, sIh, sIw, target, sn, sh, sw, bottom, right, sink, images, channels,
     floor,
@@ -281,7 +281,7 @@ def call_collapse(  # type: ignore[no-untyped-def]
     return types.void(*[types.int64] * (1 + len(COLLAPSE)), types.float32), _call
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_transpose(tc, kernel, source, sS, target, sT, rows, columns):  # type: ignore[no-untyped-def]
     """Call the transposition at address `kernel`."""
     return types.void(*[types.int64] * (1 + len(TRANSPOSE))), _call

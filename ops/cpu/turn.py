@@ -99,7 +99,7 @@ def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]
     return rows
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_turn(tc, kernel, A, sA, B, sB, rows, columns, bias, floor):  # type: ignore[no-untyped-def]
     """Call the kernel at address `kernel`; the arguments are those of this file's formulas."""
     signature = types.void(*[types.int64] * 8, types.float32)

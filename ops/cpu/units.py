@@ -139,13 +139,13 @@ def _caller(arrays: tuple[str, ...]) -> Any:
     return types.void(*[types.int64] * (count + 1), types.float32, types.float32), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_forward(tc, unit, gates, c_before, c, h, carried, count, cont, cont_next):  # type: ignore[no-untyped-def]
     """Call the forward kernel at address `unit`."""
     return _caller(FORWARD)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def call_backward(  # type: ignore[no-untyped-def]
     tc, unit, gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next
 ):  # fmt: skip
