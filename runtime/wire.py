@@ -32,6 +32,7 @@ DTYPES = {
         "float16", "float32", "float64",
     )
 }  # fmt: skip
+_NESTS = (list, tuple, dict)
 _PLACE = ("protocol", "kind", "id", "sender", "incarnation", "receiver", "reply_to", "answers", "step")
 _TYPES = (int, str, int, str, int, str, str, int, int)
 
@@ -71,13 +72,14 @@ def encode(envelope: Envelope, lend: Lend = _nowhere) -> list[Frame]:
             arrays += 1
     if arrays > MAX_ARRAYS:
         raise MessageError("too_large", f"{body.kind} has {arrays} arrays, at most {MAX_ARRAYS}")
-    if _deeper(body.plain_values(), MAX_DEPTH):
+    values = body.plain_values()
+    if any(type(value) is dict and _deeper(value, MAX_DEPTH - 1) for value in values):
         raise MessageError("bad_type", f"{body.kind} has plain values nested more than {MAX_DEPTH} deep")
     try:
         frames[0] = msgpack.packb(
             [
                 PROTOCOL, body.kind, envelope.id, envelope.sender, envelope.incarnation, envelope.receiver,
-                envelope.reply_to, envelope.answers, envelope.step, body.plain_values(), descriptors,
+                envelope.reply_to, envelope.answers, envelope.step, values, descriptors,
             ]
         )  # fmt: skip
     except (TypeError, ValueError, OverflowError) as error:
@@ -119,11 +121,9 @@ def _descriptor(where: str, array: Array) -> list[Any]:
 
 
 def _deeper(value: Any, levels: int) -> bool:
-    """Is `value` nested more than `levels` deep?"""
-    if not isinstance(value, (list, tuple, dict)):
-        return False
+    """Is this list, tuple or dict nested more than `levels` deep?"""
     inside = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_deeper(item, levels - 1) for item in inside)
+    return levels == 0 or any(type(item) in _NESTS and _deeper(item, levels - 1) for item in inside)
 
 
 def _header(frames: Sequence[Any]) -> list[Any]:
@@ -138,7 +138,7 @@ def _header(frames: Sequence[Any]) -> list[Any]:
         raise MessageError("bad_header", f"not a msgpack header: {type(error).__name__}") from None
     if not isinstance(head, list) or len(head) != 11:
         raise MessageError("bad_header", "not an array of 11 items")
-    if _deeper(head, MAX_DEPTH + 1):
+    if any(type(item) in _NESTS and _deeper(item, MAX_DEPTH) for item in head):
         raise MessageError("bad_header", f"its values are nested more than {MAX_DEPTH} deep")
     if head[0] != PROTOCOL:
         raise MessageError("wrong_version", f"peer speaks protocol {head[0]!r:.20}, this process {PROTOCOL}")

@@ -50,6 +50,7 @@ class _Socket:
     def __init__(self, socket: zmq.Socket[bytes], on_message: Callable[[list[Any]], None]) -> None:
         self.socket = socket
         self._on_message = on_message
+        self._option = socket.getsockopt  # asking for an attribute of that name takes three times as long
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._closed = False
@@ -57,7 +58,10 @@ class _Socket:
         self._wake()
 
     def send(self, frames: list[Any]) -> None:
-        self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
+        if len(frames) == 1:
+            self.socket.send(frames[0], zmq.DONTWAIT)
+        else:
+            self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
         self._wake()  # sending may swallow the edge of the socket's descriptor
 
     def close(self) -> None:
@@ -80,7 +84,7 @@ class _Socket:
                 frames: list[Any] = [self.socket.recv(zmq.DONTWAIT)]
             except zmq.Again:
                 return
-            while self.socket.RCVMORE:
+            while self._option(zmq.RCVMORE):
                 frame = self.socket.recv(copy=False)
                 frames.append(frame.bytes if len(frame) < COPY_BELOW else frame.buffer)
             self._on_message(frames)
