@@ -91,7 +91,7 @@ def call_tile(  # type: ignore[no-untyped-def]
     nk,
     no,
     lanes,
-    floor,  # noqa: E741  # BLAS's names
+    floor,  # BLAS's names
 ):
     """Call the micro-kernel at address `kernel`; the arguments are those of `tile`."""
     signature = types.void(*[types.int64] * 15, types.float32)
@@ -127,7 +127,7 @@ def call_tile_ahead(  # type: ignore[no-untyped-def]
     Q,
     sQ,
     past,
-    floor,  # noqa: E741
+    floor,
 ):
     """Call a micro-kernel that looks ahead."""
     signature = types.void(*[types.int64] * (len(LOOKING_AHEAD)), types.float32)
