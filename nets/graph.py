@@ -19,7 +19,7 @@ import numpy as np
 
 from nets.errors import NetError, did_you_mean
 from nets.in_place import allow_in_place, owners, readers
-from nets.joins import join_norms
+from nets.joins import join
 from nets.layers import KINDS, Run, Setup, Values, make_layer
 from nets.layers.base import Shape
 from nets.memory import MemoryPlan, Planner
@@ -78,7 +78,7 @@ class Net:
         self._find_borders()
         allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
         if ops.joins:
-            join_norms(self._wiring, self._nodes, memory == "reused")
+            join(self._wiring, self._nodes, memory == "reused")
         travels = self._boundary if part != "all" else []
         self._senders = [node for i in travels for node in owners(self._wiring, i)]
         self._receivers = [node for i in travels for node in readers(self._wiring, i)]

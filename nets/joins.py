@@ -1,8 +1,10 @@
-"""Which layers are one operation of the backend: batch norm, its scale, the sum with a shortcut, the rectifier.
+"""Which layers are one operation of the backend: batch norm, its scale, the sum with a shortcut, the rectifier; and
+a maximum of windows with the rectifier before or after it.
 
-The Scale does the work of all (ops.norm_scale_forward); the others hand on what they are given. No blob goes away that
-can be read by its name: between two layers that are joined, the name is used again or memory is reused. What never
-lives here: arrays.
+The Scale does the work of all (ops.norm_scale_forward); the others hand on what they are given. A ReLU next to a MAX
+Pooling leaves its gradient to it: what is not positive is nobody's maximum (`rectify` of ops.pool_forward). No blob
+goes away that can be read by its name: between two layers that are joined, the name is used again or memory is reused.
+What never lives here: arrays.
 """
 
 from __future__ import annotations
@@ -13,13 +15,19 @@ from nets.layers.affine import Scale
 from nets.layers.combine import Eltwise
 from nets.layers.elementwise import ReLU
 from nets.layers.normalise import BatchNorm
+from nets.layers.pool import Pooling
 from nets.wiring import Node, Wiring
 
 
-def join_norms(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
-    """Let every Scale over a BatchNorm do both, and what may follow; after `allow_in_place`."""
+def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
+    """Let every Scale over a BatchNorm do both, and what may follow; every MAX Pooling the gradient of its ReLU.
+
+    After `allow_in_place`.
+    """
     mine = {node.index: node for node in nodes}
     for node in nodes:
+        if isinstance(node.layer, Pooling) and node.layer.geometry.mode == "MAX" and len(node.tops) == 1:
+            _join_pool(wiring, mine, node)
         below = mine.get(wiring.values[node.bottoms[0]].producer) if node.bottoms else None
         if below is None or not isinstance(node.layer, Scale) or not isinstance(below.layer, BatchNorm):
             continue
@@ -52,12 +60,28 @@ def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -
         after.layer.hand_on(at)
 
 
+def _rectifier(node: Node | None) -> ReLU | None:
+    """The node's layer, if it is a plain ReLU."""
+    return node.layer if node is not None and isinstance(node.layer, ReLU) and node.layer.slope == 0 else None
+
+
 def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
     """A plain ReLU in place over what the Scale makes."""
-    scale = node.layer
     last = _next(wiring, mine, node, True) if node.also else node
-    after = None if last is None else _next(wiring, mine, last, False)
-    if after is not None and isinstance(after.layer, ReLU) and after.layer.in_place and after.layer.slope == 0:
-        scale.rectify = after.layer.absorbed = True
+    relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
+    if relu is not None and relu.in_place:
+        node.layer.rectify = relu.absorbed = True
         if not node.also:
-            after.layer.hand_on()
+            relu.hand_on()
+
+
+def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
+    """The plain ReLU that the pooling alone reads, or that follows it in place."""
+    below = mine.get(wiring.values[node.bottoms[0]].producer)
+    before, after = _rectifier(below), _rectifier(_next(wiring, mine, node, False))
+    if below is not None and before is not None and _next(wiring, mine, below, True) is node:
+        node.layer.rectify = True
+        before.hand_on()
+    if after is not None and after.in_place:
+        node.layer.rectify = after.absorbed = True
+        after.hand_on()

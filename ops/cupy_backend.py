@@ -99,9 +99,16 @@ class CupyBackend(Backend):
 
     def pool_forward(
         self, x: Array, geometry: PoolGeometry, out: Array | None = None,
-        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None,
+        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """As Backend's."""
+        y, places = self._pooled(x, geometry, out, argmax, uniforms)
+        return pool.rectified(self.xp, y, places) if rectify else (y, places)
+
+    def _pooled(
+        self, x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None,
+        uniforms: Array | None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
         xp, shape = self.xp, pool.check_forward(x, geometry, out, argmax)
         y = xp.empty(shape, x.dtype) if out is None else out
         into, images = _destination(xp, y), _strided(_planes(xp, x))

@@ -37,6 +37,14 @@ def forward(
     return y, _places(xp, x, y, geometry, xp.empty_like(y, np.int32) if argmax is None else argmax)
 
 
+def rectified(xp: Any, y: Array, places: Array | None) -> tuple[Array, Array | None]:
+    """y cut at 0, in place, and -1 for the places of what is not positive."""
+    xp.maximum(y, y.dtype.type(0), out=y)
+    if places is not None:
+        xp.copyto(places, places.dtype.type(-1), where=~(y > 0))
+    return y, places
+
+
 def check_forward(x: Array, geometry: PoolGeometry, out: Array | None, argmax: Array | Literal[False] | None) -> Shape:
     """The arguments of a forward pass fit; returns y's shape."""
     op = "pool_forward"
@@ -189,7 +197,9 @@ def _scatter(xp: Any, dy: Array, geometry: PoolGeometry, argmax: Array, dx: Arra
     planes, area = dx.shape[0] * dx.shape[1], dx.shape[2] * dx.shape[3]
     flat = dx.transpose(order).reshape(-1)
     place = argmax.transpose(order).reshape(planes, -1) + (xp.arange(planes) * area)[:, None]
-    values = dy.transpose(order).reshape(-1)
+    values, chosen = dy.transpose(order).reshape(-1), argmax.transpose(order).reshape(planes, -1) >= 0
+    if not chosen.all():
+        place, values = place[chosen], values[chosen.reshape(-1)]
     if geometry.overlapping:
         xp.add.at(flat, place.reshape(-1), values)
     else:

@@ -58,7 +58,7 @@ class ReLU(Elementwise):
             raise self.error("relu_param.negative_slope", f"found {self.slope:g}, expected a number >= 0")
 
     def hand_on(self) -> None:
-        """The layer below does it all."""
+        """Another layer rectifies the gradient, the one below or one above."""
         self.passes_gradient, self.reads_tops = True, False
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:

@@ -61,7 +61,7 @@ class Pooling(Layer):
         placed = uniforms is not None or (mode == "MAX" and (training or len(self.proto.top) > 1))
         argmax = self.buffer("argmax", self.top_shape, np.int32) if placed else None
         y, self.argmax = self.ops.pool_forward(
-            x, self.geometry, out=out, argmax=argmax if placed else False, uniforms=uniforms
+            x, self.geometry, out=out, argmax=argmax if placed else False, uniforms=uniforms, rectify=self.rectify
         )
         return [y] if len(self.proto.top) == 1 else [y, self._as_top()]
 
@@ -79,7 +79,7 @@ class Pooling(Layer):
             return [None], ()
         argmax = self.argmax
         if argmax is None and self.geometry.mode == "MAX":  # the test phase leaves the places out until someone asks
-            _, argmax = self.ops.pool_forward(x, self.geometry)
+            _, argmax = self.ops.pool_forward(x, self.geometry, rectify=self.rectify)
         dx = self.buffer("bottom", x.shape)
         return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=argmax, out=dx)], ()
 

@@ -6,6 +6,7 @@ MAX).
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from ops.cpu.windows import (
     average_forward,
     max_forward,
     max_forward_alone,
+    max_forward_rectified,
     places_backward,
 )
 from ops.errors import Array, Shape
@@ -45,7 +47,7 @@ class Pooling(Fast):
 
     def pool_forward(
         self, x: Array, geometry: PoolGeometry, out: Array | None = None,
-        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None,
+        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """As Backend's."""
         mode = geometry.mode
@@ -54,10 +56,13 @@ class Pooling(Fast):
             shape = geometry.output_shape(x.shape) if out is None or (placed and given is None) else ()
             y = images_like(shape, out)
             places = images_like(shape, given, I32) if placed else given
-            kernel = average_forward if mode == "AVE" else max_forward if placed else max_forward_alone
-            if placed == (places is not None) and self._pool(kernel, geometry, x, y, places, (y, places)):
+            kernel = average_forward if mode == "AVE" else max_forward_alone
+            if placed:
+                kernel = max_forward_rectified if rectify else max_forward
+            floor = 0.0 if rectify else -math.inf
+            if placed == (places is not None) and self._pool(kernel, geometry, x, y, places, (y, places), floor):
                 return y, places
-        return super().pool_forward(x, geometry, out, argmax, uniforms=uniforms)
+        return super().pool_forward(x, geometry, out, argmax, uniforms=uniforms, rectify=rectify)
 
     def pool_backward(
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
@@ -74,7 +79,7 @@ class Pooling(Fast):
 
     def _pool(
         self, kernel: Generated, geometry: PoolGeometry, x: Array, y: Array, places: Array | None,
-        written: tuple[Array | None, ...],
+        written: tuple[Array | None, ...], floor: float = -math.inf,
     ) -> bool:  # fmt: skip
         """Run the kernel over the large images x, the small ones y and the places; False where they do not fit."""
         if self._pools is None:
@@ -87,7 +92,7 @@ class Pooling(Fast):
         if plan is None or not all(array is None or array.flags.writeable for array in written):
             return False
         block = plan.block
-        block.x, block.y = address(x), address(y)
+        block.x, block.y, block.floor = address(x), address(y), floor
         if places is not None:
             block.place = address(places)
         past = plan.past and goes_past(LARGE, [address(array) for array in written if array is not None], ())

@@ -18,7 +18,7 @@ from ops.cpu.values import Variable, Vec, Whole
 GEOMETRY = "H W OH OW kh kw dh dw ph pw runs width chunk"
 IMAGE = "{0} {0}_run {0}_row {0}_column"  # address and strides in bytes
 
-POOL = layout(" ".join([IMAGE.format("x"), IMAGE.format("y"), IMAGE.format("place"), GEOMETRY, "shares"]))
+POOL = layout(" ".join([IMAGE.format("x"), IMAGE.format("y"), IMAGE.format("place"), GEOMETRY, "shares"]), "floor")
 UNROLLED = 4  # vectors
 
 
@@ -87,20 +87,42 @@ def max_forward(c: Code) -> None:
 
 
 @generated(POOL)
+def max_forward_rectified(c: Code) -> None:
+    """The largest of each window or 0, and its pixel's number in the plane, -1 where it is not positive."""
+
+    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+        found = pair[0].get()
+        c.deliver((found < 0.0).pick(c.constant(0), found), at, mask)
+        c.deliver((found > 0.0).pick(pair[1].get(), c.counted(c.whole(-1))), place_at, mask)
+
+    _forward(c, -math.inf, _keep_largest, finish)
+
+
+def _above(c: Code, value: Vec) -> Vec:
+    """The value, or the floor where it is below."""
+    found: Vec = (value < c.floor).pick(c.floor, value)
+    return found
+
+
+@generated(POOL)
 def max_forward_alone(c: Code) -> None:
-    """The largest of each window."""
-    _forward(c, -math.inf, _keep_largest, lambda pair, at, place_at, mask, share: c.deliver(pair[0].get(), at, mask))
+    """The largest of each window, or the floor."""
+
+    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+        c.deliver(_above(c, pair[0].get()), at, mask)
+
+    _forward(c, -math.inf, _keep_largest, finish)
 
 
 @generated(POOL)
 def average_forward(c: Code) -> None:
-    """The sum of each window times the window's share."""
+    """The sum of each window times the window's share, or the floor."""
 
     def add(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
         pair[0].set(pair[0].get() + x)
 
     def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
-        c.deliver(pair[0].get() * c.spread(share), at, mask)
+        c.deliver(_above(c, pair[0].get() * c.spread(share)), at, mask)
 
     _forward(c, 0.0, add, finish)
 

@@ -73,25 +73,32 @@ class SpatialOps:
 
     def pool_forward(
         self, x: Array, geometry: PoolGeometry, out: Array | None = None,
-        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None,
+        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
     ) -> tuple[Array, Array | None]:  # fmt: skip
         """x (N, C, H, W) -> y (N, C, OH, OW) and the argmax.
 
         argmax is int32, the flat index into the H * W input plane; the first of equal maxima wins (Caffe). AVE has
         none; argmax=False leaves it out (None comes back), which is much faster where no backward pass follows.
         STOCHASTIC samples with `uniforms` (N, C, OH, OW) in [0, 1); without them it averages, as in the test phase.
+        With `rectify` y is max(y, 0), and -1 is the place of what is not positive: it has no gradient.
         """
         if geometry.mode != "STOCHASTIC":
-            return pool.forward(self.xp, x, geometry, out, argmax)
-        if uniforms is None:
-            return stochastic.average(self.xp, x, geometry, out), None
-        return stochastic.sample(self.xp, x, uniforms, geometry, out, None if argmax is False else argmax)
+            y, places = pool.forward(self.xp, x, geometry, out, argmax)
+        elif uniforms is None:
+            y, places = stochastic.average(self.xp, x, geometry, out), None
+        else:
+            given = None if argmax is False else argmax
+            y, places = stochastic.sample(self.xp, x, uniforms, geometry, out, given)
+        return pool.rectified(self.xp, y, places) if rectify else (y, places)
 
     def pool_backward(
         self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
         argmax: Array | None = None, out: Array | None = None,
     ) -> Array:  # fmt: skip
-        """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape `in_shape`."""
+        """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape `in_shape`.
+
+        Of AVE no place says what was not positive: after `rectify` dy is to be rectified first (relu_backward).
+        """
         return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
 
     def lrn_forward(

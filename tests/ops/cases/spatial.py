@@ -113,10 +113,27 @@ def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
         y, place = naive.pool(a["x"], g)
         return (y, place) if g.mode == "MAX" else (y,)
 
+    def rectified(b, a, o):
+        y, place = b.pool_forward(a["x"], g, out=o[0], argmax=o[1], rectify=True)
+        return (y, place) if g.mode == "MAX" else (y,)
+
+    def rectified_reference(a):
+        y, place = naive.pool(a["x"], g)
+        return (np.maximum(y, 0), np.where(y > 0, place, -1)) if g.mode == "MAX" else (np.maximum(y, 0),)
+
+    def backward_rectified(b, a, dy, o):
+        return (b.pool_backward(dy, g, a["x"].shape, b.pool_forward(a["x"], g, rectify=True)[1], out=o[0]),)
+
+    def around_zero(r):
+        return {"x": unequal(n, c, h, w)(r)["x"] - 7.001}  # some windows have no positive pixel, and none has 0
+
     name = f"pooling {h}x{w}, {g}"
+    back = backward_rectified if g.mode == "MAX" else None
     cases = [
         Case(name, unequal(n, c, h, w), forward, reference, backward),
         Case(f"{name}, with ties", ties(n, c, h, w), forward, reference),
+        Case(f"{name}, rectified", around_zero, rectified, rectified_reference, back),
+        Case(f"{name}, rectified, with ties", ties(n, c, h, w), rectified, rectified_reference),
     ]
     if g.mode == "MAX":
         cases.append(
@@ -124,6 +141,13 @@ def pool(h: int, w: int, g: PoolGeometry) -> list[Case]:
                 f"{name}, without places", ties(n, c, h, w),
                 lambda b, a, o: (b.pool_forward(a["x"], g, out=o[0], argmax=False)[0],),
                 lambda a: naive.pool(a["x"], g)[:1],
+            )
+        )  # fmt: skip
+        cases.append(
+            Case(
+                f"{name}, rectified, without places", ties(n, c, h, w),
+                lambda b, a, o: (b.pool_forward(a["x"], g, out=o[0], argmax=False, rectify=True)[0],),
+                lambda a: (np.maximum(naive.pool(a["x"], g)[0], 0),),
             )
         )  # fmt: skip
     return cases
