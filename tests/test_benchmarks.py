@@ -8,10 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import gpu, gpu_parts, report
+from benchmarks import conv_reference, gpu, gpu_parts, kernels, report
 from benchmarks.report import ROOT, Record, Table
+from ops import ConvGeometry, get_backend
+from ops.cpu.algorithm import ConvShape
 from tests.support import environment
 
 
@@ -104,3 +107,59 @@ def test_a_time_is_the_median_and_the_device_is_waited_for_on_both_sides(monkeyp
 def test_a_table_shows_four_digits_and_keeps_its_columns() -> None:
     table = Table("t", ["a", "b"], [[1.23456, "x|y"]])
     assert table.markdown() == "**t**\n\n| a | b |\n| --- | --- |\n| 1.235 | x/y |"
+
+
+GEOMETRIES = [
+    ConvGeometry((3, 3), pad=(1, 1)),
+    ConvGeometry((5, 3), (2, 1), (2, 0)),
+    ConvGeometry((3, 3), dilation=(2, 2), groups=2),
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_errors_of_convolutions_are_those_of_the_definition(geometry: ConvGeometry) -> None:
+    layer = kernels.Layer(ConvShape((3, 20, 9, 8), 24, geometry), first=False, bias=True)
+    plain = get_backend("numpy")
+    made = kernels.made_up(layer, plain)
+    given = {name: made[name].astype(np.float64) for name in ("x", "w", "b", "dy")}
+    arrays = given | {name: np.empty(made[name].shape) for name in kernels.PASSES}
+    for name, run in kernels.our_passes(layer, plain, arrays).items():
+        run()
+        assert conv_reference.error(layer.shape, name, arrays) < 1e-12
+        arrays[name][0, 0, 0, 0] += 0.5 * np.abs(arrays[name]).max() + 1
+        planted = layer.shape.geometry.groups == 1  # else only the last group is looked at
+        assert (conv_reference.error(layer.shape, name, arrays) > 0.01) == planted
+        arrays[name].fill(np.nan)
+        assert math.isnan(conv_reference.error(layer.shape, name, arrays))
+
+
+def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_gradient_of_images() -> None:
+    found = kernels.layers("vgg16", get_backend("cpu"))
+    assert sum(found.values()) == 13
+    assert len(found) == 9
+    assert [len(layer.passes) for layer in found] == [2] + [3] * 8
+    assert str(next(iter(found))) == "8 x 3 x 224 x 224, 64 of 3 x 3"
+    assert next(iter(found)).flops == 2 * 8 * 64 * 224 * 224 * 27
+
+
+def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> None:
+    record = Record("fast, 1 threads")
+    record.table("t")
+    for ratio, error in ((0.89, 1e-6), (2.0, 2e-4), (1.0, 1e-6), (1.0, math.nan)):
+        record.row("n", 1, "s", "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, error)
+    kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.BOUNDS["fast"])
+    assert record.status == "failed"
+    assert record.notes == [
+        "0.89 of PyTorch: n, s, forward, Direct",
+        "error 2.0e-04 above 1e-04: n, s, forward, Direct",
+        "error nan above 1e-04: n, s, forward, Direct",
+    ]
+    assert record.tables[1].rows == [["n", 2000.0, 1000.0, 2.0]]
+
+
+def test_sides_take_turns_and_each_has_its_own_median() -> None:
+    order: list[str] = []
+    taken = report.medians({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 0, least=2, most=9)
+    assert set(taken) == {"a", "b"}
+    assert order[:4] == ["a", "b", "a", "b"]
+    assert order.count("a") >= 3 and order.count("b") >= 3

@@ -72,7 +72,7 @@ def forward_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
 
 
 def gradient_blocks(mode: Mode, C: int, K: int, count: int, size: int) -> Blocks:
-    """Inputs and gradients of a block, or where they are too large one panel of gradients and of products, fill the cache."""
+    """Inputs and gradients of a block fill the cache; where they are too large, one panel of gradients and products."""
     cache, planes, vector = second_level(), mode.a**2, tiles().lanes
     width = tiles().vectors * vector * 4
     chunk = min(2 * vector, rounded(C, vector))
@@ -132,8 +132,8 @@ class _Pass:
         self.count = down * across * self.N
         self.common: dict[str, int] = dict(
             table=table.table.ctypes.data, rows=table.rows.ctypes.data, most=table.vectors, lanes=table.lanes,
-            zero=owner._zero.ctypes.data, N=self.N, C=self.C, K=self.K, across=across, H=H, W=W, top=pad[0], left=pad[1],
-            OH=OH, OW=OW, m=mode.m, r=mode.r, planes=mode.a**2, spread=self.codes.image,
+            zero=owner._zero.ctypes.data, N=self.N, C=self.C, K=self.K, across=across, H=H, W=W, top=pad[0],
+            left=pad[1], OH=OH, OW=OW, m=mode.m, r=mode.r, planes=mode.a**2, spread=self.codes.image,
         )  # fmt: skip
         self._parts: list[tuple[str, int]] = []
 
@@ -158,7 +158,7 @@ class _Pass:
 
 
 class Forward(_Pass):
-    """y (N, K, OH, OW) from x (N, C, H, W); with `turn` the weights are read turned by 180 degrees, K and C exchanged."""
+    """y (N, K, OH, OW) from x (N, C, H, W); with `turn` weights are read turned by 180 degrees, K and C exchanged."""
 
     def __init__(
         self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int], *, turn: bool

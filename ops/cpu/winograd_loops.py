@@ -30,8 +30,8 @@ NO_FLOOR = np.float32(-np.inf)
 TILES = "table rows most lanes zero sink sink_thread N C K from_tile to_tile block across"
 IMAGES = "x xn xh xw H W top left y yn yh yw OH OW m r planes"
 FORWARD = layout(
-    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept group M "
-    "M_thread w wk wc w_origin w_row w_column turned turned_thread bias",
+    f"{TILES} {IMAGES} spread weigh collapse transpose load pack multiply by_column V Vt Vx V_thread U U_thread kept "
+    "group M M_thread w wk wc w_origin w_row w_column turned turned_thread bias",
     "floor",
 )
 GRADIENT = layout(
@@ -56,8 +56,8 @@ def panel(left: int, most: int) -> int:
 
 @inlined
 def spread_tiles(
-    code: int, a: Any, x: int, sn: int, sh: int, sw: int, H: int, W: int, top: int, left: int, first: int, last: int, target: int,
-    sT: int, sV: int, sX: int, channels: int,
+    code: int, a: Any, x: int, sn: int, sh: int, sw: int, H: int, W: int, top: int, left: int, first: int, last: int,
+    target: int, sT: int, sV: int, sX: int, channels: int,
 ) -> None:  # fmt: skip
     """Transform tiles first to last (not included) of an image into planes at `target`."""
     tile = first
@@ -142,8 +142,8 @@ def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right:
                 height, C = min(rows, count - row), to + row * width
                 ahead = row // rows * a.C
                 call_tile_ahead(
-                    table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0, B + plane * (a.C * width + LINE), width, 0,
-                    C, width, a.zero, 0, a.C, 1, columns, P + ahead * sP, sP, Q + ahead * sQ, sQ, 0, NO_FLOOR,
+                    table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0, B + plane * (a.C * width + LINE), width,
+                    0, C, width, a.zero, 0, a.C, 1, columns, P + ahead * sP, sP, Q + ahead * sQ, sQ, 0, NO_FLOOR,
                 )  # fmt: skip
             start = upon
 
