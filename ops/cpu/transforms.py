@@ -162,7 +162,7 @@ def _function(module: ir.Module, name: str, labels: Sequence[tuple[str, ir.Type]
 
 
 def build_spread(module: ir.Module, name: str, P: Array, lanes: int) -> None:
-    """target[plane][image][vector] = (P D PT)[plane]; pixel (i, j) of D counts if top <= i < bottom, left <= j < right."""
+    """target[plane][image][vector] = (P D PT)[plane]; D counts in top <= i < bottom, left <= j < right."""
     b, a = _function(module, name, [(label, I64) for label in SPREAD])
     v, size = Vectors(b, lanes), P.shape[1]
 
