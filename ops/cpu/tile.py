@@ -43,20 +43,22 @@ def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int
         starts = [b.add(base, b.mul(stride, I64(r))) for r in range(rows)]
         return [(b.add(start, b.mul(step, I64(at))), masks[at]) for start in starts for at in range(vectors)]
 
-    first = [v.load(address, mask) for address, mask in cells(a["I"], a["sIr"])]
+    zeros = [v.splat(ir.Constant(F32, 0.0))] * (rows * vectors)
     empty = b.icmp_signed("<=", b.mul(a["nk"], a["no"]), I64(0))
     entry, outer, done = b.block, b.append_basic_block("outer"), b.append_basic_block("done")
     b.cbranch(empty, done, outer)
-    sums, end = _outer_loop(b, v, a, rows, vectors, masks, first, (entry, outer, done))
+    sums, end = _outer_loop(b, v, a, rows, vectors, masks, zeros, (entry, outer, done))
     b.position_at_end(done)
     result = []
-    for start, final in zip(first, sums, strict=True):
+    for final in sums:
         cell = b.phi(v.type)
-        cell.add_incoming(start, entry)
+        cell.add_incoming(zeros[0], entry)
         cell.add_incoming(final, end)
         result.append(cell)
+    # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
+    first = [v.load(address, mask) for address, mask in cells(a["I"], a["sIr"])]
     floor = v.splat(a["floor"])
-    result = [v.at_least(cell, floor) for cell in result]
+    result = [v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, result, strict=True)]
     if not ahead:
         _store(b, v, result, cells(a["C"], a["sCr"]))
     else:

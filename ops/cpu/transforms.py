@@ -162,7 +162,7 @@ def _function(module: ir.Module, name: str, labels: Sequence[tuple[str, ir.Type]
 
 
 def build_spread(module: ir.Module, name: str, P: Array, lanes: int) -> None:
-    """target[plane][image][vector] = (P D PT)[plane]. Pixel (i, j) of D counts if top <= i < bottom, left <= j < right."""
+    """target[plane][image][vector] = (P D PT)[plane]; D counts in top <= i < bottom, left <= j < right."""
     b, a = _function(module, name, [(label, I64) for label in SPREAD])
     v, size = Vectors(b, lanes), P.shape[1]
 
@@ -193,7 +193,7 @@ def build_spread(module: ir.Module, name: str, P: Array, lanes: int) -> None:
 
 
 def build_collapse(module: ir.Module, name: str, P: Array, lanes: int) -> None:
-    """target pixel (i, j) = max((P M PT)[i, j] + initial (i, j), floor) where i < bottom, j < right; M[plane][image]."""
+    """target pixel (i, j) = max((P M PT)[i, j] + initial (i, j), floor), i < bottom, j < right; M[plane][image]."""
     b, a = _function(module, name, [*((label, I64) for label in COLLAPSE), ("floor", F32)])
     v, size, side = Vectors(b, lanes), len(P), P.shape[1]
 

@@ -130,7 +130,7 @@ class _Pass:
         self.K, OH, OW = target
         down, across = -(-OH // mode.m), -(-OW // mode.m)
         self.count = down * across * self.N
-        self.common: dict[str, int] = dict(
+        self.common: dict[str, int] = dict(  # noqa: C408  # a table of arguments
             table=table.table.ctypes.data, rows=table.rows.ctypes.data, most=table.vectors, lanes=table.lanes,
             zero=owner._zero.ctypes.data, N=self.N, C=self.C, K=self.K, across=across, H=H, W=W, top=pad[0],
             left=pad[1], OH=OH, OW=OW, m=mode.m, r=mode.r, planes=mode.a**2, spread=self.codes.image,

@@ -142,7 +142,8 @@ def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right:
                 height, C = min(rows, count - row), to + row * width
                 ahead = row // rows * a.C
                 call_tile_ahead(
-                    table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0, B + plane * (a.C * width + LINE), width,
+                    table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0,
+                    B + plane * (a.C * width + LINE), width,
                     0, C, width, a.zero, 0, a.C, 1, columns, P + ahead * sP, sP, Q + ahead * sQ, sQ, 0, NO_FLOOR,
                 )  # fmt: skip
             start = upon
@@ -163,7 +164,8 @@ def collapse_group(a: Any, M: int, first: int, last: int, left: int, right: int,
             source = M + ((start - left) * (a.lanes * a.block * 4 + LINE)) * a.planes + (tile - first) * width
             call_collapse(
                 a.collapse, source, a.block * width + LINE, width, a.lanes * 4, a.bias + column * 4, 0, 0, 0,
-                y + column * 4, a.yn, a.yh, a.yw, a.OH - h, a.OW - w, sink, images, min(vectors * a.lanes, a.K - column),
+                y + column * 4, a.yn, a.yh, a.yw, a.OH - h, a.OW - w, sink, images,
+                min(vectors * a.lanes, a.K - column),
                 a.floor,
             )  # fmt: skip
             start += vectors
@@ -279,7 +281,8 @@ def winograd_gradient(number: int, size: int, at: Any) -> None:
                     to, again = G + c * a.r * a.r * a.Gk + column * 4, not (a.fresh and block == 0)
                     step = a.Gk * again
                     call_collapse(
-                        a.collapse, D, Dx, width, vector, to if again else a.zero, a.r * a.r * step, a.r * step, step, to,
+                        a.collapse, D, Dx, width, vector, to if again else a.zero,
+                        a.r * a.r * step, a.r * step, step, to,
                         a.r * a.r * a.Gk, a.r * a.Gk, a.Gk, a.r, a.r, a.sink, depth, columns, NO_FLOOR,
                     )  # fmt: skip
             start += vectors
