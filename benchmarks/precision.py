@@ -1,9 +1,10 @@
 """`python -m benchmarks.precision`: whether nets learn as well with fast convolutions as with exact ones.
 
 The same net, first parameters and order of images for every seed, trained with precision "exact", "fast" and, with
-`--numpy`, by plain NumPy; then the share of test images it gets right. The difference between two precisions is that
-between two roundings: it is compared with its own standard error over the seeds. What never lives here: errors of
-single operations (`kernels`).
+`--numpy`, by plain NumPy; then the share of test images it gets right. A difference is compared with its own standard
+error over the seeds, and with what a change of the first parameters in their last bit does ("nudged"): a maximum that
+falls to another pixel sends two trainings different ways. What never lives here: errors of single operations
+(`kernels`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
+
 from benchmarks.report import ROOT, Record, machine, write
 
 SLACK = 0.005  # a difference of shares that is never held against a precision: under two images of the digits' 359
+NUDGED = "exact, nudged"
 CIFAR_TRAIN = ["data_batch_1.bin.gz", "data_batch_2.bin.gz"]
 CIFAR_TEST = ["data_batch_3.bin.gz"]  # ten thousand images: two good nets differ by 1 % on a thousand of them
 
@@ -75,6 +79,7 @@ def compared(task: Task, given: argparse.Namespace) -> Record:
     from ops import get_backend
 
     backends = {p: get_backend("cpu", threads=given.threads, precision=p) for p in ("exact", "fast")}
+    backends[NUDGED] = backends["exact"]
     if given.numpy:
         backends["numpy"] = get_backend("numpy")
     record = Record(task.net, status="passed")
@@ -82,7 +87,7 @@ def compared(task: Task, given: argparse.Namespace) -> Record:
     shares: dict[str, list[float]] = {name: [] for name in backends}
     for seed in range(given.seeds):
         for name, ops in backends.items():
-            shares[name].append(accuracy(task, ops, seed))
+            shares[name].append(accuracy(task, ops, seed, nudge=name == NUDGED))
         record.row(seed, *(of[-1] for of in shares.values()))
     record.table("Difference from exact", "precision", "mean", "standard error")
     for name in list(backends)[1:]:
@@ -94,12 +99,13 @@ def compared(task: Task, given: argparse.Namespace) -> Record:
     return record
 
 
-def accuracy(task: Task, ops: Any, seed: int) -> float:
-    """The share of all test images that the net gets right after its training."""
+def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
+    """The share of all test images that the net gets right after its training; `nudge`: from parameters a bit off."""
     from nets import Net, load_net, load_solver
     from nets.data import Batches, Transform, batch_of_net, open_source
+    from roles.buffers import gradient_buffers
     from roles.parameter_store import ParameterStore
-    from roles.single import gradient_buffers, train
+    from roles.single import train
 
     spec = load_net(task.net)
     net, batches = {}, {}
@@ -111,7 +117,10 @@ def accuracy(task: Task, ops: Any, seed: int) -> float:
         options = {"batch": rows, "input_shape": source.shape, "seed": seed, "memory": "reused"}
         net[phase] = Net(spec, phase, ops=ops, **options)
     solver = load_solver(task.solver)
-    store = ParameterStore(net["TRAIN"].params, net["TRAIN"].initial_blobs(), solver, ops, in_place=True)
+    blobs = net["TRAIN"].initial_blobs()
+    if nudge:
+        blobs = {layer: tuple(np.nextafter(blob, np.float32(np.inf)) for blob in of) for layer, of in blobs.items()}
+    store = ParameterStore(net["TRAIN"].params, blobs, solver, ops, in_place=True)
     gradients = gradient_buffers(net["TRAIN"])
     for step in range(task.iterations):
         forward(net["TRAIN"], store, batches["TRAIN"], step)
