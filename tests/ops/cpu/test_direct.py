@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +18,7 @@ from ops.cpu.direct import Direct, FirstLayer
 from ops.cpu.target import VARIABLE, host
 from ops.cpu.team import Team
 from ops.cpu.workspace import Workspace
+from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory
 
 TEAMS = {size: Team(size) for size in (1, 2)}
 NARROW = "256"
@@ -57,58 +56,6 @@ FIRST = [
     plain(13, 3, (23, 23), 97, 11, stride=4),
     plain(2, 4, (15, 16), 8, 7, pad=3, stride=2),
 ]
-
-
-def in_memory(x: Array) -> Array:
-    """[H][W][N][C]."""
-    return np.ascontiguousarray(x.transpose(2, 3, 0, 1)).transpose(2, 3, 0, 1)
-
-
-def image_by_image(x: Array) -> Array:
-    """[N][H][W][C]."""
-    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
-
-
-def slice_of_channels(x: Array) -> Array:
-    """[H][W][N][C] with other channels before and behind."""
-    n, c, h, w = x.shape
-    block = np.full((h, w, n, c + 8), np.nan, x.dtype)
-    block[..., 5 : 5 + c] = x.transpose(2, 3, 0, 1)
-    return block[..., 5 : 5 + c].transpose(2, 3, 0, 1)
-
-
-LAYOUTS = (in_memory, image_by_image, slice_of_channels)
-
-
-@dataclass(frozen=True)
-class Case:
-    """Operands, and the three results by float64 loops."""
-
-    x: Array
-    w: Array
-    b: Array
-    dy: Array
-    y: Array
-    dx: Array
-    dw: Array
-
-
-@functools.cache
-def case(shape: ConvShape) -> Case:
-    random = np.random.default_rng(5)
-    sizes = shape.in_shape, shape.weight_shape, (shape.outputs,), shape.out_shape
-    x, w, b, dy = (random.standard_normal(size, dtype=np.float32).astype(np.float64) for size in sizes)
-    g = shape.geometry
-    y, dx, dw = np.zeros(dy.shape) + b[None, :, None, None], np.zeros(x.shape), np.zeros(w.shape)
-    k_each, c_each = shape.outputs // g.groups, w.shape[1]
-    for group, p, q, i, j in np.ndindex(g.groups, *dy.shape[2:], *g.kernel):
-        r, s = (at * g.stride[a] - g.pad[a] + tap * g.dilation[a] for a, at, tap in ((0, p, i), (1, q, j)))
-        if 0 <= r < x.shape[2] and 0 <= s < x.shape[3]:
-            k, c = (slice(group * each, (group + 1) * each) for each in (k_each, c_each))
-            y[:, k, p, q] += x[:, c, r, s] @ w[k, :, i, j].T
-            dx[:, c, r, s] += dy[:, k, p, q] @ w[k, :, i, j]
-            dw[k, :, i, j] += dy[:, k, p, q].T @ x[:, c, r, s]
-    return Case(x, w, b, dy, y, dx, dw)
 
 
 def nothing(like: Array, layout: Callable[[Array], Array]) -> Array:
