@@ -112,25 +112,44 @@ def seconds_of(
     return median(taken)
 
 
-def medians(sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int) -> dict[str, float]:
-    """Median seconds of each side. The sides take turns for `seconds` and at least `least` rounds, `most` at most."""
+def rounds(sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int) -> dict[str, list[float]]:
+    """Seconds of each side, round by round: the median of a few runs in a row, then it is the next side's turn.
+
+    For `seconds` and at least `least` rounds, `most` at most.
+    """
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for work in sides.values():
         work()
-    began, rounds = time.perf_counter(), 0
-    while rounds < least or (time.perf_counter() - began < seconds and rounds < most):
-        rounds += 1
+    began, done = time.perf_counter(), 0
+    while done < least or (time.perf_counter() - began < seconds and done < most):
+        done += 1
         for label, work in sides.items():
+            runs = []
             for _ in range(_burst(taken[label])):
                 start = time.perf_counter()
                 work()
-                taken[label].append(time.perf_counter() - start)
+                runs.append(time.perf_counter() - start)
+            taken[label].append(median(runs))
+    return taken
+
+
+def medians(taken: dict[str, list[float]]) -> dict[str, float]:
+    """Of each side."""
     return {label: median(times) for label, times in taken.items()}
 
 
+def ratio(theirs: list[float], ours: list[float]) -> float:
+    """How many times faster ours is: the median of the ratios of the rounds.
+
+    A shared machine changes its speed by a third for seconds at a time. That meets both sides of a round, but the two
+    medians of all rounds need not come from the same time.
+    """
+    return median(their / our for their, our in zip(theirs, ours, strict=True))
+
+
 def _burst(times: list[float]) -> int:
-    """Runs in a row before the other side's turn: about 0.2 s, so that each side finds its own data in the caches."""
-    return max(1, min(20, int(0.2 / median(times)))) if times else 1
+    """Runs in a row before the other side's turn: about 0.05 s, so that each side finds its own data in the caches."""
+    return max(1, min(20, int(0.05 / median(times)))) if times else 1
 
 
 def missing(modules: dict[str, str]) -> list[str]:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import ROOT, Record, machine, medians, missing, write
+from benchmarks.report import ROOT, Record, machine, medians, missing, rounds, write
 
 SAMPLES = (3, 40)  # rounds at least and at most
 
@@ -130,7 +130,7 @@ def run_here(given: argparse.Namespace) -> int:
 def measure(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, float]:
     """Median seconds of a step by label: "convoy" and those of the peer; the sides take turns."""
     sides = steps(work, given, threads)
-    return medians(sides, given.seconds, least=SAMPLES[0], most=SAMPLES[1])
+    return medians(rounds(sides, given.seconds, least=SAMPLES[0], most=SAMPLES[1]))
 
 
 def steps(work: Workload, given: argparse.Namespace, threads: int) -> dict[str, Callable[[], object]]:

@@ -15,7 +15,6 @@ What never lives here: messages and sockets.
 
 from __future__ import annotations
 
-import mmap
 import os
 import secrets
 import threading
@@ -30,6 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from runtime.errors import MessageError
+from runtime.mapping import Mapping
 
 Array = NDArray[Any]
 BLOCK = 4096  # bytes: blocks begin and end with pages
@@ -46,16 +46,17 @@ class _Held(np.ndarray[Any, Any]):
 
     on_gone: Callable[[int], None] | None = None
     offset = 0
+    memory: Mapping  # kept as long as an array lies in it
 
     def __del__(self) -> None:
         if self.on_gone is not None:
             self.on_gone(self.offset)
 
 
-def _held(memory: mmap.mmap, offset: int, size: int, on_gone: Callable[[int], None]) -> Array:
+def _held(memory: Mapping, offset: int, size: int, on_gone: Callable[[int], None]) -> Array:
     """A plain uint8 array of a block; its base is the `_Held` that is missed when all views are gone."""
-    whole = _Held((size,), np.uint8, memory, offset)
-    whole.on_gone, whole.offset = on_gone, offset
+    whole = _Held((size,), np.uint8, memory.memory, offset)
+    whole.on_gone, whole.offset, whole.memory = on_gone, offset, memory
     return whole.view(np.ndarray)
 
 
@@ -74,8 +75,7 @@ class Arena:
         self.size = size or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._file = os.memfd_create(f"convoy-{name}-{secrets.token_hex(8)}", os.MFD_CLOEXEC)
         os.ftruncate(self._file, self.size)
-        self._memory = mmap.mmap(self._file, self.size)
-        self._base = int(np.frombuffer(self._memory, np.uint8).__array_interface__["data"][0])
+        self._memory = Mapping(self._file, self.size, writable=True)
         self._lock = threading.Lock()
         self._blocks: dict[int, _Block] = {}
         self._starts: list[int] = []  # of the blocks, sorted: finds the block of an address
@@ -115,7 +115,7 @@ class Arena:
         """Offset of an array that lies in this arena; None for any other, and for one that runs backwards."""
         if any(stride < 0 for stride in array.strides):
             return None
-        offset = int(array.__array_interface__["data"][0]) - self._base
+        offset = int(array.__array_interface__["data"][0]) - self._memory.address
         return offset if 0 <= offset < self.size else None
 
     def lend(self, offset: int, reader: Hashable) -> None:
@@ -192,7 +192,7 @@ class Window:
             if (found := str(Path(path).readlink())) != name:
                 raise FileNotFoundError(f"{path} is {found}, not {name}")
             self.size = os.fstat(file).st_size
-            self._memory = mmap.mmap(file, self.size, prot=mmap.PROT_READ)
+            self._memory = Mapping(file, self.size, writable=False)
         finally:
             os.close(file)
         self._on_drop = on_drop

@@ -102,7 +102,7 @@ class Links(Section):
     with `shared_memory` processes of one host read one another's large arrays in place."""
 
     transport: Literal["ipc", "tcp"] = "ipc"
-    shared_memory: bool = False
+    shared_memory: bool = True
     credit_bytes: Bytes = 64 * 2**20
     max_message_bytes: Bytes = 2**30
 

@@ -157,9 +157,16 @@ def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> Non
     assert record.tables[1].rows == [["n", 2000.0, 1000.0, 2.0]]
 
 
-def test_sides_take_turns_and_each_has_its_own_median() -> None:
+def test_sides_take_turns_and_each_round_has_a_time_of_each() -> None:
     order: list[str] = []
-    taken = report.medians({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 0, least=2, most=9)
-    assert set(taken) == {"a", "b"}
+    taken = report.rounds({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 0, least=2, most=9)
+    assert {label: len(times) for label, times in taken.items()} == {"a": 2, "b": 2}
     assert order[:4] == ["a", "b", "a", "b"]
     assert order.count("a") >= 3 and order.count("b") >= 3
+    assert report.medians({"a": [3.0, 1.0, 2.0]}) == {"a": 2.0}
+
+
+def test_a_ratio_pairs_the_rounds_so_that_a_slow_time_of_the_machine_does_not_count() -> None:
+    # the machine is three times slower in two rounds of five; each side's median comes from another of its times
+    assert report.ratio([2.0, 2.0, 6.0, 6.0, 2.0], [1.0, 1.0, 3.0, 3.0, 1.0]) == 2.0
+    assert report.ratio([1.0, 3.0, 3.0], [1.0, 1.0, 3.0]) == 1.0

@@ -233,3 +233,20 @@ async def test_memory_that_cannot_be_mapped_is_an_error_that_says_what_to_do(are
     shared = SharedMemory("me", arena, lambda peer: None)
     with pytest.raises(LaunchError, match=r"'me' cannot map the memory of 'peer'.*links.shared_memory = false"):
         shared.connect("peer", "/proc/999999999/fd/3 /memfd:nothing")
+
+
+def test_the_memory_lies_far_from_code_so_that_kernels_compiled_later_reach_one_another() -> None:
+    arena = Arena("far")  # as large as the machine's memory
+    window = Window(arena.address, lambda offset: None)
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    arena.close()
+    ours = [_span(line) for line in lines if "memfd:convoy-far" in line]
+    code = [_span(line) for line in lines if line.split()[1].startswith("r-x") and "/" in line]
+    assert len(ours) == 2 and code and window.size == arena.size
+    assert all(max(low - end, start - high) > 1 << 40 for low, high in ours for start, end in code)
+
+
+def _span(line: str) -> tuple[int, int]:
+    """First and last address of a line of /proc/self/maps."""
+    low, _, high = line.split()[0].partition("-")
+    return int(low, 16), int(high, 16)

@@ -1,0 +1,51 @@
+"""A file mapped into memory far away from this process's code.
+
+A mapping as large as the machine's memory, put where the system puts libraries, leaves no room beside them: parts of a
+compiled kernel then lie over 2 GiB apart, which its calls cannot span, and LLVM's loader ends the process. `mmap.mmap`
+cannot say where; the C function can.
+What never lives here: what the memory is for (`arena`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import mmap
+import os
+import weakref
+
+_FAR, _SPAN = 1 << 44, 1 << 45  # of the 2**47 addresses: between programs and libraries
+_FAILED = ctypes.c_void_p(-1).value
+_READ, _WRITE = 0x100, 0x200  # PyBUF_READ, PyBUF_WRITE
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+)  # fmt: skip
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_view_of = ctypes.pythonapi.PyMemoryView_FromMemory
+_view_of.restype = ctypes.py_object
+_view_of.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_count = itertools.count()
+
+
+class Mapping:
+    """`size` bytes of a file, shared with whoever maps it too, from `address` on; unmapped when this object goes.
+
+    `memory` does not keep them by itself: whoever uses it must keep the mapping.
+    """
+
+    def __init__(self, file: int, size: int, *, writable: bool) -> None:
+        """OSError if the system refuses."""
+        room = -(-size >> 30) << 30
+        hint = _FAR + next(_count) % max(1, _SPAN // room) * room  # where that is taken, the system finds a place
+        protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+        self.size = size
+        self.address: int = _libc.mmap(hint, size, protection, mmap.MAP_SHARED, file, 0)
+        if self.address == _FAILED:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+        # not at exit: other threads may use the memory until the very end
+        weakref.finalize(self, _libc.munmap, self.address, size).atexit = False
+        self.memory: memoryview = _view_of(self.address, size, _WRITE if writable else _READ)
