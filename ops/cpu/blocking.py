@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ops.cpu.microkernel import panels, shapes
+from ops.cpu.microkernel import USUAL, panels
 from ops.cpu.target import host
 from ops.geometry import Pair
 
@@ -89,15 +89,15 @@ class Panels:
 
 
 @functools.cache
-def panel_table(outputs: int, parts: int, depth: int) -> Panels:
-    """Panels of `outputs` columns, in `parts` of nearly equal numbers of vectors; `depth` rows in each."""
+def panel_table(outputs: int, parts: int, depth: int, most: int = USUAL) -> Panels:
+    """Panels of `outputs` columns, in `parts` of nearly equal numbers of vectors, `most` a panel; `depth` rows each."""
     lanes = host().lanes
     total = -(-outputs // lanes)
     rows: list[tuple[int, int, int, int]] = []
     starts = [0]
     for part in range(parts):
         low, high = total * part // parts * lanes, min(outputs, total * (part + 1) // parts * lanes)
-        for first, vectors, columns in panels(high - low, max(shapes()), lanes) if high > low else ():
+        for first, vectors, columns in panels(high - low, most, lanes) if high > low else ():
             rows.append((low + first, vectors, columns, (low + first) * depth))
         starts.append(len(rows))
     return Panels(np.array(rows, np.int64), np.array(starts, np.int64), total * lanes)
@@ -274,12 +274,12 @@ def _channels_of(s: Sweep, channels: int, size: int) -> int:
 def pixel_numbers(blocks: Blocks, copied: bool) -> int:
     """float32 numbers one thread needs for a product over pixels: a panel, and the channels of a block if copied."""
     pixels, lanes = blocks.n * blocks.h * blocks.w, host().lanes
-    return pixels * max(shapes()) * lanes + (-(-blocks.c // lanes) * (pixels + 1) * lanes if copied else 0) + 64
+    return pixels * USUAL * lanes + (-(-blocks.c // lanes) * (pixels + 1) * lanes if copied else 0) + 64
 
 
 def scratch_numbers(s: Sweep, blocks: Blocks, packed: bool, pixels: bool) -> int:
     """float32 numbers one thread needs: a block's input and, for sums over `pixels`, a panel of its outputs."""
     line = (_span(blocks.w, s.step[1], s.taps[1], s.hop[1]) * blocks.c // 16 + 1 | 1) * 16  # as `line_bytes`, at most
     copy = blocks.n * _span(blocks.h, s.step[0], s.taps[0], s.hop[0]) * line if packed else 0
-    panel = blocks.n * blocks.h * blocks.w * max(shapes()) * host().lanes if pixels else 0
+    panel = blocks.n * blocks.h * blocks.w * USUAL * host().lanes if pixels else 0
     return copy + panel + 64

@@ -18,7 +18,7 @@ from ops.cpu.algorithm import ConvShape
 from ops.cpu.blocking import Blocks, Panels, Sweep
 from ops.cpu.convolve import convolve
 from ops.cpu.correlate import correlate
-from ops.cpu.microkernel import tiles
+from ops.cpu.microkernel import USUAL, shapes, tiles
 from ops.cpu.operands import LARGE
 from ops.cpu.pack import pack_weights, unpack_weights
 from ops.cpu.permute import movers
@@ -33,6 +33,7 @@ FLOAT = 4
 KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
+LONG = 24  # rows of a run from which tiles of any height fit it
 FAR = 3072  # bytes between pixels from which they are copied: each would be on a page of its own
 
 
@@ -243,13 +244,16 @@ class Direct:
         else:
             blocks = blocking.forward_blocks(s, self.team.size)
         depth = s.channels * s.taps[0] * s.taps[1]
-        panels = blocking.panel_table(s.outputs, blocks.parts, depth)
+        most = max(shapes(adjacent=True)) if in_place and s.images >= LONG else USUAL
+        panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
         each = aligned(blocking.scratch_numbers(s, blocks, not in_place, False) * FLOAT)
         packed = panels.numbers * depth * FLOAT
         block = convolve.block(
             **self._geometry(s, x, y, blocks, panels), packed=int(not in_place), scratch_each=each, w_group=packed,
             along=int(blocks.along),
         )  # fmt: skip
+        kinds = tiles(ahead=True, adjacent=True)
+        block.table, block.rows = kinds.table.ctypes.data, kinds.rows.ctypes.data
         packing = None if empty else pack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
             panel_count=panels.count, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0], taps_w=s.taps[1],

@@ -280,7 +280,7 @@ class _Form(NamedTuple):
     def block(self, size: int) -> Any:
         """The kernel's arguments for `size` threads, without addresses."""
         t, pack, bytes_B = tiles(), self.packing(), 4 * self.n * self.k
-        split = self.n >= 2 * size * t.vectors * t.lanes or self.m < size * t.rows[-1]
+        split = self.n >= 2 * size * t.vectors * t.lanes or self.m < size * t.rows[t.vectors - 1]
         width = -(-self.n // (size * t.lanes)) * t.lanes if split else self.n
         depth, across = _blocks(self.k, width)
         if pack == IN_PLACE:

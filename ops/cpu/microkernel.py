@@ -19,12 +19,13 @@ from ops.cpu.target import host
 from ops.cpu.tile import ARGUMENTS, LOOKING_AHEAD, build_tile
 
 MAX_ROWS = 16
+USUAL = 3  # vectors of a panel, at most, unless rows come in long runs
 
 
 class Tiles(NamedTuple):
     """table[v - 1, r - 1]: the address of the kernel of r rows and v vectors of `lanes` numbers (0: there is none).
 
-    rows[v - 1]: the most rows with v vectors; `vectors`: the most vectors.
+    rows[v - 1]: the most rows with v vectors; `vectors`: the most vectors of a panel as a rule.
     """
 
     table: NDArray[np.int64]
@@ -33,29 +34,30 @@ class Tiles(NamedTuple):
     lanes: int
 
 
-def shapes() -> dict[int, int]:
+def shapes(adjacent: bool = False) -> dict[int, int]:
     """Most rows by number of vectors. Sums, one row of B and one broadcast number have to fit into the registers."""
     if host().registers >= 32:
-        return {1: 16, 2: 8, 3: 8}  # 8 rows: the images of a batch come in eights
+        # 8 rows: the images of a batch come in eights. 6 x 4 is for long runs: as fast as 8 x 3, 8 x 2 is a sixth slower
+        return {1: 16, 2: 8, 3: 8} | ({4: 6} if adjacent else {})
     return {1: 8, 2: 4, 3: 4}
 
 
 @functools.cache
-def tiles(ahead: bool = False) -> Tiles:
-    """The micro-kernels of this machine, compiled or loaded on first use; `ahead`: those that look ahead."""
-    most, lanes = shapes(), host().lanes
+def tiles(ahead: bool = False, adjacent: bool = False) -> Tiles:
+    """The micro-kernels of this machine, compiled or loaded on first use; which: see `build_tile`."""
+    most, lanes = shapes(adjacent), host().lanes
 
     def build(module: ir.Module) -> None:
         for vectors, rows in most.items():
             for count in range(1, rows + 1):
-                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes, ahead)
+                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes, ahead=ahead, adjacent=adjacent)
 
-    at = addresses("tiles_ahead" if ahead else "tiles", build)
+    at = addresses("tiles" + "_ahead" * ahead + "_adjacent" * adjacent, build)
     table = np.zeros((max(most), MAX_ROWS), np.int64)
     for vectors, rows in most.items():
         for count in range(1, rows + 1):
             table[vectors - 1, count - 1] = at(f"tile_{count}x{vectors}")
-    return Tiles(table, np.array([most[v + 1] for v in range(len(most))], np.int64), max(most), lanes)
+    return Tiles(table, np.array([most[v + 1] for v in range(len(most))], np.int64), USUAL, lanes)
 
 
 def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...]:
@@ -67,7 +69,7 @@ def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...
     count = -(-total // most)
     found, start = [], 0
     for panel in range(count):
-        vectors = (total - start // lanes) // (count - panel) + (1 if (total - start // lanes) % (count - panel) else 0)
+        vectors = -(-(total - start // lanes) // (count - panel))
         found.append((start, vectors, min(width - start, vectors * lanes)))
         start += vectors * lanes
     return tuple(found)

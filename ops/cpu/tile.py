@@ -13,6 +13,7 @@ Reached: 192 GF/s on one AVX-512 core at 3 GHz, which is its peak, where OpenBLA
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -24,15 +25,19 @@ ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
 # What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only
 # for P: there each sum takes a load already, and loads are what it can do least of.
 STREAMS = ("P", "Q")
+UNROLLED = 4  # turns in one, where strides are known: a neighbour on the core leaves a thread half of its instructions
 LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 
 
-def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int, ahead: bool = False) -> None:
+def build_tile(
+    module: ir.Module, name: str, rows: int, vectors: int, width: int, *, ahead: bool = False, adjacent: bool = False
+) -> None:
     """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
 
     `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
     bursts would hold up what the sums wait for. Where `past` is 1, the sums go past the caches; C, sCr and lanes are
-    then whole vectors.
+    then whole vectors. `adjacent`: sAk and sBk are not asked for, the numbers of a row of A and the rows of B follow
+    one another without gaps.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -47,7 +52,7 @@ def build_tile(module: ir.Module, name: str, rows: int, vectors: int, width: int
     empty = b.icmp_signed("<=", b.mul(a["nk"], a["no"]), I64(0))
     entry, outer, done = b.block, b.append_basic_block("outer"), b.append_basic_block("done")
     b.cbranch(empty, done, outer)
-    sums, end = _outer_loop(b, v, a, rows, vectors, masks, zeros, (entry, outer, done))
+    sums, end = _outer_loop(b, v, a, rows, vectors, masks, zeros, (entry, outer, done), adjacent)
     b.position_at_end(done)
     result = []
     for final in sums:
@@ -83,7 +88,7 @@ def _store(
 
 def _outer_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
-    first: list[ir.Value], blocks: tuple[Any, Any, Any],
+    first: list[ir.Value], blocks: tuple[Any, Any, Any], adjacent: bool,
 ) -> tuple[list[ir.Value], Any]:  # fmt: skip
     """for o in range(no): the inner loop. Returns the sums and the block they come from."""
     entry, outer, done = blocks
@@ -95,7 +100,7 @@ def _outer_loop(
     starts = (I64(0), a["A"], a["B"], *(a[name] for name in streams), *first)
     for phi, start in zip((o, pA, pB, *later, *kept), starts, strict=True):
         phi.add_incoming(start, entry)
-    sums, asked = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB, *later))
+    sums, asked = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB, *later), adjacent)
     end = b.block
     upon = b.add(o, I64(1))
     ahead = (upon, b.add(pA, a["sAo"]), b.add(pB, a["sBo"]), *asked, *sums)
@@ -107,39 +112,59 @@ def _outer_loop(
 
 def _inner_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
-    kept: list[ir.Value], starts: tuple[ir.Value, ...],
+    kept: list[ir.Value], starts: tuple[ir.Value, ...], adjacent: bool,
 ) -> tuple[list[ir.Value], list[ir.Value]]:  # fmt: skip
     """for k in range(nk): one column of A times one row of B, added to the sums; also where the streams ahead are."""
     # Three rows share an address register: p, p + stride, p + 2 stride. An empty asm hides that the groups are
     # neighbours: with a row stride of 4 bytes LLVM may else merge the broadcasts into loads and shuffles, 3x slower.
     hide = ir.InlineAsm(ir.FunctionType(I64, [I64]), "", "=r,0", side_effect=False)
     groups = [b.call(hide, [b.add(starts[0], b.mul(a["sAr"], I64(row)))]) for row in range(0, rows, 3)]
-    twice = b.mul(a["sAr"], I64(2))
-    before, inner, after = b.block, b.append_basic_block("inner"), b.append_basic_block("after")
-    b.branch(inner)
-    b.position_at_end(inner)
-    k, qB = b.phi(I64), b.phi(I64)
-    qA = [b.phi(I64) for _ in groups]
-    later = [b.phi(I64) for _ in starts[2:]]
-    held = [b.phi(v.type) for _ in kept]
-    phis = (k, qB, *qA, *later, *held)
-    for phi, start in zip(phis, (I64(0), starts[1], *groups, *starts[2:], *kept), strict=True):
-        phi.add_incoming(start, before)
-    for place in later:
-        fetch(b, place, to_write=False)
-    row_B = [v.load(b.add(qB, I64(at * v.lanes * 4)), masks[at]) for at in range(vectors)]
-    sums = []
-    for row in range(rows):
-        place = qA[row // 3]
-        if row % 3:
-            place = b.add(place, a["sAr"] if row % 3 == 1 else twice)
-        scalar = v.splat(b.load(b.inttoptr(place, F32.as_pointer()), align=4))
-        sums += [v.fma(scalar, row_B[at], held[row * vectors + at]) for at in range(vectors)]
-    upon = b.add(k, I64(1))
-    asked = [b.add(place, a[f"s{name}"]) for place, name in zip(later, STREAMS, strict=False)]
-    ahead = (upon, b.add(qB, a["sBk"]), *(b.add(q, a["sAk"]) for q in qA), *asked, *sums)
-    for phi, following in zip(phis, ahead, strict=True):
-        phi.add_incoming(following, inner)
-    b.cbranch(b.icmp_signed("<", upon, a["nk"]), inner, after)
+    rows_by_third = (I64(0), a["sAr"], b.mul(a["sAr"], I64(2)))
+    strides = [a[f"s{name}"] for name, _ in zip(STREAMS, starts[2:], strict=False)]
+    sAk, sBk = (I64(4), I64(vectors * v.lanes * 4)) if adjacent else (a["sAk"], a["sBk"])
+
+    def steps(count: int, now: list[ir.Value]) -> list[ir.Value]:
+        """So many turns of the loop in one: what they count up is counted up once."""
+        qB, *rest = now
+        qA, later, sums = rest[: len(groups)], rest[len(groups) : -len(kept)], rest[-len(kept) :]
+        for turn in range(count):
+            for stride, place in zip(strides, later, strict=True):
+                if place is later[0] or turn == 0:
+                    fetch(b, b.add(place, b.mul(stride, I64(turn))), to_write=False)
+            from_B = b.add(qB, b.mul(sBk, I64(turn)))
+            row_B = [v.load(b.add(from_B, I64(at * v.lanes * 4)), masks[at]) for at in range(vectors)]
+            for row in range(rows):
+                place = b.add(b.add(qA[row // 3], rows_by_third[row % 3]), b.mul(sAk, I64(turn)))
+                scalar = v.splat(b.load(b.inttoptr(place, F32.as_pointer()), align=4))
+                for at in range(row * vectors, (row + 1) * vectors):
+                    sums[at] = v.fma(scalar, row_B[at % vectors], sums[at])
+        onward = zip((qB, *qA, *later), (sBk, *(sAk for _ in qA), *strides), strict=True)
+        return [*(b.add(place, b.mul(stride, I64(count))) for place, stride in onward), *sums]
+
+    now = [starts[1], *groups, *starts[2:], *kept]
+    if adjacent:
+        now = _repeat(b, b.udiv(a["nk"], I64(UNROLLED)), now, lambda found: steps(UNROLLED, found))
+        now = _repeat(b, b.urem(a["nk"], I64(UNROLLED)), now, lambda found: steps(1, found))
+    else:
+        now = _repeat(b, a["nk"], now, lambda found: steps(1, found))
+    return now[-len(kept) :], now[1 + len(groups) : -len(kept)]
+
+
+def _repeat(
+    b: ir.IRBuilder, count: ir.Value, start: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]
+) -> list[ir.Value]:
+    """`start` after `count` turns of `body`."""
+    before, test, inside, after = b.block, *(b.append_basic_block(name) for name in ("test", "inside", "after"))
+    b.branch(test)
+    b.position_at_end(test)
+    index = b.phi(I64)
+    now = [b.phi(value.type) for value in start]
+    b.cbranch(b.icmp_unsigned("<", index, count), inside, after)
+    b.position_at_end(inside)
+    following = [b.add(index, I64(1)), *body(list(now))]
+    for phi, first, later in zip((index, *now), (I64(0), *start), following, strict=True):
+        phi.add_incoming(first, before)
+        phi.add_incoming(later, b.block)
+    b.branch(test)
     b.position_at_end(after)
-    return sums, asked
+    return list(now)

@@ -23,9 +23,9 @@ from ops.cpu.target import host
 def listing(build):
     return compiled.machine().emit_assembly(compiled.optimised(build))
 
-lanes, (vectors, rows) = host().lanes, max(microkernel.shapes().items())
+lanes, (vectors, rows) = host().lanes, max(microkernel.shapes(adjacent=True).items())
 found = {
-    "tile": listing(lambda module: tile.build_tile(module, "tile", rows, vectors, lanes, False)),
+    "tile": listing(lambda module: tile.build_tile(module, "tile", rows, vectors, lanes)),
     "stream": listing(RECTIFY.kernel._build),
     "pooling": listing(windows.max_forward._build),
 }
