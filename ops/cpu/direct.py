@@ -139,7 +139,7 @@ class Direct:
         self._forward: dict[Any, tuple[Work, ...]] = {}
         self._data: dict[Any, tuple[Work, ...]] = {}
         self._weights: dict[Any, tuple[Work, ...]] = {}
-        kinds, move = tiles(ahead=True), movers()
+        kinds, move = tiles(ahead=True, dense="B"), movers()
         self._constants = {
             "table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data, "zeros": ZEROS.ctypes.data,
             "copy": move.copy,
@@ -244,7 +244,7 @@ class Direct:
         else:
             blocks = blocking.forward_blocks(s, self.team.size)
         depth = s.channels * s.taps[0] * s.taps[1]
-        most = max(shapes(adjacent=True)) if in_place and s.images >= LONG else USUAL
+        most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
         panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
         each = aligned(blocking.scratch_numbers(s, blocks, not in_place, False) * FLOAT)
         packed = panels.numbers * depth * FLOAT
@@ -252,7 +252,7 @@ class Direct:
             **self._geometry(s, x, y, blocks, panels), packed=int(not in_place), scratch_each=each, w_group=packed,
             along=int(blocks.along),
         )  # fmt: skip
-        kinds = tiles(ahead=True, adjacent=True)
+        kinds = tiles(ahead=True, dense="AB")
         block.table, block.rows = kinds.table.ctypes.data, kinds.rows.ctypes.data
         packing = None if empty else pack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,

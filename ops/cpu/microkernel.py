@@ -34,25 +34,28 @@ class Tiles(NamedTuple):
     lanes: int
 
 
-def shapes(adjacent: bool = False) -> dict[int, int]:
-    """Most rows by number of vectors. Sums, one row of B and one broadcast number have to fit into the registers."""
+def shapes(long: bool = False) -> dict[int, int]:
+    """Most rows by number of vectors; `long`: also those for long runs.
+
+    Sums, one row of B and one broadcast number have to fit into the registers.
+    """
     if host().registers >= 32:
-        # 8 rows: the images of a batch come in eights. 6 x 4 is for long runs: as fast as 8 x 3, 8 x 2 is a sixth slower
-        return {1: 16, 2: 8, 3: 8} | ({4: 6} if adjacent else {})
+        # 8 rows: the images of a batch come in eights. 6 x 4 is as fast as 8 x 3; 8 x 2 is slower by a sixth
+        return {1: 16, 2: 8, 3: 8} | ({4: 6} if long else {})
     return {1: 8, 2: 4, 3: 4}
 
 
 @functools.cache
-def tiles(ahead: bool = False, adjacent: bool = False) -> Tiles:
+def tiles(ahead: bool = False, dense: str = "") -> Tiles:
     """The micro-kernels of this machine, compiled or loaded on first use; which: see `build_tile`."""
-    most, lanes = shapes(adjacent), host().lanes
+    most, lanes = shapes(long="A" in dense), host().lanes
 
     def build(module: ir.Module) -> None:
         for vectors, rows in most.items():
             for count in range(1, rows + 1):
-                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes, ahead=ahead, adjacent=adjacent)
+                build_tile(module, f"tile_{count}x{vectors}", count, vectors, lanes, ahead=ahead, dense=dense)
 
-    at = addresses("tiles" + "_ahead" * ahead + "_adjacent" * adjacent, build)
+    at = addresses("tiles" + "_ahead" * ahead + f"_{dense}" * bool(dense), build)
     table = np.zeros((max(most), MAX_ROWS), np.int64)
     for vectors, rows in most.items():
         for count in range(1, rows + 1):

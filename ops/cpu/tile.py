@@ -30,14 +30,14 @@ LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "p
 
 
 def build_tile(
-    module: ir.Module, name: str, rows: int, vectors: int, width: int, *, ahead: bool = False, adjacent: bool = False
+    module: ir.Module, name: str, rows: int, vectors: int, width: int, *, ahead: bool = False, dense: str = ""
 ) -> None:
     """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
 
     `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
     bursts would hold up what the sums wait for. Where `past` is 1, the sums go past the caches; C, sCr and lanes are
-    then whole vectors. `adjacent`: sAk and sBk are not asked for, the numbers of a row of A and the rows of B follow
-    one another without gaps.
+    then whole vectors. `dense`: what of "A" (the numbers of a row) and "B" (its rows) follow one another without
+    gaps; sAk and sBk are not asked for then.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -52,7 +52,7 @@ def build_tile(
     empty = b.icmp_signed("<=", b.mul(a["nk"], a["no"]), I64(0))
     entry, outer, done = b.block, b.append_basic_block("outer"), b.append_basic_block("done")
     b.cbranch(empty, done, outer)
-    sums, end = _outer_loop(b, v, a, rows, vectors, masks, zeros, (entry, outer, done), adjacent)
+    sums, end = _outer_loop(b, v, a, rows, vectors, masks, zeros, (entry, outer, done), dense)
     b.position_at_end(done)
     result = []
     for final in sums:
@@ -88,7 +88,7 @@ def _store(
 
 def _outer_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
-    first: list[ir.Value], blocks: tuple[Any, Any, Any], adjacent: bool,
+    first: list[ir.Value], blocks: tuple[Any, Any, Any], dense: str,
 ) -> tuple[list[ir.Value], Any]:  # fmt: skip
     """for o in range(no): the inner loop. Returns the sums and the block they come from."""
     entry, outer, done = blocks
@@ -100,7 +100,7 @@ def _outer_loop(
     starts = (I64(0), a["A"], a["B"], *(a[name] for name in streams), *first)
     for phi, start in zip((o, pA, pB, *later, *kept), starts, strict=True):
         phi.add_incoming(start, entry)
-    sums, asked = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB, *later), adjacent)
+    sums, asked = _inner_loop(b, v, a, rows, vectors, masks, kept, (pA, pB, *later), dense)
     end = b.block
     upon = b.add(o, I64(1))
     ahead = (upon, b.add(pA, a["sAo"]), b.add(pB, a["sBo"]), *asked, *sums)
@@ -112,7 +112,7 @@ def _outer_loop(
 
 def _inner_loop(
     b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any],
-    kept: list[ir.Value], starts: tuple[ir.Value, ...], adjacent: bool,
+    kept: list[ir.Value], starts: tuple[ir.Value, ...], dense: str,
 ) -> tuple[list[ir.Value], list[ir.Value]]:  # fmt: skip
     """for k in range(nk): one column of A times one row of B, added to the sums; also where the streams ahead are."""
     # Three rows share an address register: p, p + stride, p + 2 stride. An empty asm hides that the groups are
@@ -121,7 +121,8 @@ def _inner_loop(
     groups = [b.call(hide, [b.add(starts[0], b.mul(a["sAr"], I64(row)))]) for row in range(0, rows, 3)]
     rows_by_third = (I64(0), a["sAr"], b.mul(a["sAr"], I64(2)))
     strides = [a[f"s{name}"] for name, _ in zip(STREAMS, starts[2:], strict=False)]
-    sAk, sBk = (I64(4), I64(vectors * v.lanes * 4)) if adjacent else (a["sAk"], a["sBk"])
+    sAk = I64(4) if "A" in dense else a["sAk"]
+    sBk = I64(vectors * v.lanes * 4) if "B" in dense else a["sBk"]
 
     def steps(count: int, now: list[ir.Value]) -> list[ir.Value]:
         """So many turns of the loop in one: what they count up is counted up once."""
@@ -142,7 +143,7 @@ def _inner_loop(
         return [*(b.add(place, b.mul(stride, I64(count))) for place, stride in onward), *sums]
 
     now = [starts[1], *groups, *starts[2:], *kept]
-    if adjacent:
+    if dense:
         now = _repeat(b, b.udiv(a["nk"], I64(UNROLLED)), now, lambda found: steps(UNROLLED, found))
         now = _repeat(b, b.urem(a["nk"], I64(UNROLLED)), now, lambda found: steps(1, found))
     else:

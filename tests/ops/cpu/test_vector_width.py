@@ -23,7 +23,7 @@ from ops.cpu.target import host
 def listing(build):
     return compiled.machine().emit_assembly(compiled.optimised(build))
 
-lanes, (vectors, rows) = host().lanes, max(microkernel.shapes(adjacent=True).items())
+lanes, (vectors, rows) = host().lanes, max(microkernel.shapes(long=True).items())
 found = {
     "tile": listing(lambda module: tile.build_tile(module, "tile", rows, vectors, lanes)),
     "stream": listing(RECTIFY.kernel._build),
