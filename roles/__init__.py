@@ -3,6 +3,7 @@
     messages                                  what the roles say
     conv_compute conv_model fc_server         one training iteration, in this order
     tree_reducer single                       the tree inside a group; one worker that does it all
+    replica      collective buckets           workers with the whole net each that add up their gradients themselves
     coordinator  schedule scoreboard resume   tickets, tests, checkpoints
     parameter_store gradient_sum tree job     plain objects behind the roles
     strategies planner options                presets, cluster.toml -> topology
@@ -20,6 +21,7 @@ from roles.conv_compute import ConvCompute
 from roles.conv_model import ConvModel
 from roles.coordinator import Coordinator
 from roles.fc_server import FcServer
+from roles.replica import Replica
 from roles.single import Single
 from roles.tree_reducer import TreeReducer
 from runtime import Actor
@@ -35,6 +37,7 @@ ROLES: dict[str, type[Actor]] = {
     "conv_model": ConvModel,
     "coordinator": Coordinator,
     "fc_server": FcServer,
+    "replica": Replica,
     "single": Single,
     "tree_reducer": TreeReducer,
 }

@@ -15,7 +15,8 @@ from roles.job import Job
 from roles.messages import TEST, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
 from roles.resume import checkpoint_path, write
 from roles.schedule import Schedule, Stage, Timetable
-from roles.scoreboard import Scoreboard
+from roles.scoreboard import Part, Scoreboard, Scores, mean_scores
+from roles.tree import rows_of
 from runtime import Actor, Envelope, MessageError, ProgramFailed, Save, WindDown
 
 
@@ -42,6 +43,7 @@ class Coordinator(Actor):
         self._asked: list[tuple[NextTicket, Envelope]] = []
         self._given: defaultdict[tuple[int, int], int] = defaultdict(int)  # (group, position) -> members served
         self._heard: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (phase, number) -> who reported
+        self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # and what scores of which rows
         self._changed = asyncio.Event()
         self._checkpoint = ""
 
@@ -78,13 +80,17 @@ class Coordinator(Actor):
 
     async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
         """A worker has computed its part of a pass."""
-        heard = self._hear(message.phase, message.number, envelope.sender)
+        self._hear(message.phase, message.number, envelope.sender)
+        pass_, members = (message.phase, message.number), self._groups[message.group]
+        low, high = rows_of(message.rank, members, message.rows)
+        self._parts[pass_].append((high - low, dict(message.scores)))
+        scores = mean_scores(self._parts.pop(pass_)) if len(self._parts[pass_]) == members else None
         if message.phase == TRAIN:
-            self._note_loss(message)
+            self._note_loss(message, scores)
             await self._reported(message.number)
-        elif len(heard) == self._groups[message.group]:
+        elif scores is not None:
             del self._heard[TEST, message.number]
-            self._scores.tested(message.rows, dict(message.scores))
+            self._scores.tested(message.rows, scores)
             if self._schedule.tested():
                 self._report_test()
             await self._serve()
@@ -144,7 +150,8 @@ class Coordinator(Actor):
         heard.add(reporter)
         return heard
 
-    def _note_loss(self, done: PassDone) -> None:
+    def _note_loss(self, done: PassDone, scores: Scores | None) -> None:
+        """Stop at a part's loss that is no number; note the whole batch's, once all its parts are here."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0:
             rate = self._job.solver_spec.rate(done.number)
@@ -152,9 +159,9 @@ class Coordinator(Actor):
                 f"the loss is {loss} at iteration {done.number}: training diverged; "
                 f"the learning rate is {rate:g}, try a smaller base_lr"
             )
-        if done.rank == 0:
-            self._loss.set(loss)
-            self._scores.trained(loss)
+        if scores is not None:
+            self._loss.set(scores.get("loss", 0.0))
+            self._scores.trained(scores.get("loss", 0.0))
 
     async def _reported(self, number: int) -> None:
         if not self._schedule.reported(number):

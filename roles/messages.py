@@ -116,3 +116,21 @@ class State(Message):
     names: tuple[str, ...]
     arrays: tuple[Array, ...]
     version: int
+
+
+@message
+class Contribution(Message):
+    """A member of a collective tells the others: my gradients of this bucket, complete for good."""
+
+    number: int
+    bucket: int
+    values: Array
+
+
+@message
+class SharedSum(Message):
+    """A member of a collective tells the others: the sum of all members' gradients, of my share of this bucket."""
+
+    number: int
+    bucket: int
+    values: Array

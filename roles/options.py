@@ -20,7 +20,7 @@ Device = Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,3})$"), Expected("'cp
 class Strategy(Section):
     """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker."""
 
-    preset: Literal["single", "sync", "async", "omnivore"] = "omnivore"
+    preset: Literal["single", "sync", "async", "omnivore", "replicas"] = "omnivore"
     workers: Count = 2
     groups: Count = 1
     fan_in: Annotated[int, Field(ge=2)] = 2

@@ -36,6 +36,13 @@ def job_of(config: ClusterConfig, options: Options) -> Job:
     return job
 
 
+WHOLE = ("single", "replicas")  # presets whose workers hold the whole net
+
+
+def _named(presets: tuple[str, ...]) -> str:
+    return " and ".join(f"'{preset}'" for preset in presets)
+
+
 class _Planner:
     """Collects problems as it goes, so that one run shows them all."""
 
@@ -163,16 +170,19 @@ class _Planner:
             text = "found a net with recurrent layers, whose rows are steps of time: only preset 'single' trains it"
             self._problem(text, "train", "strategy", "preset")
             return
+        if self.train.strategy.preset in WHOLE:
+            return
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
         if not conv.params:
-            text = f"found a net without a conv phase that learns ({whole.spec.name}): only preset 'single' trains it"
+            text = f"found a net without a conv phase that learns ({whole.spec.name}): "
+            text += f"only presets {_named(WHOLE)} train it"
             self._problem(text, "train", "strategy", "preset")
 
     def _check_solver(self, job: Job) -> None:
         """Refuse clipping by a norm over all layers where layers are updated apart."""
         with self._reading("train", "solver"):
-            if job.solver_spec.clips and self.train.strategy.preset != "single":
-                text = "clip_gradients needs the norm of all gradients at once: only preset 'single' knows it"
+            if job.solver_spec.clips and self.train.strategy.preset not in WHOLE:
+                text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(WHOLE)} know it"
                 self._problem(text, "train", "strategy", "preset")
 
     def _check_shape(self, job: Job) -> None:

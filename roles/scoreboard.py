@@ -5,6 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+Scores = dict[str, float]
+Part = tuple[int, Scores]  # rows, means over them
+
+
+def mean_scores(parts: Sequence[Part]) -> Scores:
+    """Means over the rows of all parts. Parts that were told the same scores of the whole batch give just those."""
+    first = parts[0][1]
+    if all(scores == first for _, scores in parts):
+        return first
+    rows = sum(count for count, _ in parts)
+    return {name: sum(count * scores[name] for count, scores in parts) / rows for name in first}
+
 
 class Scoreboard:
     """Collects the numbers between two reports. Times are loop time in seconds, `batch` is images per iteration."""

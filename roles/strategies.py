@@ -78,11 +78,25 @@ def single(request: Request) -> Topology:
     return Topology("roles", actors, ((COORDINATOR, "single"),), COORDINATOR)
 
 
+def replicas(request: Request) -> Topology:
+    """Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0."""
+    job = request.job.to_options()
+    names = [f"replica-{rank}" for rank in range(request.workers)]
+    actors = [_coordinator(request, [request.workers], updates=0, servers=names[:1])]
+    links = []
+    for rank, name in enumerate(names):
+        options = {"job": job, "rank": rank, "members": names, "coordinator": COORDINATOR}
+        actors.append(ActorSpec(name, "replica", options))
+        links += [(COORDINATOR, name), *((name, other) for other in names[rank + 1 :])]
+    return Topology("roles", tuple(actors), tuple(links), COORDINATOR)
+
+
 PRESETS: dict[str, Callable[[Request], Topology]] = {
     "single": single,
     "sync": sync,
     "async": asynchronous,
     "omnivore": omnivore,
+    "replicas": replicas,
 }
 
 

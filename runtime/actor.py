@@ -126,6 +126,11 @@ class Actor:
         """Run array work in the process's compute thread and return its result."""
         return await self._node.compute.run(self.name, label, work, *args)
 
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds that this process's compute thread has worked so far."""
+        return self._node.compute.busy
+
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits; plain values only."""
         self._node.on_event(self.name, event, fields)

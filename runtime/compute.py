@@ -34,6 +34,7 @@ class Compute(ABC):
     def __init__(self) -> None:
         self.current: Item | None = None
         self.done = 0
+        self.busy = 0.0  # seconds of all items so far
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     @abstractmethod
@@ -53,7 +54,9 @@ class Compute(ABC):
         return now
 
     def _end(self, started: float) -> None:
-        self._durations.append(asyncio.get_running_loop().time() - started)
+        taken = asyncio.get_running_loop().time() - started
+        self._durations.append(taken)
+        self.busy += taken
         self.current = None
         self.done += 1
 

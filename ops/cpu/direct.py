@@ -34,7 +34,7 @@ KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
 LONG = 24  # rows of a run from which tiles of any height fit it
-FAR = 3072  # bytes between pixels from which they are copied: each would be on a page of its own
+FAR = 1024  # bytes between pixels from which they are copied: they would share few sets of the first-level cache
 
 
 class Steps(NamedTuple):

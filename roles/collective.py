@@ -1,0 +1,142 @@
+"""Sums arrays of p members without a server: each member adds up its 1/p of every array for all (One weird trick, 3.1).
+
+    member -> others   Contribution: my array is complete            (in shared memory: only its place travels)
+    member             adds up its share of all p arrays, in the order of ranks
+    member -> others   SharedSum: the sum of my share
+    member             puts the p shares side by side
+
+Every byte is read once by whoever adds it up and once by whoever needs the sum, whatever p is, and all members get the
+same bits. What never lives here: what the arrays mean, when they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+
+from ops import Array, Backend
+from roles.messages import Contribution, SharedSum
+from runtime import Actor, MessageError
+
+Key = tuple[int, int]  # iteration, bucket
+CUT = 16  # numbers: shares begin with cache lines
+CHUNK = 1 << 15  # numbers added up at a time: sums of more than two arrays stay in the cache until they are done
+
+
+def shares(size: int, members: int) -> list[tuple[int, int]]:
+    """[low, high) of each member's share of `size` numbers: nearly equal, some may be empty."""
+    lines = -(-size // CUT)
+    cuts = [min(size, lines * rank // members * CUT) for rank in range(members + 1)]
+    return list(itertools.pairwise(cuts))
+
+
+def add_up(ops: Backend, arrays: Sequence[Array], out: Array) -> None:
+    """out = arrays[0] + arrays[1] + ..., from the left; 1-D, at least two of them."""
+    step = len(out) if len(arrays) == 2 else CHUNK
+    for low in range(0, len(out), step or 1):
+        place = out[low : low + step]
+        ops.add(arrays[0][low : low + step], arrays[1][low : low + step], out=place)
+        for array in arrays[2:]:
+            ops.add(place, array[low : low + step], out=place)
+
+
+class _Exchange:
+    """What has come for one key so far."""
+
+    def __init__(self, members: int) -> None:
+        self.arrays: list[Array | None] = [None] * members
+        self.sums: list[Array | None] = [None] * members
+        self.all_arrays, self.all_sums = asyncio.Event(), asyncio.Event()
+
+
+class Collective:
+    """For one actor, which hands `Contribution` and `SharedSum` to `contributed` and `summed`.
+
+    `members` are all of them in the order of summation, this actor too; `sizes` are those of the buckets, in numbers.
+    """
+
+    def __init__(self, actor: Actor, members: Sequence[str], sizes: Mapping[int, int], ops: Backend) -> None:
+        self._actor, self._members, self._sizes, self._ops = actor, tuple(members), dict(sizes), ops
+        self._rank = self._members.index(actor.name)
+        self._others = [name for name in self._members if name != actor.name]
+        self._open: dict[Key, _Exchange] = {}
+        self._done = dict.fromkeys(self._sizes, -1)  # bucket -> iteration of its last sum
+
+    def __repr__(self) -> str:
+        return f"<collective {self._rank} of {len(self._members)}, {len(self._open)} sums open>"
+
+    async def sum(self, key: Key, mine: Array) -> Array:
+        """The sum of all members' arrays of this key, of float32, 1-D, new. `mine` must not be written to again."""
+        if not self._others:
+            return mine
+        exchange = self._exchange(key)
+        self._note(exchange.arrays, exchange.all_arrays, self._rank, mine)
+        step, bucket = key
+        for name in self._others:
+            await self._actor.tell(name, Contribution(number=step, bucket=bucket, values=mine), step=step)
+        await exchange.all_arrays.wait()
+        whole = await self._actor.compute("reduce", self._reduce, exchange)
+        low, high = shares(len(mine), len(self._members))[self._rank]
+        for name in self._others:
+            await self._actor.tell(name, SharedSum(number=step, bucket=bucket, values=whole[low:high]), step=step)
+        self._note(exchange.sums, exchange.all_sums, self._rank, whole[low:high])
+        await exchange.all_sums.wait()
+        await self._actor.compute("gather", self._gather, exchange, whole)
+        del self._open[key]
+        self._done[bucket] = step
+        return whole
+
+    def contributed(self, message: Contribution, sender: str) -> None:
+        """A member's array is complete."""
+        rank, size = self._place(sender, message)
+        exchange = self._exchange((message.number, message.bucket))
+        self._check(message.values, size, exchange.arrays[rank], sender)
+        self._note(exchange.arrays, exchange.all_arrays, rank, message.values)
+
+    def summed(self, message: SharedSum, sender: str) -> None:
+        """A member's share is added up."""
+        rank, size = self._place(sender, message)
+        exchange = self._exchange((message.number, message.bucket))
+        low, high = shares(size, len(self._members))[rank]
+        self._check(message.values, high - low, exchange.sums[rank], sender)
+        self._note(exchange.sums, exchange.all_sums, rank, message.values)
+
+    def _exchange(self, key: Key) -> _Exchange:
+        if key not in self._open:
+            self._open[key] = _Exchange(len(self._members))
+        return self._open[key]
+
+    def _note(self, places: list[Array | None], complete: asyncio.Event, rank: int, array: Array) -> None:
+        places[rank] = array
+        if all(place is not None for place in places):
+            complete.set()
+
+    def _place(self, sender: str, message: Contribution | SharedSum) -> tuple[int, int]:
+        bucket = message.bucket
+        if sender not in self._others or bucket not in self._sizes or message.number <= self._done[bucket]:
+            raise MessageError("unexpected", f"{message!r} of {sender}: no member, no bucket here, or summed before")
+        return self._members.index(sender), self._sizes[bucket]
+
+    def _check(self, values: Array, size: int, former: Array | None, sender: str) -> None:
+        if former is not None:
+            raise MessageError("unexpected", f"{sender} sent the same part of a sum twice")
+        if values.shape != (size,) or values.dtype.name != "float32":
+            raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected float32({size},)")
+
+    # in the compute thread
+
+    def _reduce(self, exchange: _Exchange) -> Array:
+        """A new array, with this member's share of the sum in its place."""
+        arrays = [array for array in exchange.arrays if array is not None]
+        whole = self._ops.empty(arrays[0].shape)
+        low, high = shares(len(whole), len(arrays))[self._rank]
+        add_up(self._ops, [array[low:high] for array in arrays], whole[low:high])
+        return whole
+
+    def _gather(self, exchange: _Exchange, whole: Array) -> None:
+        """Put the others' shares beside it."""
+        places = shares(len(whole), len(self._members))
+        for rank, (low, high) in enumerate(places):
+            if rank != self._rank:
+                whole[low:high] = exchange.sums[rank]

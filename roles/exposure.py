@@ -1,0 +1,33 @@
+"""How much of an iteration is communication that no computing hides.
+
+What never lives here: which waits there are (the phases of a role tell them apart).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runtime import Actor
+
+
+class Exposure:
+    """Seconds of an actor's iterations in which its process computed nothing: `convoy_exposed_seconds`."""
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+        self._histogram = actor.histogram("exposed_seconds", "Seconds of an iteration without any computing.")
+        self._excused = 0.0
+
+    def excuse(self, seconds: float) -> None:
+        """So many seconds of this iteration a peer computed for us: that was no communication."""
+        self._excused += seconds
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """One iteration."""
+        actor, self._excused = self._actor, 0.0
+        started, busy = actor.now(), actor.busy_seconds
+        yield
+        exposed = actor.now() - started - (actor.busy_seconds - busy) - self._excused
+        self._histogram.observe(max(0.0, exposed))

@@ -1,0 +1,169 @@
+"""A replica: one of p workers that hold the whole net each, and add up their gradients among themselves.
+
+ticket -> read rows, forward -> backward, bucket by bucket: each leaves to be summed while the next is computed
+       -> every replica applies the same update -> report
+
+All replicas start from the same parameters and apply the same sums: they stay equal to the last bit without a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from nets.data import Prefetcher
+from nets.warm import warm
+from ops import Array
+from roles.buckets import Bucket, buckets_of
+from roles.collective import Collective
+from roles.exposure import Exposure
+from roles.job import Job
+from roles.messages import (
+    STOP,
+    TRAIN,
+    Contribution,
+    GetState,
+    NextTicket,
+    PassDone,
+    SharedSum,
+    State,
+    Ticket,
+)
+from roles.parameter_store import Blobs, ParameterStore
+from roles.resume import restored
+from roles.tree import rows_of
+from runtime import Actor, Envelope
+
+
+class Replica(Actor):
+    """Options: the job, its rank among `members` (names, in the order of summation), the coordinator's name."""
+
+    def __init__(self, *, job: Mapping[str, Any], rank: int, members: list[str], coordinator: str) -> None:
+        self._job = Job.from_options(job)
+        self._rank, self._members, self._coordinator = rank, members, coordinator
+
+    async def on_start(self) -> None:
+        """Open the data and build the net and its parameters."""
+        await self.compute("build", self._build)
+        sizes = {bucket.number: bucket.size for bucket in self._buckets}
+        self._collective = Collective(self, self._members, sizes, self._job.backend_ops)
+        self._exposure = Exposure(self)
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _build(self) -> None:
+        job = self._job
+        job.backend_ops.memory = self.memory
+        sources = {phase: job.source(phase) for phase in job.phases}
+        self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
+        for net in self._nets.values():
+            warm(net)
+        net = self._nets[TRAIN]
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        self._store, self._buckets = restored(store, job), buckets_of(net)
+
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        for reader in getattr(self, "_readers", {}).values():
+            reader.close()
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        position, upcoming = 0, asyncio.create_task(self._next_ticket(0))
+        try:
+            while True:
+                with self.phase("wait_ticket"):
+                    ticket = await upcoming
+                if ticket.phase == STOP:
+                    return
+                position += 1
+                upcoming = asyncio.create_task(self._next_ticket(position))
+                await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
+        finally:
+            upcoming.cancel()
+            await asyncio.gather(upcoming, return_exceptions=True)
+
+    async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
+        """Another replica's gradients of a bucket are complete."""
+        self._collective.contributed(message, envelope.sender)
+
+    async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
+        """Another replica has added up its share of a bucket."""
+        self._collective.summed(message, envelope.sender)
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        state = await self.compute("state", self._store.state)
+        version = max(self._store.versions.values(), default=0)
+        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+
+    async def _next_ticket(self, position: int) -> Ticket:
+        ticket = await self.ask(self._coordinator, NextTicket(group=0, position=position), Ticket)
+        if ticket.phase != STOP:
+            self._readers[ticket.phase].request(ticket.number, *self._rows(ticket))
+        return ticket
+
+    async def _test(self, ticket: Ticket) -> None:
+        with self.phase("test"):
+            await self.compute("test", self._forward, ticket)
+        await self._report(ticket)
+
+    async def _train(self, ticket: Ticket) -> None:
+        first, *later = self._buckets
+        with self._exposure.measured():
+            async with asyncio.TaskGroup() as group:
+                flat = await self.compute("forward", self._forward_and_first, ticket, first)
+                sums = [group.create_task(self._collective.sum((ticket.number, 0), flat))]
+                for bucket in later:
+                    flat = await self.compute("backward", self._backward, bucket)
+                    sums.append(group.create_task(self._collective.sum((ticket.number, bucket.number), flat)))
+            await self.compute("update", self._update, [task.result() for task in sums])
+        low, high = self._rows(ticket)
+        self._images.inc(high - low)
+        self._iterations.inc()
+        await self._report(ticket)
+
+    async def _report(self, ticket: Ticket) -> None:
+        scores = self._nets[ticket.phase].scalars()
+        done = PassDone(
+            group=0, rank=self._rank, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
+        )
+        await self.tell(self._coordinator, done, step=ticket.number)
+
+    def _rows(self, ticket: Ticket) -> tuple[int, int]:
+        return rows_of(self._rank, len(self._members), ticket.rows)
+
+    # What runs in the compute thread.
+
+    def _forward(self, ticket: Ticket) -> None:
+        net, rows = self._nets[ticket.phase], self._rows(ticket)
+        batch = self._readers[ticket.phase].get(ticket.number, *rows)
+        net.begin(ticket.number, rows)
+        for name, array in zip(net.inputs, batch, strict=True):
+            net.feed(name, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, self._store.read(stage.layer))
+            net.forward(stage)
+
+    def _forward_and_first(self, ticket: Ticket, bucket: Bucket) -> Array:
+        """Forward, and backward as far as the first bucket: one turn of the thread fewer."""
+        self._forward(ticket)
+        return self._backward(bucket)
+
+    def _backward(self, bucket: Bucket) -> Array:
+        """A bucket's gradients, in a new array that peers can read."""
+        net = self._nets[TRAIN]
+        flat = net.ops.empty((bucket.size,), net.dtype)
+        views = bucket.views(flat)
+        for stage in bucket.stages:
+            net.backward(stage, views[stage.layer] if stage.layer is not None else None)
+        return flat
+
+    def _update(self, sums: list[Array]) -> None:
+        gradients: dict[str, Blobs] = {}
+        for bucket, flat in zip(self._buckets, sums, strict=True):
+            gradients |= bucket.views(flat)
+        self._store.apply_all(gradients)
