@@ -26,6 +26,16 @@ def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Pat
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3, 4])
+def test_replicas_equal_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int) -> None:
+    reference = train(configure(tmp_path / "single", "single"))
+    distributed = train(configure(tmp_path / "replicas", "replicas", workers=workers))
+    assert reference.arrays.keys() == distributed.arrays.keys()
+    for name, expected in reference.arrays.items():
+        assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
+    assert distributed.losses() == pytest.approx(reference.losses(), rel=1e-4)  # of the whole batch, not of a part
+
+
 def test_sync_with_4_members_has_the_loss_of_single_after_100_iterations(tmp_path: Path) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=100)).losses()
     distributed = train(configure(tmp_path / "sync", "sync", workers=4, iterations=100)).losses()
@@ -34,11 +44,12 @@ def test_sync_with_4_members_has_the_loss_of_single_after_100_iterations(tmp_pat
     assert reference[-1] < reference[0] / 4  # it has learnt: the comparison means something
 
 
-def test_two_runs_with_one_seed_are_identical_to_the_last_bit_whatever_the_timing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("preset", ["sync", "replicas"])
+def test_two_runs_with_one_seed_are_identical_to_the_last_bit_whatever_the_timing(tmp_path: Path, preset: str) -> None:
     delays = np.random.default_rng(0)
-    first = train(configure(tmp_path / "a", "sync", workers=3, iterations=5))
+    first = train(configure(tmp_path / "a", preset, workers=3, iterations=5))
     second = train(
-        configure(tmp_path / "b", "sync", workers=3, iterations=5),
+        configure(tmp_path / "b", preset, workers=3, iterations=5),
         service_time=lambda actor, label: float(delays.exponential(0.01)),
         network=InprocNetwork(latency=0.001, bytes_per_second=1e8),
     )
@@ -71,6 +82,20 @@ def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(
         found[name] = (directory / file).read_bytes()
     assert found["many"] == found["again"] == found["one"]
     arrays, _ = checkpoint.load(directory / file)
+    for name, expected in simulated.arrays.items():
+        assert arrays[name].tobytes() == expected.tobytes(), name
+
+
+def test_replicas_in_real_processes_have_the_bits_of_the_simulation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVOY_THREADS", "1")
+    simulated = train(configure(tmp_path / "sim", "replicas", workers=3, iterations=5))
+    cluster = configure(tmp_path / "up", "replicas", workers=3, iterations=5, more="[[machine]]\nthreads = 1\n")
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    directory = run_directory(cluster)
+    arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
     for name, expected in simulated.arrays.items():
         assert arrays[name].tobytes() == expected.tobytes(), name
 
