@@ -5,15 +5,16 @@
     member -> others   SharedSum: the sum of my share
     member             puts the p shares side by side
 
-Every byte is read once by whoever adds it up and once by whoever needs the sum, whatever p is, and all members get the
-same bits. What never lives here: what the arrays mean, when they are sent.
+Every byte is read once by whoever adds it up and once by whoever needs the sum, whatever p is. Of small arrays all members
+add up everything: that is sooner done than told. All get the same bits either way.
+What never lives here: what the arrays mean, when they are sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ops import Array, Backend
 from roles.messages import Contribution, SharedSum
@@ -21,6 +22,7 @@ from runtime import Actor, MessageError
 
 Key = tuple[int, int]  # iteration, bucket
 CUT = 16  # numbers: shares begin with cache lines
+ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes as long as waiting for one more message
 CHUNK = 1 << 15  # numbers added up at a time: sums of more than two arrays stay in the cache until they are done
 
 
@@ -48,6 +50,11 @@ class _Exchange:
         self.arrays: list[Array | None] = [None] * members
         self.sums: list[Array | None] = [None] * members
         self.all_arrays, self.all_sums = asyncio.Event(), asyncio.Event()
+        self.whole: Array | None = None
+
+    def complete(self, places: list[Array | None]) -> list[Array]:
+        """The arrays, all of which have come."""
+        return [array for array in places if array is not None]
 
 
 class Collective:
@@ -66,26 +73,31 @@ class Collective:
     def __repr__(self) -> str:
         return f"<collective {self._rank} of {len(self._members)}, {len(self._open)} sums open>"
 
-    async def sum(self, key: Key, mine: Array) -> Array:
-        """The sum of all members' arrays of this key, of float32, 1-D, new. `mine` must not be written to again."""
-        if not self._others:
-            return mine
+    async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
+        """Exchange what is needed for the sum of all members' arrays of this key (float32, 1-D).
+
+        Returns what gives the sum, a new array, in the compute thread. `mine` must not be written to again.
+        """
+        step, bucket = key
         exchange = self._exchange(key)
         self._note(exchange.arrays, exchange.all_arrays, self._rank, mine)
-        step, bucket = key
         for name in self._others:
             await self._actor.tell(name, Contribution(number=step, bucket=bucket, values=mine), step=step)
         await exchange.all_arrays.wait()
-        whole = await self._actor.compute("reduce", self._reduce, exchange)
-        low, high = shares(len(mine), len(self._members))[self._rank]
-        for name in self._others:
-            await self._actor.tell(name, SharedSum(number=step, bucket=bucket, values=whole[low:high]), step=step)
-        self._note(exchange.sums, exchange.all_sums, self._rank, whole[low:high])
-        await exchange.all_sums.wait()
-        await self._actor.compute("gather", self._gather, exchange, whole)
+        if len(self._others) * mine.nbytes > ALONE_BYTES:
+            await self._share(key, exchange)
         del self._open[key]
         self._done[bucket] = step
-        return whole
+        return lambda: self._total(exchange)
+
+    async def _share(self, key: Key, exchange: _Exchange) -> None:
+        """Add up this member's share for all, and wait for the shares of the others."""
+        step, bucket = key
+        share = await self._actor.compute("reduce", self._reduce, exchange)
+        for name in self._others:
+            await self._actor.tell(name, SharedSum(number=step, bucket=bucket, values=share), step=step)
+        self._note(exchange.sums, exchange.all_sums, self._rank, share)
+        await exchange.all_sums.wait()
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
@@ -127,16 +139,23 @@ class Collective:
     # in the compute thread
 
     def _reduce(self, exchange: _Exchange) -> Array:
-        """A new array, with this member's share of the sum in its place."""
-        arrays = [array for array in exchange.arrays if array is not None]
-        whole = self._ops.empty(arrays[0].shape)
-        low, high = shares(len(whole), len(arrays))[self._rank]
-        add_up(self._ops, [array[low:high] for array in arrays], whole[low:high])
-        return whole
+        """This member's share of the sum, in its place of a new array."""
+        arrays = exchange.complete(exchange.arrays)
+        exchange.whole = self._ops.empty(arrays[0].shape)
+        low, high = shares(len(exchange.whole), len(arrays))[self._rank]
+        share = exchange.whole[low:high]
+        add_up(self._ops, [array[low:high] for array in arrays], share)
+        return share
 
-    def _gather(self, exchange: _Exchange, whole: Array) -> None:
-        """Put the others' shares beside it."""
-        places = shares(len(whole), len(self._members))
-        for rank, (low, high) in enumerate(places):
+    def _total(self, exchange: _Exchange) -> Array:
+        if exchange.whole is None:
+            arrays = exchange.complete(exchange.arrays)
+            if len(arrays) == 1:
+                return arrays[0]
+            whole = self._ops.empty(arrays[0].shape)
+            add_up(self._ops, arrays, whole)
+            return whole
+        for rank, (low, high) in enumerate(shares(len(exchange.whole), len(self._members))):
             if rank != self._rank:
-                whole[low:high] = exchange.sums[rank]
+                exchange.whole[low:high] = exchange.sums[rank]
+        return exchange.whole

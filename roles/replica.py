@@ -9,7 +9,7 @@ All replicas start from the same parameters and apply the same sums: they stay e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nets.data import Prefetcher
@@ -162,8 +162,8 @@ class Replica(Actor):
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
         return flat
 
-    def _update(self, sums: list[Array]) -> None:
+    def _update(self, sums: list[Callable[[], Array]]) -> None:
         gradients: dict[str, Blobs] = {}
-        for bucket, flat in zip(self._buckets, sums, strict=True):
-            gradients |= bucket.views(flat)
+        for bucket, total in zip(self._buckets, sums, strict=True):
+            gradients |= bucket.views(total())
         self._store.apply_all(gradients)

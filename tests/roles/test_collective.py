@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ops
+import roles.collective
 from ops import Array
 from roles.collective import CHUNK, Collective, add_up, shares
 from roles.messages import Contribution, SharedSum
@@ -45,7 +46,8 @@ class Member(Actor):
 
     async def _sum(self, key: tuple[int, int]) -> None:
         await self.compute("work", lambda: None)
-        self.found[key] = await self.collective.sum(key, array_of(self._rank, *key))
+        total = await self.collective.sum(key, array_of(self._rank, *key))
+        self.found[key] = await self.compute("total", total)
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
         self.collective.contributed(message, envelope.sender)
@@ -77,8 +79,12 @@ def summed(members: int, steps: int, seed: int) -> dict[str, Member]:
     return found
 
 
+@pytest.mark.parametrize("alone", [0, 1 << 30], ids=["shared", "alone"])
 @pytest.mark.parametrize("members", [1, 2, 3, 5])
-def test_every_member_gets_the_sum_in_the_order_of_ranks_to_the_last_bit_whoever_is_late(members: int) -> None:
+def test_every_member_gets_the_sum_in_the_order_of_ranks_to_the_last_bit_whoever_is_late(
+    members: int, alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles.collective, "ALONE_BYTES", alone)
     for seed in (1, 2):
         found = summed(members, steps=3, seed=seed)
         assert len(found) == members
