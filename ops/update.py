@@ -9,6 +9,7 @@ w, the destination of a history may be that history.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ops.errors import Array, OpsError, check_alike, check_choice, check_out
@@ -151,4 +152,28 @@ def add(xp: Any, a: Array, b: Array, out: Array | None) -> Array:
     """a + b, one shape and dtype; out may be a or b."""
     check_alike("add", out, a=a, b=b)
     total: Array = xp.add(a, b, out=out)
+    return total
+
+
+CHUNK = 1 << 15  # elements added up at a time: what is not yet complete stays in the cache
+
+
+def add_all(xp: Any, arrays: Sequence[Array], out: Array | None) -> Array:
+    """arrays[0] + arrays[1] + ..., from the left; one shape and dtype, at least two; out is none of them."""
+    if len(arrays) < 2:
+        raise OpsError(f"add_all: found {len(arrays)} arrays, expected at least 2")
+    check_alike("add_all", out, **{f"array {index}": array for index, array in enumerate(arrays)})
+    if any(array is out for array in arrays):
+        raise OpsError("add_all: out is one of the arrays, expected another")
+    total: Array = xp.empty_like(arrays[0]) if out is None else out
+    if total.ndim != 1:
+        xp.add(arrays[0], arrays[1], out=total)
+        for array in arrays[2:]:
+            xp.add(total, array, out=total)
+        return total
+    for low in range(0, len(total), CHUNK):
+        part = slice(low, low + CHUNK)
+        xp.add(arrays[0][part], arrays[1][part], out=total[part])
+        for array in arrays[2:]:
+            xp.add(total[part], array[part], out=total[part])
     return total

@@ -5,8 +5,8 @@
     member -> others   SharedSum: the sum of my share
     member             puts the p shares side by side
 
-Every byte is read once by whoever adds it up and once by whoever needs the sum, whatever p is. Of small arrays all members
-add up everything: that is sooner done than told. All get the same bits either way.
+Every byte is read once by whoever adds it up and once by whoever needs the sum, whatever p is. Of small arrays all
+members add up everything: that is sooner done than told. All get the same bits either way.
 What never lives here: what the arrays mean, when they are sent.
 """
 
@@ -23,7 +23,6 @@ from runtime import Actor, MessageError
 Key = tuple[int, int]  # iteration, bucket
 CUT = 16  # numbers: shares begin with cache lines
 ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes as long as waiting for one more message
-CHUNK = 1 << 15  # numbers added up at a time: sums of more than two arrays stay in the cache until they are done
 
 
 def shares(size: int, members: int) -> list[tuple[int, int]]:
@@ -31,16 +30,6 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
     lines = -(-size // CUT)
     cuts = [min(size, lines * rank // members * CUT) for rank in range(members + 1)]
     return list(itertools.pairwise(cuts))
-
-
-def add_up(ops: Backend, arrays: Sequence[Array], out: Array) -> None:
-    """out = arrays[0] + arrays[1] + ..., from the left; 1-D, at least two of them."""
-    step = len(out) if len(arrays) == 2 else CHUNK
-    for low in range(0, len(out), step or 1):
-        place = out[low : low + step]
-        ops.add(arrays[0][low : low + step], arrays[1][low : low + step], out=place)
-        for array in arrays[2:]:
-            ops.add(place, array[low : low + step], out=place)
 
 
 class _Exchange:
@@ -144,7 +133,7 @@ class Collective:
         exchange.whole = self._ops.empty(arrays[0].shape)
         low, high = shares(len(exchange.whole), len(arrays))[self._rank]
         share = exchange.whole[low:high]
-        add_up(self._ops, [array[low:high] for array in arrays], share)
+        self._ops.add_all([array[low:high] for array in arrays], share)
         return share
 
     def _total(self, exchange: _Exchange) -> Array:
@@ -153,7 +142,7 @@ class Collective:
             if len(arrays) == 1:
                 return arrays[0]
             whole = self._ops.empty(arrays[0].shape)
-            add_up(self._ops, arrays, whole)
+            self._ops.add_all(arrays, whole)
             return whole
         for rank, (low, high) in enumerate(shares(len(exchange.whole), len(self._members))):
             if rank != self._rank:

@@ -5,6 +5,8 @@ What never lives here: reductions (`reduce`), updates of parameters (`update`).
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 
 from ops.cpu.base import Fast
@@ -27,6 +29,11 @@ def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
     return [dy * (y > 0.0).pick(c.constant(1), slope)]
 
 
+def _add_all(count: int) -> Stream:
+    names = " ".join(f"x{number}" for number in range(count))
+    return Stream(f"add_{count}", "y", names, lambda c, *xs: [functools.reduce(operator.add, xs)])
+
+
 RECTIFY = Stream("rectify", "y", "x", _rectified)
 LEAKY = Stream("leaky", "y", "x", _leaky, "slope")
 RECTIFY_BACK = Stream("rectify_back", "dx", "dy y", _gated, "slope")
@@ -34,7 +41,7 @@ DROP = Stream("drop", "y", "x mask", lambda c, x, mask, gain: [x * mask * gain],
 DROP_BY_FLOATS = Stream("drop_by_floats", "y", "x mask", lambda c, x, mask, gain: [x * mask * gain], "gain")
 COPY = Stream("copy", "y", "x", lambda c, x: [x])
 TIMES = Stream("times", "y", "x", lambda c, x, p: [x * p], "p")
-ADD = Stream("add", "y", "x1 x2", lambda c, x1, x2: [x1 + x2])
+ADD_ALL = {count: _add_all(count) for count in range(2, 9)}
 WEIGH_2 = Stream("weigh_2", "y", "x1 x2", lambda c, x1, x2, p, q: [x1 * p + x2 * q], "p q")
 WEIGH_3 = Stream("weigh_3", "y", "x1 x2 x3", lambda c, x1, x2, x3, p, q, r: [x1 * p + x2 * q + x3 * r], "p q r")
 SCALE = Stream("scale", "y", "x", lambda c, x, gamma: [x * gamma], fixed="gamma")
@@ -78,7 +85,15 @@ class Activations(Fast):
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """As Backend's."""
         total = self.like(a, out)
-        return total if self.streams.run(ADD, (total, a, b)) else super().add(a, b, out)
+        return total if self.streams.run(ADD_ALL[2], (total, a, b)) else super().add(a, b, out)
+
+    def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
+        """As Backend's; up to eight arrays take one pass."""
+        if len(arrays) in ADD_ALL:
+            total = self.like(arrays[0], out)
+            if not any(array is total for array in arrays) and self.streams.run(ADD_ALL[len(arrays)], (total, *arrays)):
+                return total
+        return super().add_all(arrays, out)
 
     def eltwise_forward(
         self, inputs: Sequence[Array], *, operation: str = "SUM", coeffs: Sequence[float] | None = None,
@@ -94,11 +109,11 @@ class Activations(Fast):
     def _weighted_sum(self, inputs: Sequence[Array], coeffs: Sequence[float] | None, y: Array) -> bool:
         weights = [1.0] * len(inputs) if coeffs is None else [float(c) for c in coeffs]
         if coeffs is None and len(inputs) == 2:
-            return self.streams.run(ADD, (y, *inputs))
+            return self.streams.run(ADD_ALL[2], (y, *inputs))
         if len(inputs) <= 3:
             stream = (TIMES, WEIGH_2, WEIGH_3)[len(inputs) - 1]
             return self.streams.run(stream, (y, *inputs), weights)
-        if not all(self.streams.fits(ADD, (y, y, x)) for x in inputs):
+        if not all(self.streams.fits(ADD_ALL[2], (y, y, x)) for x in inputs):
             return False
         self._weighted_sum(inputs[:3], weights[:3], y)
         for at in range(3, len(inputs), 2):

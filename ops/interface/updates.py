@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ops import update
@@ -139,3 +140,7 @@ class UpdateOps:
     def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
         """a + b, for summing gradients; out may be a or b."""
         return update.add(self.xp, a, b, out)
+
+    def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
+        """arrays[0] + arrays[1] + ..., from the left, for summing gradients of many; out is none of them."""
+        return update.add_all(self.xp, arrays, out)

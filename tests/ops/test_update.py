@@ -62,6 +62,25 @@ def test_updates_refuse_other_shapes_and_dtypes(random, backend: Backend):
         lambda: backend.sgd_update(w, g, h, **STEP, out_h=h.astype("f")),
         lambda: backend.add(w, g[:1]),
         lambda: backend.add(w, g, out=w.astype("f")),
+        lambda: backend.add_all([w]),
+        lambda: backend.add_all([w, g, h[:1]]),
+        lambda: backend.add_all([w, g, h], out=g),
     ):
         with pytest.raises(OpsError, match="expected"):
             call()
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 11])
+@pytest.mark.parametrize("size", [1, 15, 16, 70_001])
+def test_many_arrays_are_added_up_from_the_left_to_the_last_bit(random, backend: Backend, count: int, size: int):
+    sizes = [10.0 ** random.integers(-4, 5, size) for _ in range(count)]
+    arrays = [(random.standard_normal(size) * factor).astype(np.float32) for factor in sizes]
+    expected = arrays[0]
+    for array in arrays[1:]:
+        expected = expected + array
+    kept = [array.copy() for array in arrays]
+    out = np.full(size, np.nan, np.float32)
+    assert backend.add_all(arrays, out=out) is out
+    assert out.tobytes() == expected.tobytes() == backend.add_all(arrays).tobytes()
+    for array, before in zip(arrays, kept, strict=True):
+        np.testing.assert_array_equal(array, before)

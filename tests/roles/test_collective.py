@@ -11,7 +11,7 @@ import pytest
 import ops
 import roles.collective
 from ops import Array
-from roles.collective import CHUNK, Collective, add_up, shares
+from roles.collective import Collective, shares
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec, Envelope, MessageError, Topology
 from runtime.clock import run_virtual
@@ -105,17 +105,6 @@ def test_shares_cover_everything_once_and_begin_with_cache_lines() -> None:
             assert [n for low, high in found for n in range(low, high)] == list(range(size))
             assert len(found) == members and all(low % 16 == 0 or low == size for low, _ in found)
             assert max(high - low for low, high in found) - size / members < 2 * 16
-
-
-def test_many_long_arrays_are_added_up_from_the_left() -> None:
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(2 * CHUNK + 5).astype(np.float32) * 10.0**n for n in range(-2, 3)]
-    expected = arrays[0]
-    for array in arrays[1:]:
-        expected = expected + array
-    out = np.full_like(expected, np.nan)
-    add_up(OPS, arrays, out)
-    assert out.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(sh
             lambda b, x, y, out: b.relu_backward(x, y, out=out),
             lambda b, x, y, out: b.relu_backward(x, y, -0.3, out=out),
             lambda b, x, y, out: b.add(x, y, out=out),
+            lambda b, x, y, out: b.add_all([x, y, x, y, x], out=out),
             lambda b, x, y, out: b.copy(x, np.empty_like(x) if out is None else out),
             lambda b, x, y, out: b.eltwise_forward([x, y, x, y, x, y], coeffs=[1, 2, 3, 4, 5, 6], out=out)[0],
             lambda b, x, y, out: b.eltwise_backward(x, [y], coeffs=[2.5], outs=[out])[0],
