@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from nets import Net, Stage
 from nets.data import Prefetcher
 from nets.warm import warm
 from roles.buffers import layer_gradients
+from roles.exposure import Exposure
 from roles.job import Job
 from roles.messages import (
     STOP,
@@ -59,6 +61,7 @@ class ConvCompute(Actor):
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
         await self.compute("build", self._build)
+        self._exposure = Exposure(self)
         self._images = self.counter("images", "Images trained on.")
         self._iterations = self.counter("iterations", "Training iterations computed.")
 
@@ -101,10 +104,13 @@ class ConvCompute(Actor):
 
     async def _pass(self, ticket: Ticket, position: int) -> None:
         net = self._nets[ticket.phase]
-        activations = await self._forward(net, ticket, position)
-        answer = await self._fc(ticket, position, activations)
+        with self._exposure.measured() if ticket.phase == TRAIN else nullcontext():
+            activations = await self._forward(net, ticket, position)
+            answer = await self._fc(ticket, position, activations)
+            self._exposure.excuse(answer.seconds)
+            if ticket.phase == TRAIN:
+                await self._backward(net, ticket, position, answer.blobs)
         if ticket.phase == TRAIN:
-            await self._backward(net, ticket, position, answer.blobs)
             self._trained += 1
             self._images.inc(len(activations[0]))
             self._iterations.inc()

@@ -60,15 +60,17 @@ class FcServer(Actor):
             return
         del self._parts[key]
         ordered = [parts[rank] for rank in sorted(parts)]
+        busy = self.busy_seconds
         with self.phase("fc"):
             scores, gradients = await self.compute(f"fc {message.phase}", self._run, [part for part, _ in ordered])
+        seconds = self.busy_seconds - busy
         if message.phase == TRAIN:
             self._images.inc(message.rows)
         low = 0
         for part, asked in ordered:
             high = low + len(part.blobs[0])
             rows = tuple(gradient[low:high] for gradient in gradients)
-            await self.reply(asked, ActivationGrads(blobs=rows, scores=scores))
+            await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
             low = high
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:

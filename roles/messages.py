@@ -66,10 +66,14 @@ class Activations(Message):
 
 @message
 class ActivationGrads(Message):
-    """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the whole batch."""
+    """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the whole batch.
+
+    `seconds`: what it took to compute them.
+    """
 
     blobs: tuple[Array, ...]
     scores: Json
+    seconds: float
 
 
 @message

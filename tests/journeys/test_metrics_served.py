@@ -18,6 +18,7 @@ PROMISED = {
     "convoy_images_total",
     "convoy_iterations_total",
     "convoy_phase_duration_seconds",
+    "convoy_exposed_seconds",
     "convoy_queue_bytes",
     "convoy_gradient_staleness_updates",
     "convoy_loss",

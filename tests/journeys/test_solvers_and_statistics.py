@@ -92,11 +92,12 @@ def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(t
         (
             {"solver": "clip_gradients: 5"},
             "train.strategy.preset: clip_gradients needs the norm of all gradients at once: "
-            "only preset 'single' knows it",
+            "only presets 'single' and 'replicas' know it",
         ),
         (
             {"net": DATA + DENSE % "data"},
-            "train.strategy.preset: found a net without a conv phase that learns (own): only preset 'single' trains it",
+            "train.strategy.preset: found a net without a conv phase that learns (own): "
+            "only presets 'single' and 'replicas' train it",
         ),
         (
             {"net": DATA + RECURRENT + DENSE % "lstm"},
@@ -117,6 +118,16 @@ def test_what_a_cut_net_cannot_do_is_refused_before_anything_starts(
 @pytest.mark.parametrize("net", [DATA + DENSE % "data", DATA + RECURRENT + DENSE % "lstm"])
 def test_nets_that_cannot_be_cut_train_in_one_process(tmp_path: Path, net: str) -> None:
     assert len(run(tmp_path, "single", net=net).losses()) == 3
+
+
+def test_replicas_train_a_net_without_a_conv_phase_and_clip_by_the_norm_of_the_whole_batch(tmp_path: Path) -> None:
+    options = {"net": DATA + DENSE % "data", "solver": "clip_gradients: 0.05"}
+    alone = run(tmp_path / "alone", "single", **options)
+    free = run(tmp_path / "free", "single", net=options["net"])
+    three = run(tmp_path / "three", "replicas", workers=3, **options)
+    for name, expected in alone.arrays.items():
+        np.testing.assert_allclose(three.arrays[name], expected, rtol=1e-4, atol=1e-6)
+    assert not same(alone, free)  # the norm was above the limit: the comparison means something
 
 
 def test_running_statistics_survive_a_distributed_run(tmp_path: Path) -> None:
