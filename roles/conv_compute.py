@@ -121,6 +121,7 @@ class ConvCompute(Actor):
             number=ticket.number,
             rows=ticket.rows,
             scores=answer.scores,
+            exposed=self._exposure.last,
         )
         await self.tell(self._coordinator, done, step=ticket.number)
 

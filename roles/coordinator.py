@@ -86,6 +86,7 @@ class Coordinator(Actor):
         self._parts[pass_].append((high - low, dict(message.scores)))
         scores = mean_scores(self._parts.pop(pass_)) if len(self._parts[pass_]) == members else None
         if message.phase == TRAIN:
+            self._scores.exposed(message.exposed)
             self._note_loss(message, scores)
             await self._reported(message.number)
         elif scores is not None:

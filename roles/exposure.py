@@ -18,6 +18,7 @@ class Exposure:
         self._actor = actor
         self._histogram = actor.histogram("exposed_seconds", "Seconds of an iteration without any computing.")
         self._excused = 0.0
+        self.last = 0.0  # seconds of the last iteration
 
     def excuse(self, seconds: float) -> None:
         """So many seconds of this iteration a peer computed for us: that was no communication."""
@@ -29,5 +30,5 @@ class Exposure:
         actor, self._excused = self._actor, 0.0
         started, busy = actor.now(), actor.busy_seconds
         yield
-        exposed = actor.now() - started - (actor.busy_seconds - busy) - self._excused
-        self._histogram.observe(max(0.0, exposed))
+        self.last = max(0.0, actor.now() - started - (actor.busy_seconds - busy) - self._excused)
+        self._histogram.observe(self.last)

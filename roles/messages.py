@@ -98,7 +98,11 @@ class Updated(Message):
 
 @message
 class PassDone(Message):
-    """Worker tells the coordinator: my part of this pass is computed and sent."""
+    """Worker tells the coordinator: my part of this pass is computed and sent.
+
+    `scores` are means over the worker's own rows, or over the whole batch where one server computed them; `exposed`:
+    seconds of the pass in which nobody computed for it.
+    """
 
     group: int
     rank: int
@@ -106,6 +110,7 @@ class PassDone(Message):
     number: int
     rows: int
     scores: Json
+    exposed: float = 0.0
 
 
 @message

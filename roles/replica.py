@@ -128,7 +128,13 @@ class Replica(Actor):
     async def _report(self, ticket: Ticket) -> None:
         scores = self._nets[ticket.phase].scalars()
         done = PassDone(
-            group=0, rank=self._rank, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores
+            group=0,
+            rank=self._rank,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=ticket.rows,
+            scores=scores,
+            exposed=self._exposure.last,
         )
         await self.tell(self._coordinator, done, step=ticket.number)
 

@@ -27,6 +27,7 @@ class Scoreboard:
         self._reported = self._start = 0
         self._losses: list[float] = []
         self._staleness: list[int] = []
+        self._exposed: list[float] = []
         self._test: dict[str, float] = {}
         self._test_rows = 0
         self._accuracy: dict[str, float] = {}
@@ -54,6 +55,10 @@ class Scoreboard:
         """An iteration's staleness, in updates."""
         self._staleness.append(staleness)
 
+    def exposed(self, seconds: float) -> None:
+        """The seconds of a worker's iteration that communication took and no computing hid."""
+        self._exposed.append(seconds)
+
     def tested(self, rows: int, scores: dict[str, float]) -> None:
         """The scores of a test batch, means over its `rows` rows."""
         self._test_rows += rows
@@ -78,7 +83,9 @@ class Scoreboard:
             "images/s": self._last_rate,
             "staleness": _mean(self._staleness),
         }
-        self._losses, self._staleness = [], []
+        if any(self._exposed):
+            fields["exposed s"] = _mean(self._exposed)
+        self._losses, self._staleness, self._exposed = [], [], []
         self._reported_at, self._reported = now, completed
         return fields
 

@@ -68,7 +68,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [
             "cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected 'single' or 'sync' or 'async' "
-            "or 'omnivore' (did you mean 'omnivore'?)"
+            "or 'omnivore' or 'replicas' (did you mean 'omnivore'?)"
         ],
     ),
     "no workers": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.scoreboard import Scoreboard
+from roles.scoreboard import Scoreboard, mean_scores
 
 
 def test_a_report_holds_the_means_since_the_last_one() -> None:
@@ -58,3 +58,19 @@ def test_the_summary_counts_the_images_of_this_run_only() -> None:
     board.begin(50.0, completed=100)
     assert board.progress(110, 120, 60.0)["images/s"] == 10.0
     assert board.summary(120, 60.0) == {"iterations": 120, "seconds": 10.0, "images/s": 20.0}
+
+
+def test_exposed_communication_is_a_mean_over_workers_and_iterations_and_left_out_where_there_is_none() -> None:
+    board = Scoreboard(batch=10)
+    board.begin(0.0)
+    for seconds in (0.1, 0.3, 0.0, 0.4):
+        board.exposed(seconds)
+    assert board.progress(2, 8, 1.0)["exposed s"] == pytest.approx(0.2)
+    board.exposed(0.0)
+    assert "exposed s" not in board.progress(3, 8, 2.0)
+
+
+def test_scores_of_parts_of_a_batch_are_weighed_by_their_rows() -> None:
+    assert mean_scores([(3, {"loss": 1.0}), (1, {"loss": 5.0})]) == {"loss": 2.0}
+    whole = {"loss": 0.1 + 0.2}
+    assert mean_scores([(3, whole), (4, dict(whole))]) == whole  # to the last bit
