@@ -110,17 +110,23 @@ def open_mpi(members: int, numbers: int, rounds: int) -> Found:
 
 def gloo(members: int, numbers: int, rounds: int) -> Found:
     """A turn of gloo, by torch.distributed."""
+    return json.loads(gloo_processes(members, peer("gloo", numbers, rounds))), []
+
+
+def gloo_processes(members: int, arguments: list[str]) -> str:
+    """Run Python with these arguments in so many processes that find one another; what rank 0 prints."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     place = {"WORLD_SIZE": str(members), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    command = [sys.executable, *peer("gloo", numbers, rounds)]
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    command = [sys.executable, *arguments]
     others = [
-        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place, "RANK": str(rank)})
+        subprocess.Popen(command, cwd=ROOT, env={**os.environ, **one, **place, "RANK": str(rank)})
         for rank in range(1, members)
     ]
     try:
-        return json.loads(run(command, {**place, "RANK": "0"})), []
+        return run(command, {**place, "RANK": "0"})
     finally:
         for other in others:
             other.wait(LIMIT)

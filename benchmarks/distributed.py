@@ -1,0 +1,133 @@
+"""`python -m benchmarks.distributed`: two workers of one thread beside one process of two, and beside PyTorch's DDP.
+
+Ours are runs of `up`, data reading and all, on made-up images; the global batch is the same on every side. What counts
+is the median of what a run reports of itself after its first third. For CaffeNet: how much of an iteration is exposed
+communication. What never lives here: DDP's process (`distributed_peer`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.allreduce import gloo_processes, run
+from benchmarks.report import ROOT, Record, machine, missing, write
+from benchmarks.training import WORKLOADS
+
+BESIDE_SINGLE, BESIDE_DDP, EXPOSED = 0.9, 1.25, 0.05  # bars
+SOLVER = """net: "{net}" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005
+display: {display} max_iter: {iterations}
+"""
+CLUSTER = """[train]
+net = "{net}"
+solver = "solver.prototxt"
+batch = {batch}
+[train.data]
+train = {{ format = "synthetic", shape = {shape}, classes = {classes}, size = {size} }}
+[train.strategy]
+preset = "{preset}"
+workers = {workers}
+[[machine]]
+threads = {threads}
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and write the results. 1: a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed", description=__doc__)
+    parser.add_argument("--nets", nargs="*", choices=WORKLOADS, default=["lenet", "cifar10_quick"])
+    parser.add_argument("--exposed", nargs="*", choices=WORKLOADS, default=["caffenet"], help="nets without a peer")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a turn of DDP; ours take about as long")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    record = Record("Two workers on one host")
+    sides: dict[str, Callable[[str], float]] = {
+        "single, 2 threads": lambda net: rate(net, "single", 1, 2),
+        "replicas, 2 x 1": lambda net: rate(net, "replicas", 2, 1),
+    }
+    if missing({"torch": "torch"}):
+        record.notes.append("DDP left out: bring it with: python -m pip install torch")
+    else:
+        sides["DDP nchw"] = lambda net: ddp(net, "nchw", given.seconds)
+        sides["DDP nhwc"] = lambda net: ddp(net, "nhwc", given.seconds)
+    record.table("Images a second", "net", "batch", *sides, "of single", "of the better DDP")
+    for net in given.nets:
+        beside(record, net, sides, given.turns)
+    record.table("Exposed communication", "net", "preset", "seconds of an iteration", "exposed", "part of it")
+    for net in given.exposed:
+        for preset in ("replicas", "sync"):
+            exposure(record, net, preset)
+    if record.status == "running":
+        record.status = "passed"
+    paths = write(given.results, f"distributed-{datetime.now(UTC):%Y-%m-%d}", machine(), {"distributed": record})
+    print("results:", *paths)
+    return int(record.status != "passed")
+
+
+def beside(record: Record, net: str, sides: dict[str, Callable[[str], float]], turns: int) -> None:
+    """One net: the sides in turns, and the medians of the turns' ratios."""
+    taken: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(turns):
+        for name, measure in sides.items():
+            taken[name].append(measure(net))
+    rates = {name: median(found) for name, found in taken.items()}
+    single, ours, *peers = rates.values()
+    ratios = [ours / single, ours / max(peers) if peers else float("nan")]
+    record.row(net, WORKLOADS[net].batch, *rates.values(), *ratios)
+    for ratio, bar, what in zip(ratios, (BESIDE_SINGLE, BESIDE_DDP), ("one process", "DDP"), strict=True):
+        if ratio < bar:
+            record.fail(f"{net}: {ratio:.2f} of {what}, at least {bar}")
+
+
+def exposure(record: Record, net: str, preset: str) -> None:
+    """One net: what part of a worker's iteration is exposed communication."""
+    found = progress(net, preset, 2, 1, iterations=15, display=1)
+    seconds = WORKLOADS[net].batch / median(event["images/s"] for event in found)
+    exposed = median(event.get("exposed s", 0.0) for event in found)
+    record.row(net, preset, seconds, exposed, exposed / seconds)
+    if exposed / seconds > EXPOSED:
+        record.fail(f"{net}, {preset}: {exposed / seconds:.3f} of an iteration is exposed, at most {EXPOSED}")
+
+
+def rate(net: str, preset: str, workers: int, threads: int) -> float:
+    """Images a second of a run of ours."""
+    iterations = {"lenet": 900, "cifar10_quick": 180}.get(net, 20)
+    found = progress(net, preset, workers, threads, iterations, display=max(1, iterations // 30))
+    return median(event["images/s"] for event in found)
+
+
+def progress(net: str, preset: str, workers: int, threads: int, iterations: int, display: int) -> list[dict[str, Any]]:
+    """What a run of ours reports of itself, but for its first third."""
+    work = WORKLOADS[net]
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        solver = SOLVER.format(net=work.net, display=display, iterations=iterations)
+        Path(folder, "solver.prototxt").write_text(solver)
+        shape, size = list(work.image or ()), 4 * work.batch
+        text = CLUSTER.format(
+            net=work.net, batch=work.batch, shape=shape, classes=work.classes, size=size, preset=preset,
+            workers=workers, threads=threads,
+        )  # fmt: skip
+        cluster = Path(folder, "cluster.toml")
+        cluster.write_text(text)
+        run([sys.executable, "-m", "runtime", "up", str(cluster)], folder=folder)
+        journal = next(Path(folder, "runs").glob("*/events.jsonl"))
+        events = [json.loads(line) for line in journal.read_text().splitlines()]
+    found = [event for event in events if event["event"] == "progress"]
+    return found[len(found) // 3 :]
+
+
+def ddp(net: str, layout: str, seconds: float) -> float:
+    """Images a second of DDP with two processes."""
+    return float(gloo_processes(2, ["-m", "benchmarks.distributed_peer", net, layout, str(seconds)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
