@@ -51,13 +51,13 @@ class Compression(Fast):
 
     def _blocks(self, kernel: Kernel, x: Array, signs: Array, means: Array, **more: int) -> None:
         blocks, octets = signs.shape
-        block = kernel.block(x=address(x), size=x.size, width=octets * 8, blocks=blocks, **more)
+        block = kernel.block(x=address(x), total=x.size, width=octets * 8, blocks=blocks, **more)
         block.signs, block.means = address(signs), address(means)
         self.team.run(kernel, block)
 
     def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
         counts = np.empty((self.team.size, RECORD // 8), np.int64)
-        block = count_beyond.block(x=address(x), error=address(error), size=x.size, tau=tau, counts=address(counts))
+        block = count_beyond.block(x=address(x), error=address(error), total=x.size, tau=tau, counts=address(counts))
         self.team.run(count_beyond, block)
         found, odd = map(int, counts.sum(0))
         codes, steps = self.empty((found,), np.uint32), self.empty((1,), np.float32)
@@ -69,7 +69,7 @@ class Compression(Fast):
 
     def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
         wrong = np.empty(1, np.int64)
-        block: Any = spread_steps.block(codes=address(codes), steps=address(steps), count=codes.size, size=out.size)
+        block: Any = spread_steps.block(codes=address(codes), steps=address(steps), count=codes.size, total=out.size)
         block.y, block.wrong = address(out), address(wrong)
         self.team.run(spread_steps, block)
         check_places("threshold_decode", int(wrong[0]) - 1 if wrong[0] else -1, out.size)

@@ -18,9 +18,9 @@ from ops.cpu.values import Choice, Vec, Whole
 GRAIN = 64  # numbers that threads divide between them
 OCTET = 8  # signs of a byte
 
-ONE_BIT = layout("x error signs means size width blocks")
-BEYOND = layout("x error codes counts size", "tau")
-SPREAD = layout("codes steps y count size wrong")
+ONE_BIT = layout("x error signs means total width blocks")
+BEYOND = layout("x error codes counts total", "tau")
+SPREAD = layout("codes steps y count total wrong")
 RECORD = 16  # bytes of a thread's counts: numbers beyond, numbers that are not finite
 
 
@@ -31,7 +31,7 @@ def signs_and_means(c: Code) -> None:
     one = c.v.mask(c.whole(1).value)
     for row in c.loop(first, last):
         x, error, signs = c.x + row * c.width * 4, c.error + row * c.width * 4, c.signs + row * c.width // OCTET
-        count = (c.size - row * c.width).least(c.width)
+        count = (c.total - row * c.width).least(c.width)
         zero = c.constant(0)
         totals = [c.variable(c.widened(zero)) for _ in range(2)]
         upper = c.variable(c.whole(0))
@@ -66,7 +66,7 @@ def spread_means(c: Code) -> None:
     first, last = c.share(c.blocks)
     for row in c.loop(first, last):
         x, signs = c.x + row * c.width * 4, c.signs + row * c.width // OCTET
-        count = (c.size - row * c.width).least(c.width)
+        count = (c.total - row * c.width).least(c.width)
         means = [c.spread(c.means + row * 8 + kind * 4) for kind in range(2)]
         for at, masks in _groups(c, count):
             for k, upper in enumerate(_flags(c, signs + at // OCTET)):
@@ -76,7 +76,7 @@ def spread_means(c: Code) -> None:
 @generated(BEYOND)
 def count_beyond(c: Code) -> None:
     """error += x; how many numbers of this thread's share are beyond +-tau, and how many are not finite."""
-    first, last = c.share(c.size, GRAIN)
+    first, last = c.share(c.total, GRAIN)
     found, odd = c.variable(c.whole(0)), c.variable(c.whole(0))
     for offset, masks in c.columns(last, 2, first):
         for k, mask in enumerate(masks):
@@ -92,7 +92,7 @@ def count_beyond(c: Code) -> None:
 @generated(BEYOND)
 def write_beyond(c: Code) -> None:
     """codes of the numbers beyond +-tau, this thread's behind those of the threads before it; error without them."""
-    first, last = c.share(c.size, GRAIN)
+    first, last = c.share(c.total, GRAIN)
     place = c.variable(c.codes)
     for thread in c.loop(0, c.number):
         place.set(place.get() + c.get(c.counts + thread * RECORD) * 4)
@@ -111,7 +111,7 @@ def write_beyond(c: Code) -> None:
 @generated(SPREAD)
 def spread_steps(c: Code) -> None:
     """y = 0, but +-step at the places of the codes; wrong: one more than the largest place, if that is not in y."""
-    first, last = c.share(c.size, GRAIN)
+    first, last = c.share(c.total, GRAIN)
     for at, masks in c.columns(last, 4, first):
         for k, mask in enumerate(masks):
             c.store(c.constant(0), c.y + at + k * c.lanes * 4, mask)
@@ -123,7 +123,7 @@ def spread_steps(c: Code) -> None:
         with c.when((place < last) & (first < place + 1)):
             value = c.b.select(c.b.trunc(code, I1), c.b.fneg(step), step)
             c.b.store(value, c.b.inttoptr((c.y + place * 4).value, F32.as_pointer()))
-        wrong.set((place < c.size).pick(wrong.get(), wrong.get().most(place + 1)))
+        wrong.set((place < c.total).pick(wrong.get(), wrong.get().most(place + 1)))
     with c.when(c.number.equals(0)):
         c.put(c.wrong, wrong.get())
 
@@ -169,7 +169,8 @@ def _flags(c: Code, at: Whole) -> list[Choice]:
 
 def _beyond(c: Code, value: Vec) -> Choice:
     """Where it is not from -tau to tau; so is NaN."""
-    return (value > c.tau) | (value < c.constant(0) - c.tau) | value.is_nan()
+    found: Choice = (value > c.tau) | (value < c.constant(0) - c.tau) | value.is_nan()
+    return found
 
 
 def _endless(c: Code, value: Vec) -> Choice:

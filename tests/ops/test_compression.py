@@ -70,7 +70,17 @@ def test_two_bytes_are_the_nearest_number_of_the_format_and_are_read_back_exactl
 
 @pytest.mark.parametrize("kind", HALF_SPACING)
 def test_two_bytes_keep_infinities_and_nan_and_round_at_the_edges_of_their_range(kind, backend):
-    payloads = [0x7F800001, 0x7FFFFFFF, 0xFFFFFFFF, 0xFF800001, 0x7FC00000, 0x7F7FFFFF, 0x00000001, 0x3F808000, 0x3F818000]
+    payloads = [
+        0x7F800001,
+        0x7FFFFFFF,
+        0xFFFFFFFF,
+        0xFF800001,
+        0x7FC00000,
+        0x7F7FFFFF,
+        0x00000001,
+        0x3F808000,
+        0x3F818000,
+    ]
     x = np.array([*EDGES * 3, *np.array(payloads, np.uint32).view(np.float32)], np.float32)
     found = backend.half_decode(backend.half_encode(x, kind))
     np.testing.assert_array_equal(found, np.array([nearest(float(v), kind) for v in x], np.float32))
@@ -98,7 +108,10 @@ def test_the_relative_error_of_two_bytes_stays_in_its_bound(kind, bound, backend
     assert float(np.abs(found / x - 1).max()) <= bound
     tiny = np.asarray(np.random.default_rng(3).uniform(-6.1e-5, 6.1e-5, 5000), np.float32)
     if kind == "float16":
-        assert float(np.abs(backend.half_decode(backend.half_encode(tiny, kind)).astype(np.float64) - tiny).max()) <= 2.0**-25
+        assert (
+            float(np.abs(backend.half_decode(backend.half_encode(tiny, kind)).astype(np.float64) - tiny).max())
+            <= 2.0**-25
+        )
 
 
 def by_hand_one_bit(values: list[float], block: int) -> tuple[list[float], list[list[float]]]:
