@@ -5,6 +5,7 @@ What never lives here: which arrays they are for (`compression`).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 from llvmlite import ir
@@ -22,6 +23,7 @@ I16, HALF = ir.IntType(16), ir.HalfType()
 HALVES = layout("x y count")
 
 
+@functools.cache
 def has_float16() -> bool:
     """Whether the processor converts float16 itself; where it does not, a kernel would call what is not there."""
     return bool({"+f16c", "+avx512f", "+neon"} & set(host().features.split(",")))
