@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--iterations", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=0.02)
-    parser.add_argument("--tau", type=float, default=0.001)
+    parser.add_argument("--tau", type=float, default=0.01)
     parser.add_argument("--block", type=int, default=256)
     parser.add_argument("--kept", type=Path, help="a file of runs that are done: they are not run again")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")

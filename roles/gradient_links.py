@@ -28,7 +28,7 @@ def gradient_links(topology: Topology) -> list[Link]:
 
 def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
     """The format of each link: that of the first pattern that fits it, else the one of all."""
-    found = {}
+    found: dict[Link, str] = {}
     for link in links:
         fitting = (name for pattern, name in gradients.links.items() if _fits(link, pattern))
         found[link] = next(fitting, gradients.format)
@@ -38,9 +38,10 @@ def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
 def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[Problem]:
     """What the section says of links that do not exist."""
     if not links:
-        unused = {("format",): gradients.format} if gradients.format != "float32" else {}
-        unused |= {("links", pattern): name for pattern, name in gradients.links.items()}
-        for keys, name in unused.items():
+        unused: list[tuple[str, tuple[str, ...]]] = [(name, ("links", link)) for link, name in gradients.links.items()]
+        if gradients.format != "float32":
+            unused.insert(0, (gradients.format, ("format",)))
+        for name, keys in unused:
             yield f"found '{name}', but no gradients travel with preset '{preset}'", keys
         return
     for pattern in gradients.links:

@@ -28,7 +28,7 @@ class Gradients(Section):
     format: GradientFormat = "float32"
     links: dict[str, GradientFormat] = Field(default={})
     block: Annotated[int, Field(ge=32, le=2**20, multiple_of=32), Expected("a multiple of 32 from 32 to 1048576")] = 256
-    tau: Annotated[float, Field(ge=1e-30, le=1e30), Expected("a number from 1e-30 to 1e30")] = 0.001
+    tau: Annotated[float, Field(ge=1e-30, le=1e30), Expected("a number from 1e-30 to 1e30")] = 0.01
 
 
 class Strategy(Section):

@@ -25,7 +25,7 @@ Formats = tuple[str, ...]
 Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blob's shape, and whether it is learned
 
 FORMATS = {"float32": 1, "float16": 1, "bfloat16": 1, "one-bit": 2, "threshold": 2}  # name -> arrays of a blob
-PLAIN: Mapping[str, Any] = {"format": "float32", "block": 256, "tau": 0.001}
+PLAIN: Mapping[str, Any] = {"format": "float32", "block": 256, "tau": 0.01}
 _HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(np.uint16)}
 
 
