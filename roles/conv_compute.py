@@ -65,7 +65,7 @@ class ConvCompute(Actor):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = self.memory
+        job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}

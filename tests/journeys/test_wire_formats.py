@@ -31,7 +31,8 @@ BROKEN = {
     "unknown format": (
         f"{GRADIENTS}format = 'float8'\n",
         [
-            f"cluster.toml:2: train.gradients.format: found 'float8' (string), expected {CHOICES} (did you mean 'float32'?)"
+            f"cluster.toml:2: train.gradients.format: found 'float8' (string), expected {CHOICES} "
+            "(did you mean 'float32'?)"
         ],
     ),
     "unknown format of a link": (

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from ops import Array, Backend, OpsError, get_backend
+from tests.ops.cpu.narrow import passes_with_narrow_vectors
 
 BACKENDS = {"numpy": {}, "cpu": {"threads": 1}, "cpu, two threads": {"threads": 2}}
 SHAPES = [(), (0,), (1,), (7,), (15,), (33,), (3, 5), (20, 1, 5, 5), (50, 20, 5, 5), (64, 17), (4099,), (0, 3)]
@@ -282,3 +283,8 @@ def test_with_destinations_given_the_kernels_allocate_nothing_but_codes():
     finally:
         tracemalloc.stop()
     assert peak - before < 6144  # blocks of arguments; the arrays here have 50 KB and more
+
+
+@pytest.mark.parametrize("width", [256, 128])
+def test_vectors_of_fewer_bits_encode_the_same(width):
+    passes_with_narrow_vectors("tests/ops/test_compression.py", "cpu", width)
