@@ -149,13 +149,8 @@ def check_threshold(op: str, codes: Array, steps: Array) -> None:
     """Arrays that threshold_encode gave."""
     if codes.dtype != np.uint32 or codes.ndim != 1 or not codes.flags.c_contiguous:
         raise OpsError(f"{op}: codes is {codes.dtype} of shape {codes.shape}, expected uint32 with 1 axis in C order")
-    check_out_of(op, "steps", steps, (1,))
-
-
-def check_out_of(op: str, name: str, array: Array, shape: Shape) -> None:
-    """A float32 array of this shape in C order, to be read."""
-    check_whole(op, **{name: array})
-    check_shape(op, name, array, shape)
+    check_whole(op, steps=steps)
+    check_shape(op, "steps", steps, (1,))
 
 
 def threshold_decode(xp: Any, codes: Array, steps: Array, out: Array) -> Array:

@@ -18,6 +18,7 @@ import numpy as np
 
 from nets import Net
 from ops import Array, Backend, OpsError, Shape
+from ops.compression import HALVES
 from runtime.errors import MessageError
 
 Blobs = tuple[Array, ...]
@@ -26,7 +27,6 @@ Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blo
 
 FORMATS = {"float32": 1, "float16": 1, "bfloat16": 1, "one-bit": 2, "threshold": 2}  # name -> arrays of a blob
 PLAIN: Mapping[str, Any] = {"format": "float32", "block": 256, "tau": 0.01}
-_HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(np.uint16)}
 
 
 def layers_of(net: Net) -> Layers:
@@ -86,7 +86,7 @@ class Wire:
     def _encoded(self, name: str, key: tuple[str, int], blob: Array) -> Sequence[Array]:
         if name == "float32":
             return (blob,)
-        if name in _HALVES:
+        if name in HALVES:
             return (self._ops.half_encode(blob, name),)
         error = self._errors.get(key)
         if error is None:
@@ -100,7 +100,7 @@ class Wire:
             return self._ops.one_bit_decode(parts[0], parts[1], shape)
         if name == "threshold":
             return self._ops.threshold_decode(parts[0], parts[1], shape)
-        (array,), dtype = parts, _HALVES.get(name, np.dtype(np.float32))
+        (array,), dtype = parts, HALVES.get(name, np.dtype(np.float32))
         if array.shape != shape or array.dtype != dtype:
             raise OpsError(f"found {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}")
         return array if name == "float32" else self._ops.half_decode(array)
