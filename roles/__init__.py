@@ -5,6 +5,7 @@
     tree_reducer single                       the tree inside a group; one worker that does it all
     coordinator  schedule scoreboard resume   tickets, tests, checkpoints
     parameter_store gradient_sum tree job     plain objects behind the roles
+    wire_formats gradient_links               how gradients travel, and on which link
     strategies planner options                presets, cluster.toml -> topology
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
