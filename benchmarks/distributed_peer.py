@@ -1,7 +1,7 @@
 """One process of PyTorch's DDP over gloo: `python -m benchmarks.distributed_peer NET LAYOUT SECONDS`.
 
 It holds its part of the net's batch of made-up images; rank 0 prints images a second of the whole batch. Processes
-find one another by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. What never lives here: who starts them (`distributed`).
+find one another by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. What never lives here: who starts them.
 """
 
 from __future__ import annotations

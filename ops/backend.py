@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ops.errors import Array, OpsError, Shape
-from ops.interface import ElementwiseOps, LossOps, SequenceOps, SpatialOps, StatisticsOps, UpdateOps
+from ops.interface import CompressionOps, ElementwiseOps, LossOps, SequenceOps, SpatialOps, StatisticsOps, UpdateOps
 from ops.lowering import Lowering
 
 
-class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, UpdateOps):
+class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, UpdateOps, CompressionOps):
     """Operations over one array module `xp` with NumPy's interface.
 
     `b_p` images are lowered together by a convolution; None takes the whole batch.

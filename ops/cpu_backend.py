@@ -11,6 +11,7 @@ import numpy as np
 
 from ops.backend import Backend
 from ops.cpu.activation import Activations
+from ops.cpu.compression import Compression
 from ops.cpu.convolution import Convolutions
 from ops.cpu.images import TO_LOGICAL, empty_aligned, empty_images
 from ops.cpu.lrn import ResponseNormalisation
@@ -30,7 +31,7 @@ PRECISIONS = ("exact", "fast")
 
 class CpuBackend(
     Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
-    Softmax, Tables, Backend,
+    Softmax, Tables, Compression, Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 

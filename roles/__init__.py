@@ -6,6 +6,7 @@
     replica      collective buckets           workers with the whole net each that add up their gradients themselves
     coordinator  schedule scoreboard resume   tickets, tests, checkpoints
     parameter_store gradient_sum tree job     plain objects behind the roles
+    wire_formats gradient_links               how gradients travel, and on which link
     strategies planner options                presets, cluster.toml -> topology
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`

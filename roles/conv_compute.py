@@ -29,15 +29,15 @@ from roles.messages import (
     PullLayer,
     Ticket,
 )
-from roles.parameter_store import Blobs
 from roles.tree import rows_of
+from roles.wire_formats import PLAIN, Blobs, Formats, Wire, layers_of
 from runtime import Actor
 
 
 class ConvCompute(Actor):
     """Options: the job, its group, rank and number of members, and the names of its peers.
 
-    `parent` is who gets its gradients: a reducer, or the conv model itself.
+    `parent` is who gets its gradients, a reducer or the conv model itself, and `wire` their format.
     """
 
     def __init__(
@@ -51,11 +51,12 @@ class ConvCompute(Actor):
         conv_model: str,
         fc_server: str,
         parent: str,
+        wire: Mapping[str, Any] = PLAIN,
     ) -> None:
         self._job = Job.from_options(job)
         self._group, self._rank, self._members = group, rank, members
         self._coordinator, self._conv_model, self._fc_server = coordinator, conv_model, fc_server
-        self._parent = parent
+        self._parent, self._wire_options = parent, wire
         self._trained = 0  # training passes of this worker's group so far: what its next pull must see applied
 
     async def on_start(self) -> None:
@@ -67,10 +68,11 @@ class ConvCompute(Actor):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = self.memory
+        job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
+        self._wire = Wire(layers_of(self._nets[TRAIN]), job.host_ops, self._wire_options)
         for net in self._nets.values():
             warm(net)
 
@@ -157,10 +159,15 @@ class ConvCompute(Actor):
         for stage in reversed(net.stages):
             with self.phase("backward"):
                 work = self.compute(f"backward {stage.layer}", self._backward_stage, net, stage, incoming)
-                blobs, incoming = await work, ()
+                (formats, blobs), incoming = await work, ()
             if stage.layer is not None:
                 gradient = LayerGradient(
-                    group=self._group, position=position, number=ticket.number, layer=stage.layer, blobs=blobs
+                    group=self._group,
+                    position=position,
+                    number=ticket.number,
+                    layer=stage.layer,
+                    formats=formats,
+                    blobs=blobs,
                 )
                 with self.phase("send"):
                     await self.tell(self._parent, gradient, step=ticket.number)
@@ -183,10 +190,12 @@ class ConvCompute(Actor):
             return ()
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 
-    def _backward_stage(self, net: Net, stage: Stage, incoming: Blobs) -> Blobs:
-        """The stage's parameter gradients. `incoming`: what came back from the FC phase, for the first to run."""
+    def _backward_stage(self, net: Net, stage: Stage, incoming: Blobs) -> tuple[Formats, Blobs]:
+        """The stage's parameter gradients as they travel. `incoming`: what came back from the FC phase, for the first
+        to run."""
         if incoming:
             for name, gradient in zip(net.boundary_grads, incoming, strict=True):
                 net.set_grad(name, gradient)
         out = layer_gradients(net, stage.layer) if stage.layer is not None else None
-        return tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
+        gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
+        return self._wire.encode(stage.layer, gradients) if stage.layer is not None else ((), ())

@@ -16,6 +16,7 @@ from roles.job import Job
 from roles.messages import TRAIN, GetState, LayerGradient, LayerModel, PullLayer, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
+from roles.wire_formats import Wire, layers_of
 from runtime import Actor, Envelope, MessageError
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
@@ -58,6 +59,7 @@ class ConvModel(Actor):
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
         net: Net = self._job.build(TRAIN, "conv", self._image_shape)
+        self._wire = Wire(layers_of(net), self._job.host_ops)
         store = ParameterStore(net.params, net.initial_blobs(), self._job.solver_spec, self._job.backend_ops)
         return restored(store, self._job)
 
@@ -71,11 +73,12 @@ class ConvModel(Actor):
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Apply a group's summed gradient to a layer, then serve those who waited for it."""
         layer = message.layer
-        read = self._read.pop((message.group, message.position, layer), None)
-        if read is None:
+        key = (message.group, message.position, layer)
+        if key not in self._read:
             raise MessageError("unexpected", f"{message!r} of {envelope.sender}: it came twice, or nobody read that")
         with self.phase("apply"):
-            version = await self.compute(f"update {layer}", self._store.apply, layer, message.blobs)
+            version = await self.compute(f"update {layer}", self._apply, message)
+        read = self._read.pop(key)
         self._applied[message.group, layer] += 1
         self._layer_staleness[layer].observe(version - 1 - read)
         await self._count(message)  # before the waiting pulls: they begin to read the version this makes
@@ -83,6 +86,10 @@ class ConvModel(Actor):
         self._waiting = [item for item in self._waiting if item not in ready]
         for pull, asked in ready:
             await self._publish(pull, asked)
+
+    def _apply(self, message: LayerGradient) -> int:
+        blobs = self._wire.decode(message.layer, message.formats, message.blobs)
+        return self._store.apply(message.layer, blobs)
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""

@@ -77,16 +77,13 @@ class Job:
     def backend_ops(self) -> ops.Backend:
         """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
         if self.device == "cpu":
-            return self._cpu_ops()
+            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision)
         return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
 
-    def _cpu_ops(self) -> ops.Backend:
-        if self.kernels == "compiled":
-            try:
-                return ops.get_backend("cpu", b_p=self.b_p, threads=team_size(), precision=self.precision)
-            except ops.KernelsMissing as missing:
-                logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
-        return ops.get_backend("numpy", b_p=self.b_p)
+    @cached_property
+    def host_ops(self) -> ops.Backend:
+        """The backend for arrays in host memory, where gradients travel: the same one, unless that is a device's."""
+        return self.backend_ops if self.backend_ops.on_host else cpu_ops(self.kernels)
 
     def source(self, phase: str) -> Source:
         """Open the data of a phase."""
@@ -119,6 +116,16 @@ class Job:
     def phases(self) -> tuple[str, ...]:
         """The phases that have data."""
         return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
+
+
+def cpu_ops(kernels: str, *, b_p: int | None = None, precision: str = "fast") -> ops.Backend:
+    """The CPU's array backend; plain NumPy where there are no compiled kernels."""
+    if kernels == "compiled":
+        try:
+            return ops.get_backend("cpu", b_p=b_p, threads=team_size(), precision=precision)
+        except ops.KernelsMissing as missing:
+            logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
+    return ops.get_backend("numpy", b_p=b_p)
 
 
 def team_size() -> int:

@@ -78,12 +78,16 @@ class ActivationGrads(Message):
 
 @message
 class LayerGradient(Message):
-    """The gradient of one layer's parameters, summed over the members below the sender."""
+    """The gradient of one layer's parameters, summed over the members below the sender.
+
+    `formats` says how each blob travels; a blob has one array or two (`wire_formats`).
+    """
 
     group: int
     position: int
     number: int
     layer: str
+    formats: tuple[str, ...]
     blobs: tuple[Array, ...]
 
 

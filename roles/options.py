@@ -17,6 +17,20 @@ Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")
 Device = Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,3})$"), Expected("'cpu' or 'cuda:N'")]
 
 
+GradientFormat = Literal["float32", "float16", "bfloat16", "one-bit", "threshold"]
+
+
+class Gradients(Section):
+    """[train.gradients]: how gradients travel. `format` is that of every link but those in `links`, a table of
+    "SENDER -> RECEIVER", names or patterns of actors; the first that fits counts. `block`: so many numbers have means
+    of their own with "one-bit". `tau`: what "threshold" sends."""
+
+    format: GradientFormat = "float32"
+    links: dict[str, GradientFormat] = Field(default={})
+    block: Annotated[int, Field(ge=32, le=2**20, multiple_of=32), Expected("a multiple of 32 from 32 to 1048576")] = 256
+    tau: Annotated[float, Field(ge=1e-30, le=1e30), Expected("a number from 1e-30 to 1e30")] = 0.01
+
+
 class Strategy(Section):
     """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker."""
 
@@ -60,6 +74,7 @@ class Train(Section):
     weights: Text | None = None
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
+    gradients: Gradients = Gradients()
 
 
 class Options(Section):

@@ -12,12 +12,14 @@ from typing import Any
 from nets import NetError
 from nets.data import Source
 from nets.weights import read_weights
+from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
 from roles.resume import iteration_of
 from roles.schedule import Timetable
 from roles.strategies import PRESETS, Request
+from roles.wire_formats import Layers, layers_of
 from runtime.config import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.topology import Topology
@@ -50,6 +52,7 @@ class _Planner:
         self.config, self.train = config, train
         self.base = config.raw.path.resolve().parent
         self.problems: list[str] = []
+        self.layers: Layers = {}  # of the conv phase: what travels
 
     def topology(self) -> Topology:
         """The preset's topology, once everything is read and checked."""
@@ -84,7 +87,15 @@ class _Planner:
             groups=strategy.groups,
             fan_in=strategy.fan_in,
         )
-        return self._on_devices(PRESETS[strategy.preset](request))
+        return self._on_devices(self._with_formats(PRESETS[strategy.preset](request)))
+
+    def _with_formats(self, topology: Topology) -> Topology:
+        """Tell each actor that sends gradients in which format."""
+        train = self.train
+        for text, keys in mistakes(gradient_links(topology), train.gradients, train.strategy.preset):
+            self._problem(text, "train", "gradients", *keys)
+        self.stop_if_wrong()
+        return with_formats(topology, train.gradients, self.layers, train.kernels)
 
     def _on_devices(self, topology: Topology) -> Topology:
         """Tell each actor that computes where to do so."""
@@ -173,6 +184,7 @@ class _Planner:
         if self.train.strategy.preset in WHOLE:
             return
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
+        self.layers = layers_of(conv)
         if not conv.params:
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(WHOLE)} train it"

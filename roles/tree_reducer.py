@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-import ops
-from roles.gradient_sum import Blobs, GradientSum
+from collections.abc import Mapping
+from typing import Any
+
+from roles.gradient_sum import GradientSum
+from roles.job import cpu_ops
 from roles.messages import LayerGradient
+from roles.wire_formats import PLAIN, Blobs, Formats, Layers, Wire
 from runtime import Actor, Envelope, MessageError
 
 
 class TreeReducer(Actor):
-    """Options: its children in the order of summation, its parent (a reducer or the model server)."""
+    """Options: its children in the order of summation, its parent (a reducer or the model server), the blobs of each
+    layer, the format of what it sends, and the kernels it computes with: gradients travel in host memory."""
 
-    def __init__(self, *, children: list[str], parent: str) -> None:
-        self._parent = parent
-        self._ops = ops.get_backend("numpy")  # gradients travel in host memory
-        self._sum = GradientSum(tuple(children), self._ops)
+    def __init__(
+        self,
+        *,
+        children: list[str],
+        parent: str,
+        layers: Layers,
+        wire: Mapping[str, Any] = PLAIN,
+        kernels: str = "numpy",
+    ) -> None:
+        self._children, self._parent = tuple(children), parent
+        self._layers, self._options, self._kernels = layers, wire, kernels
 
     async def on_start(self) -> None:
-        """Nothing to build."""
-        self._ops.memory = self.memory
+        """Prepare the sum."""
+        await self.compute("build", self._build)
         self._sums = self.counter("reductions", "Layer gradients summed and sent on.")
+
+    def _build(self) -> None:
+        ops = cpu_ops(self._kernels)
+        ops.memory = self.memory
+        self._sum, self._wire = GradientSum(self._children, ops), Wire(self._layers, ops, self._options)
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Add a child's gradient; with the last one, send the sum to the parent."""
-        key = (message.group, message.position, message.layer)
         with self.phase("reduce"):
-            try:
-                total: Blobs | None = await self.compute("reduce", self._sum.add, key, envelope.sender, message.blobs)
-            except ValueError as error:
-                raise MessageError("unexpected", str(error)) from None
+            total = await self.compute("reduce", self._add, message, envelope.sender)
         if total is None:
             return
         self._sums.inc()
+        formats, blobs = total
         onward = LayerGradient(
             group=message.group,
             position=message.position,
             number=message.number,
             layer=message.layer,
-            blobs=total,
+            formats=formats,
+            blobs=blobs,
         )
         await self.tell(self._parent, onward, step=message.number)
+
+    def _add(self, message: LayerGradient, sender: str) -> tuple[Formats, Blobs] | None:
+        """The sum as it travels, if this was the last missing part."""
+        blobs = self._wire.decode(message.layer, message.formats, message.blobs)
+        try:
+            total = self._sum.add((message.group, message.position, message.layer), sender, blobs)
+        except ValueError as error:
+            raise MessageError("unexpected", str(error)) from None
+        return None if total is None else self._wire.encode(message.layer, total)

@@ -6,6 +6,7 @@ overrides what it does better.
 
 from __future__ import annotations
 
+from ops.interface.compression import CompressionOps
 from ops.interface.elementwise import ElementwiseOps
 from ops.interface.losses import LossOps
 from ops.interface.sequences import SequenceOps
@@ -13,4 +14,4 @@ from ops.interface.spatial import SpatialOps
 from ops.interface.statistics import StatisticsOps
 from ops.interface.updates import UpdateOps
 
-__all__ = ["ElementwiseOps", "LossOps", "SequenceOps", "SpatialOps", "StatisticsOps", "UpdateOps"]
+__all__ = ["CompressionOps", "ElementwiseOps", "LossOps", "SequenceOps", "SpatialOps", "StatisticsOps", "UpdateOps"]

@@ -1,0 +1,75 @@
+"""Which link's gradients have which format: from the section [train.gradients] to the options of the actors.
+
+What never lives here: the formats (`wire_formats`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator
+from typing import Any
+
+from roles.options import Gradients
+from roles.wire_formats import Layers
+from runtime.topology import ActorSpec, Topology
+
+SENDERS = ("conv_compute", "tree_reducer")  # the roles that tell their `parent` gradients
+ARROW = "->"
+
+Link = tuple[str, str]
+Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train.gradients]
+
+
+def gradient_links(topology: Topology) -> list[Link]:
+    """(sender, receiver) of every link that gradients travel, in the order of the senders."""
+    return [(actor.name, actor.options["parent"]) for actor in topology.actors if actor.role in SENDERS]
+
+
+def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
+    """The format of each link: that of the first pattern that fits it, else the one of all."""
+    found: dict[Link, str] = {}
+    for link in links:
+        fitting = (name for pattern, name in gradients.links.items() if _fits(link, pattern))
+        found[link] = next(fitting, gradients.format)
+    return found
+
+
+def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[Problem]:
+    """What the section says of links that do not exist."""
+    if not links:
+        unused: list[tuple[str, tuple[str, ...]]] = [(name, ("links", link)) for link, name in gradients.links.items()]
+        if gradients.format != "float32":
+            unused.insert(0, (gradients.format, ("format",)))
+        for name, keys in unused:
+            yield f"found '{name}', but no gradients travel with preset '{preset}'", keys
+        return
+    for pattern in gradients.links:
+        if ARROW not in pattern:
+            yield "expected a link as 'SENDER -> RECEIVER', such as 'conv-* -> reducer-*'", ("links", pattern)
+        elif not any(_fits(link, pattern) for link in links):
+            listed = ", ".join(f"{sender} {ARROW} {receiver}" for sender, receiver in links)
+            yield f"fits no link that gradients travel; those are {listed}", ("links", pattern)
+
+
+def with_formats(topology: Topology, gradients: Gradients, layers: Layers, kernels: str) -> Topology:
+    """Tell each sender the format of what it sends, each reducer what to expect and how to compute."""
+    formats = formats_of(gradient_links(topology), gradients)
+
+    def told(actor: ActorSpec) -> ActorSpec:
+        if actor.role not in SENDERS:
+            return actor
+        own = formats[actor.name, actor.options["parent"]]
+        more: dict[str, Any] = {"wire": {"format": own, "block": gradients.block, "tau": gradients.tau}}
+        if actor.role == "tree_reducer":
+            coded = any(name != "float32" for link, name in formats.items() if actor.name in link)
+            more |= {"layers": layers, "kernels": kernels if coded else "numpy"}
+        return dataclasses.replace(actor, options={**actor.options, **more})
+
+    return dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors))
+
+
+def _fits(link: Link, pattern: str) -> bool:
+    sender, arrow, receiver = pattern.partition(ARROW)
+    ends = zip(link, (sender.strip(), receiver.strip()), strict=True)
+    return bool(arrow) and all(fnmatch.fnmatchcase(name, wanted) for name, wanted in ends)
