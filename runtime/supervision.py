@@ -66,6 +66,7 @@ class Supervision:
             stage = watched.stage.value if watched else "not of this run"
             raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {stage}")
         watched.stage, watched.last_heard = following, now
+        watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
 
     def beat(self, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat came."""

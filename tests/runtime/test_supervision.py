@@ -154,6 +154,16 @@ def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(busy: float
     assert bool(verdict) == stuck
 
 
+def test_what_was_said_while_preparing_is_no_verdict_on_what_follows() -> None:
+    made = at_stage(Stage.GREETED)
+    made.beat(beat(busy=60.0, usual=0.0), 0.0)
+    made.note("p", "ready", 0.1)
+    made.note("p", "begin", 0.2)
+    assert made.check(TICK) == []  # the next beat is not here yet
+    made.beat(beat(busy=60.0, usual=0.0), 0.3)
+    assert made.check(2 * TICK) != []
+
+
 def test_every_dead_process_is_named() -> None:
     made = Supervision(["p", "q", "r"], Liveness(), 0.0)
     for name in ("p", "q", "r"):
