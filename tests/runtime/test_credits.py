@@ -184,6 +184,34 @@ async def test_one_newcomer_does_not_overtake_those_who_wait() -> None:
     await small
 
 
+async def test_a_newcomer_does_not_overtake_one_whose_turn_has_come_and_who_has_not_run_yet() -> None:
+    gate, order = CreditGate(LIMIT), []
+
+    async def send(name: str) -> None:
+        await gate.acquire(1)
+        order.append(name)
+
+    await gate.acquire(LIMIT)
+    waiting = asyncio.create_task(send("first"))
+    await turns()
+    gate.grant(LIMIT)
+    await send("second")  # it runs before the task of the first is resumed
+    await waiting
+    assert order == ["first", "second"]
+    assert gate.outstanding == 2
+
+
+async def test_one_whose_turn_came_in_the_moment_of_the_end_is_told_of_the_end() -> None:
+    gate = CreditGate(LIMIT)
+    await gate.acquire(LIMIT)
+    waiting = asyncio.create_task(gate.acquire(1))
+    await turns()
+    gate.grant(LIMIT)
+    gate.close("the peer left")
+    with pytest.raises(ActorStopped, match="the peer left"):
+        await waiting
+
+
 async def test_when_the_first_in_the_queue_is_cancelled_the_next_goes_at_once() -> None:
     gate = CreditGate(LIMIT)
     await gate.acquire(LIMIT // 2)
