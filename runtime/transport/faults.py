@@ -1,8 +1,8 @@
-"""Faults on purpose: between a road and whoever it delivers to, a share of the messages is lost, doubled, overtaken, late.
+"""Faults on purpose: between a road and its receiver a share of the messages is lost, doubled, overtaken or late.
 
 For tests. It is a `Deliver` around another one, so it serves every road alike:
 
-    faults = Faults(node.deliver, Shares(lose=0.01), seed=1)
+    faults = Faults(node.deliver, Shares(drop=0.01), seed=1)
     road = ZmqTransport("worker", faults, node.reject, limits, ...)
 
 What is done to the nth message of a sender on a lane depends on the seed alone. Whatever happens to a message, its
@@ -28,16 +28,16 @@ _Parcel = tuple[Envelope, int, Release]
 class Shares:
     """Of the messages, which share meets which fault; a message meets one at most.
 
-    lose     it never arrives
-    double   it arrives twice
-    swap     the next of its sender on its lane arrives before it; if none comes for `seconds`, it is merely late
-    hold     it arrives up to `seconds` later, and all behind it on its lane with it
+    drop        it never arrives
+    duplicate   it arrives twice
+    reorder     the next of its sender on its lane arrives before it; if none comes for `seconds`, it is delayed only
+    delay       it arrives up to `seconds` later, and everything behind it on its lane with it
     """
 
-    lose: float = 0.0
-    double: float = 0.0
-    swap: float = 0.0
-    hold: float = 0.0
+    drop: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    delay: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse shares that are none."""
@@ -46,7 +46,7 @@ class Shares:
 
 
 class Faults:
-    """A `Deliver` with faults. `counts` says how many messages met each: lose, double, swap, hold, and none."""
+    """A `Deliver` with faults. `counts` says how many messages met each: drop, duplicate, reorder, delay, none."""
 
     def __init__(self, deliver: Deliver, shares: Shares, *, seed: int, seconds: float = 0.002) -> None:
         """`seconds` is the longest that a message is kept."""
@@ -67,10 +67,10 @@ class Faults:
             self._streams[key] = _Stream(random.Random(f"{self._seed} {key}"))  # noqa: S311  # repeatable, not secret
         stream = self._streams[key]
         fault = stream.draw(self.shares)
-        if self._closed or fault == "lose":
-            self.counts["lose"] += 1
+        if self._closed or fault == "drop":
+            self.counts["drop"] += 1
             release()
-        elif fault == "swap" and stream.aside is None:
+        elif fault == "reorder" and stream.aside is None:
             stream.aside = envelope, size, release
             asyncio.get_running_loop().call_later(self._seconds, self._overdue, stream, stream.aside)
         else:
@@ -81,38 +81,47 @@ class Faults:
         self._closed = True
         for stream in self._streams.values():
             for _, _, release in stream.clear():
-                self.counts["lose"] += 1
+                self.counts["drop"] += 1
                 release()
 
     def _pass(self, stream: _Stream, fault: str, parcel: _Parcel) -> None:
         copies = [parcel]
-        if fault == "double":
+        if fault == "duplicate":
             envelope, size, release = parcel
             copies = [(envelope, size, _after(2, release))] * 2
-        due = 0.0
-        if fault == "hold":
-            loop = asyncio.get_running_loop()
-            due = loop.time() + stream.random.uniform(0, self._seconds)
-            loop.call_at(due, self._flow, stream)
-        self.counts["none" if fault == "swap" else fault] += 1  # a swap while another is still aside
-        stream.queue.extend((due, copy) for copy in copies)
+        kept = [_Kept(copy) for copy in copies]
+        if fault == "delay":
+            kept[0].delayed = True
+            seconds = stream.random.uniform(0, self._seconds)
+            asyncio.get_running_loop().call_later(seconds, self._let_go, stream, kept[0])
+        self.counts["none" if fault == "reorder" else fault] += 1  # one is aside already, and this one overtakes it
+        stream.queue.extend(kept)
         if stream.aside is not None:
-            self.counts["swap"] += 1
-            stream.queue.append((0.0, stream.aside))
+            self.counts["reorder"] += 1
+            stream.queue.append(_Kept(stream.aside))
             stream.aside = None
+        self._flow(stream)
+
+    def _let_go(self, stream: _Stream, kept: _Kept) -> None:
+        kept.delayed = False
         self._flow(stream)
 
     def _overdue(self, stream: _Stream, parcel: _Parcel) -> None:
         if stream.aside is parcel:  # nothing came to overtake it
             stream.aside = None
-            self.counts["hold"] += 1
-            stream.queue.append((0.0, parcel))
+            self.counts["delay"] += 1
+            stream.queue.append(_Kept(parcel))
             self._flow(stream)
 
     def _flow(self, stream: _Stream) -> None:
-        now = asyncio.get_running_loop().time()
-        while stream.queue and stream.queue[0][0] <= now:
-            self._deliver(*stream.queue.popleft()[1])
+        while stream.queue and not stream.queue[0].delayed:
+            self._deliver(*stream.queue.popleft().parcel)
+
+
+@dataclass(slots=True)
+class _Kept:
+    parcel: _Parcel
+    delayed: bool = False
 
 
 class _Stream:
@@ -120,7 +129,7 @@ class _Stream:
 
     def __init__(self, generator: random.Random) -> None:
         self.random = generator
-        self.queue: deque[tuple[float, _Parcel]] = deque()  # (when the first may go on at the earliest, it), in order
+        self.queue: deque[_Kept] = deque()  # behind one that is delayed, in order
         self.aside: _Parcel | None = None  # to be overtaken by the next
 
     def draw(self, shares: Shares) -> str:
@@ -134,7 +143,7 @@ class _Stream:
 
     def clear(self) -> list[_Parcel]:
         """Everything that is kept back here; afterwards nothing is."""
-        kept = [parcel for _, parcel in self.queue] + ([self.aside] if self.aside is not None else [])
+        kept = [kept.parcel for kept in self.queue] + ([self.aside] if self.aside is not None else [])
         self.queue.clear()
         self.aside = None
         return kept
