@@ -55,6 +55,8 @@ class CreditGate:
                 self._waiting = deque(item for item in self._waiting if item[1] is not turn)
                 self._wake()
             raise
+        finally:
+            del turn  # it holds the error that holds this frame, and so the message that was to be sent
         self._turning -= 1
         self._wake()
         if self._closed is not None:

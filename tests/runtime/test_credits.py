@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import deque
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -235,6 +238,29 @@ async def test_closing_fails_those_who_wait_and_those_who_come_later() -> None:
     with pytest.raises(ActorStopped, match="the peer left"):
         await gate.acquire(0)
     assert gate.waiting == 0
+
+
+async def test_what_a_failed_sender_held_is_free_at_once_not_when_cycles_are_collected() -> None:
+    gate, seen = CreditGate(LIMIT), []
+
+    async def send() -> None:
+        load = {1}  # something that can be referred to weakly
+        seen.append(weakref.ref(load))
+        await gate.acquire(LIMIT)
+
+    gc.disable()
+    try:
+        await gate.acquire(LIMIT)
+        sending = asyncio.create_task(send())
+        await turns()
+        gate.close("the peer left")
+        with suppress(ActorStopped):
+            await sending
+        del sending
+        await turns()
+        assert seen[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_gate_shows_its_state_in_one_line() -> None:
