@@ -25,6 +25,7 @@ class CreditGate:
         self.limit = limit
         self.outstanding = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._turning = 0  # senders whose turn came and who have not run since: nobody may overtake them
         self._closed: str | None = None
 
     def __repr__(self) -> str:
@@ -39,7 +40,7 @@ class CreditGate:
         """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once closed."""
         if self._closed is not None:
             raise ActorStopped(self._closed)
-        if not self._waiting and self._admits(size):
+        if not self._waiting and not self._turning and self._admits(size):
             self.outstanding += size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -48,11 +49,18 @@ class CreditGate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._turning -= 1
                 self.grant(size)  # the turn came in the same moment as the cancellation
             else:
                 self._waiting = deque(item for item in self._waiting if item[1] is not turn)
                 self._wake()
             raise
+        finally:
+            del turn  # it holds the error that holds this frame, and so the message that was to be sent
+        self._turning -= 1
+        self._wake()
+        if self._closed is not None:
+            raise ActorStopped(self._closed)
 
     def grant(self, size: int) -> None:
         """The receiver is done with `size` bytes."""
@@ -75,6 +83,7 @@ class CreditGate:
             size, turn = self._waiting.popleft()
             if not turn.done():
                 self.outstanding += size
+                self._turning += 1
                 turn.set_result(None)
 
 

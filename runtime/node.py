@@ -137,9 +137,9 @@ class Node:
             self.reject(envelope.sender, problem)
             return
         self._meters.received(envelope.receiver, envelope.message.kind, size)
+        self._switchboard.taken(envelope)
         if envelope.answers:
             release()
-            self._switchboard.answered(envelope)
         else:
             hosted.inbox.put_nowait((envelope, release))
 

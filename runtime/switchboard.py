@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
-from runtime.messages import Envelope, Message, Refusal
+from runtime.messages import Envelope, Lane, Message, Refusal
 from runtime.meters import Meters
 from runtime.transport import Transport
 
@@ -18,11 +18,16 @@ R = TypeVar("R", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an actor lives: its process, which life of it, and the road there."""
+    """Where actors live: their process, which life of it, and the road there.
+
+    `latest` holds, per sender there and lane, the id of the last message that was taken. The ids of a sender only grow,
+    so what has no larger one was taken before, or was overtaken on its way.
+    """
 
     process: str
     incarnation: int
     road: Transport
+    latest: dict[tuple[str, Lane], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +85,23 @@ class Switchboard:
             raise MessageError("bad_type", f"{to} answered {found!r} to {message!r}, expected {answer.__name__}")
         return found
 
-    def answered(self, envelope: Envelope) -> None:
-        """An answer came that `problem` found right."""
-        self._asks[envelope.answers].answer.set_result(envelope.message)
+    def taken(self, envelope: Envelope) -> None:
+        """A message came that `problem` found right: an answer goes to its asker, anything else is noted."""
+        if envelope.answers:
+            self._asks[envelope.answers].answer.set_result(envelope.message)
+        else:
+            self._places[envelope.sender].latest[envelope.sender, envelope.message.lane] = envelope.id
 
     def problem(self, envelope: Envelope) -> MessageError | None:
-        """Why a message may not come: a sender or incarnation that is not linked, an answer to nothing."""
+        """Why a message may not come: its sender or incarnation is not linked, it was here before, was overtaken, or
+        answers nothing that is open."""
         place = self._places.get(envelope.sender)
         if place is None or place.incarnation != envelope.incarnation:
             return MessageError("unknown_sender", f"{envelope!r}: no such sender or incarnation is linked here")
         if not envelope.answers:
-            return None
+            if envelope.id > place.latest.get((envelope.sender, envelope.message.lane), 0):
+                return None
+            return MessageError("late", f"{envelope!r} came twice, or something sent later came before it")
         ask = self._asks.get(envelope.answers)
         if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (envelope.sender, envelope.receiver):
             return MessageError("unasked", f"{envelope!r} answers nothing that is open")

@@ -9,6 +9,7 @@ loop (60 000 ready messages on a zmq.asyncio socket left a 5 ms timer no turn fo
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -149,14 +150,14 @@ class ZmqTransport(Transport):
         arena: Arena | None = None,
     ) -> None:
         super().__init__(process, deliver, reject, limits)
-        self._identity = f"{process}/{incarnation}".encode()
+        self._identity = f"{process}/{incarnation}.{os.getpid()}".encode()
         self._bind = bind
         self._on_link_lost = on_link_lost
         self._context: zmq.Context[Any] = zmq.Context()
         self._routers: dict[Lane, _Socket] = {}
         self._links: dict[tuple[str, Lane], _Link] = {}
         self._books: dict[tuple[Lane, bytes], GrantBook] = {}
-        self._identities: dict[str, bytes] = {}  # of the peers that send arrays
+        self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
         self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
 
     async def open(self) -> Endpoints:
@@ -226,15 +227,17 @@ class ZmqTransport(Transport):
             size += count
             return window.bytes_at(offset, count)
 
-        peer = identity.decode(errors="replace").rpartition("/")[0]
-        window = self._shared.window(peer) if self._shared is not None else None
+        peer, _, life = identity.decode(errors="replace").rpartition("/")
+        pid = life.rpartition(".")[2]
+        window = self._shared.window(peer, int(pid)) if self._shared is not None and pid.isdecimal() else None
         try:
             envelope = wire.decode(body, borrow)
         except MessageError as error:
             release()
             self.reject(repr(identity)[2:-1], error)
             return
-        self._identities[peer] = identity
+        if window is not None:
+            self._identities[peer] = identity
         self.deliver(envelope, size, release)
 
     def _grant(self, lane: Lane, identity: bytes, size: int) -> None:

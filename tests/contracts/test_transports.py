@@ -1,37 +1,27 @@
-"""One contract for every road between processes: what `runtime.transport.base` promises."""
+"""One contract for every road between processes: what `runtime.transport.base` promises, also when messages are late.
+
+What is promised behind a road that loses, doubles or reorders messages: `test_transports_under_faults`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import pytest_asyncio
 import zmq
+from roads import LIMITS, ROADS, Load, Note, Roads
 
-from runtime.arena import Arena
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.messages import Array, Envelope, Message, message
-from runtime.transport import Limits, Release, Transport
-from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.messages import Array, Envelope
+from runtime.transport import Release, Transport
+from runtime.transport.faults import Shares
 from runtime.transport.zeromq import ZmqTransport
-
-LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_bytes=1 << 16)
-
-
-@message
-class Note(Message):
-    number: int
-    text: str
-
-
-@message
-class Load(Message):
-    number: int
-    blobs: tuple[Array, ...]
 
 
 @dataclass
@@ -39,6 +29,7 @@ class Member:
     """A transport and what it delivered."""
 
     transport: Transport
+    array: Callable[[Array], Array]  # a copy as this process makes arrays that it sends
     arrived: asyncio.Queue[tuple[Envelope, int, Release]] = field(default_factory=asyncio.Queue)
     rejected: list[tuple[str, MessageError]] = field(default_factory=list)
 
@@ -49,45 +40,34 @@ class Member:
         return envelope
 
 
-Make = Callable[[str], Member]
+def _case(case: tuple[str, float]) -> str:
+    return f"{case[0]}{', delays' if case[1] else ''}"
 
 
-def _member(make: Callable[..., Transport], name: str) -> Member:
+def _member(make: Callable[..., Transport], name: str, array: Callable[[Array], Array] = np.copy) -> Member:
     box: list[Member] = []
     transport = make(
         name,
         lambda envelope, size, release: box[0].arrived.put_nowait((envelope, size, release)),
         lambda peer, error: box[0].rejected.append((peer, error)),
-        LIMITS,
     )
-    box.append(Member(transport))
+    box.append(Member(transport, array))
     return box[0]
 
 
-@pytest_asyncio.fixture(params=["inproc", "inproc with latency", "ipc", "tcp", "shared memory"])
+@pytest_asyncio.fixture(params=[(road, share) for road in ROADS for share in (0.0, 0.3)], ids=_case)
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Member, Member]]:
-    """Two processes `a` and `b`, each linked to the other."""
-    arenas: dict[str, Arena | None] = {}
-    network = InprocNetwork(latency=0.001, bytes_per_second=1e9) if "latency" in request.param else InprocNetwork()
-
-    def make(name: str, *arguments: object) -> Transport:
-        if request.param.startswith("inproc"):
-            return InprocTransport(name, *arguments, network)  # type: ignore[arg-type]
-        bind = {"ipc": lambda lane: f"ipc://{tmp_path}/{name}.{lane}", "tcp": lambda lane: "tcp://127.0.0.1:*"}
-        arena = arenas[name] = Arena(name) if request.param == "shared memory" else None
-        road = "tcp" if request.param == "tcp" else "ipc"
-        return ZmqTransport(name, *arguments, incarnation=1, bind=bind[road], arena=arena)  # type: ignore[arg-type]
-
-    a, b = _member(make, "a"), _member(make, "b")
+    """Two processes `a` and `b`, each linked to the other; a share of the messages is delayed."""
+    kind, share = request.param
+    roads = Roads(kind, tmp_path, Shares(delay=share))
+    a, b = (_member(roads.make, name, partial(roads.array, name)) for name in "ab")
     ends = {"a": await a.transport.open(), "b": await b.transport.open()}
     a.transport.connect("b", ends["b"])
     b.transport.connect("a", ends["a"])
     yield a, b
     await a.transport.close()
     await b.transport.close()
-    for arena in arenas.values():
-        if arena is not None:
-            arena.close()
+    roads.close()
 
 
 def note(number: int, text: str = "") -> Envelope:
@@ -100,7 +80,13 @@ def load(number: int, *blobs: Array) -> Envelope:
 
 async def test_an_envelope_arrives_as_it_was_sent(pair: tuple[Member, Member]) -> None:
     a, b = pair
-    blobs = (np.arange(12, dtype=np.float32).reshape(3, 4), np.zeros((0, 5), np.int64), np.float64(3.5).reshape(()))
+    large = a.array(np.arange(30_000, dtype=np.float32).reshape(100, 300))
+    blobs = (
+        np.arange(12, dtype=np.int64).reshape(3, 4),
+        np.zeros((0, 5), np.int64),
+        np.float64(3.5).reshape(()),
+        large,
+    )
     await a.transport.send("b", load(7, *blobs))
     got = await b.next()
     assert (got.id, got.sender, got.incarnation, got.receiver, got.step) == (8, "x", 1, "y", 7)
@@ -113,7 +99,7 @@ async def test_an_envelope_arrives_as_it_was_sent(pair: tuple[Member, Member]) -
 
 async def test_received_arrays_are_read_only(pair: tuple[Member, Member]) -> None:
     a, b = pair
-    await a.transport.send("b", load(0, np.ones(100_000, np.float32)))
+    await a.transport.send("b", load(0, a.array(np.ones(100_000, np.float32))))
     got = await b.next()
     assert isinstance(got.message, Load)
     with pytest.raises(ValueError, match="read-only"):
@@ -122,11 +108,12 @@ async def test_received_arrays_are_read_only(pair: tuple[Member, Member]) -> Non
 
 async def test_arrays_that_are_not_contiguous_arrive_right(pair: tuple[Member, Member]) -> None:
     a, b = pair
-    x = np.arange(60, dtype=np.float64).reshape(3, 4, 5).transpose(2, 0, 1)[::2]
-    await a.transport.send("b", load(0, x))
+    x = a.array(np.arange(60_000, dtype=np.float64)).reshape(30, 40, 50).transpose(2, 0, 1)[::2]
+    await a.transport.send("b", load(0, x, x[:2, :2], x[::-1]))
     got = await b.next()
     assert isinstance(got.message, Load)
-    np.testing.assert_array_equal(got.message.blobs[0], x)
+    for sent, found in zip((x, x[:2, :2], x[::-1]), got.message.blobs, strict=True):
+        np.testing.assert_array_equal(found, sent)
 
 
 async def test_each_lane_keeps_its_order(pair: tuple[Member, Member]) -> None:
@@ -158,7 +145,7 @@ async def test_a_receiver_that_does_not_release_stops_its_sender_at_the_credit_w
     pair: tuple[Member, Member],
 ) -> None:
     a, b = pair
-    x = np.zeros(100_000, np.uint8)
+    x = a.array(np.zeros(100_000, np.uint8))
     sent = 0
 
     async def flood() -> None:
@@ -183,7 +170,7 @@ async def test_a_receiver_that_does_not_release_stops_its_sender_at_the_credit_w
 
 async def test_a_message_larger_than_the_window_passes_alone(pair: tuple[Member, Member]) -> None:
     a, b = pair
-    x = np.arange(LIMITS.credit_bytes, dtype=np.uint8)
+    x = a.array(np.arange(LIMITS.credit_bytes, dtype=np.uint8))
     for number in range(3):
         await a.transport.send("b", load(number, x, x))
         got = await b.next()
@@ -204,7 +191,7 @@ async def test_sending_to_a_stranger_is_an_error_not_a_hang(pair: tuple[Member, 
 
 async def test_closing_wakes_a_sender_that_waits_for_credits(pair: tuple[Member, Member]) -> None:
     a, _ = pair
-    x = np.zeros(LIMITS.credit_bytes, np.uint8)
+    x = a.array(np.zeros(LIMITS.credit_bytes, np.uint8))
 
     async def flood() -> None:
         for number in range(5):
@@ -219,7 +206,7 @@ async def test_closing_wakes_a_sender_that_waits_for_credits(pair: tuple[Member,
 
 async def test_cancelling_a_waiting_sender_loses_no_credit(pair: tuple[Member, Member]) -> None:
     a, b = pair
-    x = np.zeros(LIMITS.credit_bytes, np.uint8)
+    x = a.array(np.zeros(LIMITS.credit_bytes, np.uint8))
     await a.transport.send("b", load(0, x))
     waiting = asyncio.create_task(a.transport.send("b", load(1, x)))
     await asyncio.wait([waiting], timeout=0.02)
@@ -232,7 +219,9 @@ async def test_cancelling_a_waiting_sender_loses_no_credit(pair: tuple[Member, M
 
 async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: Path) -> None:
     b = _member(
-        lambda *arguments: ZmqTransport(*arguments, incarnation=1, bind=lambda lane: f"ipc://{tmp_path}/{lane}"),
+        lambda *arguments: ZmqTransport(
+            *arguments, LIMITS, incarnation=1, bind=lambda lane: f"ipc://{tmp_path}/{lane}"
+        ),
         "b",
     )
     ends = await b.transport.open()
@@ -243,7 +232,9 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     hostile = [[b""], [b"\xff" * 10], [b"\x91" * 60_000], [b"\xdd\xff\xff\xff\xff"], [b"x" * 100_000], [b""] * 50]
     for frames in hostile:
         stranger.send_multipart(frames)
-    a = _member(lambda *arguments: ZmqTransport(*arguments, incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*"), "a")
+    a = _member(
+        lambda *arguments: ZmqTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*"), "a"
+    )
     await a.transport.open()
     a.transport.connect("b", ends)
     await a.transport.send("b", note(1))
@@ -260,7 +251,8 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
 
 async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
     def make(*arguments: object) -> Transport:
-        return ZmqTransport(*arguments, incarnation=1, bind=lambda lane: f"tcp://127.0.0.1:{port}")  # type: ignore[arg-type]
+        bind = f"tcp://127.0.0.1:{port}"
+        return ZmqTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: bind)  # type: ignore[arg-type]
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     holder = context.socket(zmq.ROUTER)

@@ -1,38 +1,70 @@
-"""A message that comes twice, or that nobody awaits, is rejected and counted; the run goes on."""
+"""A message that is sent twice, arrives twice, or that nobody awaits, is rejected and counted; the run goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-import runtime.node
 from roles.messages import LayerGradient, PassDone, Updated
 from runtime.messages import Envelope, Message
-from tests.support import configure, train
+from runtime.node import MessageError, Node
+from tests.support import Simulated, configure, train
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Simulated:
+    """What a run is without faults."""
+    return train(configure(tmp_path / "clean", "sync", workers=2, iterations=3, test=True))
+
+
+@pytest.fixture
+def rejected(clean: Simulated, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Reasons of the rejections from now on."""
+    reasons: list[str] = []
+    reject = Node.reject
+
+    def count(node: Node, peer: str, error: MessageError | None) -> None:
+        reasons.extend([] if error is None else [error.reason])
+        reject(node, peer, error)
+
+    monkeypatch.setattr(Node, "reject", count)
+    return reasons
+
+
+def same_numbers(tmp_path: Path, clean: Simulated) -> None:
+    doubled = train(configure(tmp_path / "doubled", "sync", workers=2, iterations=3, test=True))
+    for name, expected in clean.arrays.items():
+        assert doubled.arrays[name].tobytes() == expected.tobytes(), name
 
 
 @pytest.mark.parametrize("kind", [LayerGradient, Updated, PassDone])
-def test_a_run_with_every_message_of_a_kind_doubled_gives_the_same_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
+def test_a_run_in_which_every_message_of_a_kind_is_sent_twice_gives_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Simulated, rejected: list[str], kind: type[Message]
 ) -> None:
-    clean = train(configure(tmp_path / "clean", "sync", workers=2, iterations=3, test=True))
-    rejected: list[str] = []
-    deliver, reject = runtime.node.Node.deliver, runtime.node.Node.reject
+    send = Node.send
 
-    def twice(node: runtime.node.Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
-        deliver(node, envelope, size, release)
-        if type(envelope.message) is kind:
-            deliver(node, envelope, size, lambda: None)
+    async def twice(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
+        await send(node, sender, to, message, **about)
+        if type(message) is kind:
+            await send(node, sender, to, message, **about)
 
-    def count(node: runtime.node.Node, peer: str, error: runtime.node.MessageError | None) -> None:
-        rejected.extend([] if error is None else [error.reason])
-        reject(node, peer, error)
-
-    monkeypatch.setattr(runtime.node.Node, "deliver", twice)
-    monkeypatch.setattr(runtime.node.Node, "reject", count)
-    doubled = train(configure(tmp_path / "doubled", "sync", workers=2, iterations=3, test=True))
+    monkeypatch.setattr(Node, "send", twice)
+    same_numbers(tmp_path, clean)
     assert set(rejected) == {"unexpected"}
-    for name, expected in clean.arrays.items():
-        assert doubled.arrays[name].tobytes() == expected.tobytes(), name
+
+
+def test_a_run_in_which_every_message_arrives_twice_gives_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Simulated, rejected: list[str]
+) -> None:
+    deliver = Node.deliver
+
+    def twice(node: Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
+        deliver(node, envelope, size, release)
+        deliver(node, envelope, size, lambda: None)
+
+    monkeypatch.setattr(Node, "deliver", twice)
+    same_numbers(tmp_path, clean)
+    assert set(rejected) == {"late", "unasked"}

@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -219,7 +220,7 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
     assert arena.used == IN_PLACE_FROM
     peer.send_signal(signal.SIGKILL)
     async with asyncio.timeout(10):
-        while shared.window("peer") is not None:  # noqa: ASYNC110  # its watch is on this loop
+        while shared.window("peer", peer.pid) is not None:  # noqa: ASYNC110  # its watch is on this loop
             await asyncio.sleep(0)
     assert arena.used == 0
     assert shared.loan("peer")(arena.empty((IN_PLACE_FROM,), np.uint8)) is None
@@ -227,6 +228,59 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
     peer.wait()
     peer.stdin.close()
     peer.stdout.close()
+
+
+@pytest_asyncio.fixture
+async def lives(arena: Arena) -> AsyncIterator[tuple[SharedMemory, Arena, Arena]]:
+    """What `me` shares with `peer`, and the arenas of two lives of the peer."""
+    shared, former, later = SharedMemory("me", arena, lambda peer: None), Arena("peer", ROOM), Arena("peer", ROOM)
+    yield shared, former, later
+    shared.close()
+    former.close()
+    later.close()
+
+
+async def test_an_array_of_a_former_life_is_not_returned_to_the_next(lives: tuple[SharedMemory, Arena, Arena]) -> None:
+    shared, former, later = lives
+    seen = []
+    for life in (former, later):
+        shared.connect("peer", life.address)
+        window = shared.window("peer", os.getpid())
+        assert window is not None
+        seen.append(window.bytes_at(BLOCK, 8))
+    del seen[0], window
+    await asyncio.sleep(0)
+    assert shared.take_due("peer") == []
+    del seen[0]
+    await asyncio.sleep(0)
+    assert shared.take_due("peer") == [BLOCK]
+
+
+async def test_a_loan_to_a_former_life_ends_without_touching_one_to_the_next(
+    arena: Arena, lives: tuple[SharedMemory, Arena, Arena]
+) -> None:
+    shared, former, later = lives
+    array = arena.empty((IN_PLACE_FROM,), np.uint8)
+    loans = []
+    for life in (former, later):
+        shared.connect("peer", life.address)
+        loans.append(shared.loan("peer"))
+        assert loans[-1](array) is not None
+    del array
+    loans[0].revoke()
+    assert arena.used == IN_PLACE_FROM
+    loans[1].revoke()
+    assert arena.used == 0
+
+
+async def test_nothing_is_read_in_place_for_another_process_than_the_one_whose_memory_is_mapped(
+    lives: tuple[SharedMemory, Arena, Arena],
+) -> None:
+    shared, former, _ = lives
+    shared.connect("peer", former.address)
+    assert shared.window("peer", os.getpid()) is not None
+    assert shared.window("peer", os.getpid() + 1) is None
+    assert shared.window("stranger", os.getpid()) is None
 
 
 async def test_memory_that_cannot_be_mapped_is_an_error_that_says_what_to_do(arena: Arena) -> None:

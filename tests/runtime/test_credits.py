@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import deque
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -184,6 +187,34 @@ async def test_one_newcomer_does_not_overtake_those_who_wait() -> None:
     await small
 
 
+async def test_a_newcomer_does_not_overtake_one_whose_turn_has_come_and_who_has_not_run_yet() -> None:
+    gate, order = CreditGate(LIMIT), []
+
+    async def send(name: str) -> None:
+        await gate.acquire(1)
+        order.append(name)
+
+    await gate.acquire(LIMIT)
+    waiting = asyncio.create_task(send("first"))
+    await turns()
+    gate.grant(LIMIT)
+    await send("second")  # it runs before the task of the first is resumed
+    await waiting
+    assert order == ["first", "second"]
+    assert gate.outstanding == 2
+
+
+async def test_one_whose_turn_came_in_the_moment_of_the_end_is_told_of_the_end() -> None:
+    gate = CreditGate(LIMIT)
+    await gate.acquire(LIMIT)
+    waiting = asyncio.create_task(gate.acquire(1))
+    await turns()
+    gate.grant(LIMIT)
+    gate.close("the peer left")
+    with pytest.raises(ActorStopped, match="the peer left"):
+        await waiting
+
+
 async def test_when_the_first_in_the_queue_is_cancelled_the_next_goes_at_once() -> None:
     gate = CreditGate(LIMIT)
     await gate.acquire(LIMIT // 2)
@@ -207,6 +238,29 @@ async def test_closing_fails_those_who_wait_and_those_who_come_later() -> None:
     with pytest.raises(ActorStopped, match="the peer left"):
         await gate.acquire(0)
     assert gate.waiting == 0
+
+
+async def test_what_a_failed_sender_held_is_free_at_once_not_when_cycles_are_collected() -> None:
+    gate, seen = CreditGate(LIMIT), []
+
+    async def send() -> None:
+        load = {1}  # something that can be referred to weakly
+        seen.append(weakref.ref(load))
+        await gate.acquire(LIMIT)
+
+    gc.disable()
+    try:
+        await gate.acquire(LIMIT)
+        sending = asyncio.create_task(send())
+        await turns()
+        gate.close("the peer left")
+        with suppress(ActorStopped):
+            await sending
+        del sending
+        await turns()
+        assert seen[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_a_gate_shows_its_state_in_one_line() -> None:

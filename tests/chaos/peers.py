@@ -1,0 +1,106 @@
+"""Processes that read from, or write to, one that survives them: forked on order, to be killed at any moment.
+
+A peer tells where it listens on its standard output, then does its one thing until it is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+from collections import deque
+from dataclasses import asdict
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runtime.arena import Arena
+from runtime.errors import MessageError
+from runtime.launchers.nursery import Nursery
+from runtime.messages import Array, Envelope, Message, message
+from runtime.process import event_loop_factory
+from runtime.transport import Deliver, Endpoints, Limits, Reject, Release
+from runtime.transport.zeromq import ZmqTransport
+
+LIMITS = Limits(credit_bytes=16 << 20)
+HOLDS = 3  # messages that a reader keeps
+SIZES = (2 << 20, 1 << 20, 3 << 20)  # bytes of the arrays, by turns
+
+
+@message
+class Cargo(Message):
+    """An array whose every byte is `mark`."""
+
+    mark: int
+    number: int
+    blob: Array
+
+
+def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject) -> ZmqTransport:
+    """The transport of one life of a process."""
+    return ZmqTransport(
+        name, deliver, reject, LIMITS, incarnation=life, bind=lambda lane: f"ipc://{folder}/{name}.{lane}", arena=arena
+    )
+
+
+async def write(transport: ZmqTransport, arena: Arena, to: str, mark: int, numbers: Any) -> None:
+    """Send one new array after the other."""
+    for number in numbers:
+        blob = arena.empty((SIZES[number % len(SIZES)],), np.uint8)
+        blob.fill(mark)
+        await transport.send(to, Envelope(Cargo(mark=mark, number=number, blob=blob), number + 1, "x", 1, "y"))
+
+
+def intact(cargo: Message) -> bool:
+    """Does every page say what its sender wrote?"""
+    assert isinstance(cargo, Cargo)
+    return bool((cargo.blob[::1024] == cargo.mark).all())
+
+
+class Peer:
+    """One life of a peer."""
+
+    def __init__(self, life: int, folder: Path) -> None:
+        self.life = life
+        self.kept: deque[Message] = deque(maxlen=HOLDS)
+        self.arena = Arena("peer")
+        self.road = road("peer", life, folder, self.arena, self.deliver, self.reject)
+
+    def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
+        """Keep the last few messages; end as a failure if one is not what was written."""
+        if not intact(envelope.message):
+            os._exit(3)
+        self.kept.append(envelope.message)
+        release()
+
+    def reject(self, peer: str, error: MessageError) -> None:
+        """Nothing that the survivor sends is wrong."""
+        os._exit(4)
+
+    async def live(self, kind: str, survivor: Endpoints) -> None:
+        """Read or write until the end."""
+        ends = await self.road.open()
+        asyncio.get_running_loop().add_reader(0, os._exit, 5)  # the survivor is gone: its end of the lifeline closed
+        self.road.connect("survivor", survivor)
+        print(json.dumps(asdict(ends)), flush=True)
+        if kind == "writer":
+            await write(self.road, self.arena, "survivor", self.life % 251, count())
+        await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the survivor's addresses."""
+    folder, control, bulk, arena = sys.argv[1:]
+    name = Nursery(socket.socket(fileno=os.dup(0))).serve()
+    if name is not None:
+        kind, _, life = name.partition("-")
+        with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+            runner.run(_live(kind, int(life), Path(folder), Endpoints(control, bulk, arena)))
+
+
+async def _live(kind: str, life: int, folder: Path, survivor: Endpoints) -> None:
+    await Peer(life, folder).live(kind, survivor)

@@ -1,0 +1,65 @@
+"""Processes linked by each road there is, for the contract tests; what a road delivers may meet faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.arena import Arena
+from runtime.messages import Array, Message, message
+from runtime.transport import Deliver, Limits, Reject, Transport
+from runtime.transport.faults import Faults, Shares
+from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.transport.zeromq import ZmqTransport
+
+ROADS = ["inproc", "inproc with latency", "ipc", "tcp", "shared memory"]
+LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_bytes=1 << 16)
+
+
+@message
+class Note(Message):
+    number: int
+    text: str
+
+
+@message
+class Load(Message):
+    number: int
+    blobs: tuple[Array, ...]
+
+
+class Roads:
+    """Makes the transports of processes that are to be linked, their arenas and their faults."""
+
+    def __init__(self, kind: str, folder: Path, shares: Shares, seed: int = 1) -> None:
+        self.kind, self.folder = kind, folder
+        self.arenas: dict[str, Arena] = {}
+        self.faults: dict[str, Faults] = {}
+        self._shares, self._seed = shares, seed
+        latency = "latency" in kind
+        self._network = InprocNetwork(latency=0.001, bytes_per_second=1e9) if latency else InprocNetwork()
+
+    def make(self, name: str, deliver: Deliver, reject: Reject) -> Transport:
+        """The transport of a process."""
+        faults = self.faults[name] = Faults(deliver, self._shares, seed=self._seed)
+        if self.kind.startswith("inproc"):
+            return InprocTransport(name, faults, reject, LIMITS, self._network)
+        bind: Callable[[str], str] = lambda lane: f"ipc://{self.folder}/{name}.{lane}"  # noqa: E731
+        if self.kind == "tcp":
+            bind = lambda lane: "tcp://127.0.0.1:*"  # noqa: E731
+        if self.kind == "shared memory":
+            self.arenas[name] = Arena(name)
+        return ZmqTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, arena=self.arenas.get(name))
+
+    def array(self, name: str, source: Array) -> Array:
+        """A copy of an array as a process makes it to send it: in its shared memory, if it has some."""
+        if name not in self.arenas:
+            return source.copy()
+        made = self.arenas[name].empty(source.shape, source.dtype)
+        made[...] = source
+        return made
+
+    def close(self) -> None:
+        """When the transports are closed: close what they used."""
+        for arena in self.arenas.values():
+            arena.close()
