@@ -115,20 +115,29 @@ def arrays(record: Record, plan: Plan) -> None:
     """Arrays in shared memory, from ready until the handler has them, and until it has read them."""
     arrive: dict[str, list[float]] = {label: [] for label in ARRAYS}
     share: dict[str, list[float]] = {label: [] for label in ARRAYS}
-    with Pair("convoy", bind=plan.ipc, shared=True) as convoy:
+    others: dict[str, dict[str, list[float]]] = {label: {"zmq.asyncio": [], "bare": []} for label in ARRAYS}
+    with ExitStack() as up:
+        convoy = up.enter_context(Pair("convoy", bind=plan.ipc, shared=True))
+        peers = {
+            "zmq.asyncio": up.enter_context(Pair("zmq.asyncio", bind=plan.ipc, payload=convoy.ask("payload"))),
+            "bare": up.enter_context(Pair("bare", bind=plan.ipc)),
+        }
         for _ in range(plan.rounds + 1):  # the first meets pages that do not exist yet
             for label, size in ARRAYS.items():
-                count = plan.count(5 if size > MB else 50)
+                count = plan.count(7 if size > MB else 50)
                 arrive[label].append(convoy.ask("arrays", size=size, count=count, read=False)["arrive"])
                 took = convoy.ask("arrays", size=size, count=count, read=True)
                 share[label].append(took["once"] / took["read"])
+                for name, peer in peers.items():
+                    others[label][name].append(peer.ask("arrays", size=size, count=count))
     record.table(
-        "Arrays in shared memory, microseconds until the handler has them", "size", "median", "least", "most",
-        "share of one memory pass, with a full read",
+        "Arrays in shared memory, microseconds from written until the handler has them", "size", "median", "least",
+        "most", "a small message of zmq.asyncio", "a byte over a bare socket", "share of one memory pass, with a full read",
     )  # fmt: skip
     for label in ARRAYS:
         times = [seconds * 1e6 for seconds in arrive[label][1:]]
-        record.row(label, median(times), min(times), max(times), median(share[label][1:]))
+        beside = [median(found[1:]) * 1e6 for found in others[label].values()]
+        record.row(label, median(times), min(times), max(times), *beside, median(share[label][1:]))
     for label, size in ARRAYS.items():
         judge(record, f"{label} in the handler, microseconds", median(arrive[label][1:]) * 1e6, most=ARRAY_MOST)
         if size >= READ_FROM:

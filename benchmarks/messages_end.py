@@ -19,6 +19,7 @@ from runtime.process import event_loop_factory
 KINDS = {  # kind -> where its class is
     "convoy": ("benchmarks.messages_convoy", "Convoy"),
     "zmq.asyncio": ("benchmarks.messages_peers", "ZmqAsyncio"),
+    "bare": ("benchmarks.messages_peers", "Bare"),
     "pyzmq": ("benchmarks.messages_peers", "Pyzmq"),
     "ray": ("benchmarks.messages_peers", "Ray"),
     "xoscar": ("benchmarks.messages_peers", "Xoscar"),

@@ -6,10 +6,11 @@ What never lives here: Convoy (`messages_convoy`), what the figures must be (`me
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 import threading
 from statistics import median
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.messages_convoy import longest_gap
 from benchmarks.report import ROOT
 
 LAST = b"last"  # a message that is answered
+WHEN = b"when"  # one whose answer says when it came, nanoseconds on the host's clock
 
 
 class ZmqAsyncio:
@@ -58,7 +60,8 @@ class ZmqAsyncio:
             identity, body, *last = await self._socket.recv_multipart()
             self._count += 1
             if last:
-                await self._socket.send_multipart([identity, body])
+                answer = str(perf_counter_ns()).encode() if last == [WHEN] else body
+                await self._socket.send_multipart([identity, answer])
             if self._count == self._wanted:
                 self._enough.set()
 
@@ -80,6 +83,16 @@ class ZmqAsyncio:
         await self.round_trips(1)
         return count / (perf_counter() - since)
 
+    async def arrays(self, size: int, count: int) -> float:
+        """Median seconds until a small message came, each after `size` bytes were written, as for Convoy's arrays."""
+        array, taken = np.ones(size, np.uint8), []
+        for number in range(count):
+            array.fill(number)
+            since = perf_counter_ns()
+            await self._socket.send_multipart([self._payload, WHEN])
+            taken.append(int(await self._socket.recv()) - since)
+        return median(taken) / 1e9
+
     async def flood(self, count: int) -> int:
         """Send that many messages."""
         for _ in range(count):
@@ -91,6 +104,48 @@ class ZmqAsyncio:
         """As Convoy.hold."""
         self._wanted = self._count + count
         return await longest_gap(self._enough, sys.stdin.readline)
+
+
+class Bare:
+    """One byte over a plain socket, both ends blocking: what waking another process costs here, whatever carries it."""
+
+    def __init__(self, name: str, bind: dict[str, str]) -> None:
+        self._name, self._place = name, bind["b"].format(lane="bare").removeprefix("ipc://")
+        self._socket = socket.socket(socket.AF_UNIX)
+
+    async def open(self) -> Any:
+        """Listen, at end `b`."""
+        if self._name == "b":
+            self._socket.bind(self._place)
+            self._socket.listen()
+        return self._place
+
+    async def connect(self, other: Any) -> None:
+        """Link them."""
+        if self._name == "a":
+            self._socket.connect(other)
+        else:
+            threading.Thread(target=self._serve, daemon=True).start()
+
+    async def close(self) -> None:
+        """Close the socket, at end `a`; the other's goes with its process."""
+        if self._name == "a":
+            self._socket.close()
+
+    def _serve(self) -> None:
+        peer = self._socket.accept()[0]
+        while peer.recv(1):
+            peer.sendall(perf_counter_ns().to_bytes(8, "big"))
+
+    async def arrays(self, size: int, count: int) -> float:
+        """As ZmqAsyncio.arrays."""
+        array, taken = np.ones(size, np.uint8), []
+        for number in range(count):
+            array.fill(number)
+            since = perf_counter_ns()
+            self._socket.sendall(b".")
+            taken.append(int.from_bytes(self._socket.recv(8), "big") - since)
+        return median(taken) / 1e9
 
 
 class Pyzmq:

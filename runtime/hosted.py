@@ -93,6 +93,7 @@ class Hosted:
                 release()
                 self.handled += 1
                 self.doing = "idle"
+                del envelope, release  # its arrays go when the actor is done with them, not with the next message
 
     async def _work(self) -> None:
         await self.actor.run()

@@ -117,13 +117,13 @@ class Node:
         """Send a message of one of this node's actors."""
         return self._switchboard.send(sender, to, message, step=step, answers=answers)
 
-    async def ask(
+    def ask(
         self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
-    ) -> R:
+    ) -> Coroutine[Any, Any, R]:
         """See Actor.ask."""
         if sender not in self.actors:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
-        return await self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout)
+        return self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout)
 
     # -- receiving
 

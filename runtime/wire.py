@@ -34,6 +34,8 @@ DTYPES = {
         "float16", "float32", "float64",
     )
 }  # fmt: skip
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}  # asking a dtype for its name takes 3 us
+_INTEGERS = {int}
 _NESTS = (list, tuple, dict)
 _PLACES = {
     "protocol": int, "kind": str, "id": int, "sender": str, "incarnation": int, "receiver": str, "reply_to": str,
@@ -109,7 +111,7 @@ def _encode_arrays(body: Message, lend: Lend, descriptors: list[Any], frames: li
 
 
 def _descriptor(body: Message, name: str, array: Array) -> list[Any]:
-    dtype = array.dtype.name
+    dtype = _NAMES.get(array.dtype) or array.dtype.name
     if dtype not in DTYPES:
         raise MessageError("bad_type", f"{body.kind}.{name} has dtype {array.dtype}, which no message carries")
     if array.ndim > MAX_DIMENSIONS:
@@ -202,19 +204,20 @@ def _plain(kind: type[Message], values: list[Any]) -> list[Any]:
 
 
 def _arrays(kind: type[Message], descriptors: list[Any], frames: Sequence[Any], borrow: Borrow) -> dict[str, Any]:
-    _check_depth(descriptors)
     if len(frames) > MAX_ARRAYS:
         raise MessageError("bad_header", f"{kind.kind}: {len(frames)} array frames, at most {MAX_ARRAYS}")
     todo, supply = iter(descriptors), iter(frames)
     found: dict[str, Any] = {}
     try:
         for name, several in kind.array_fields:
-            count = next(todo) if several else 1
+            if not several:
+                found[name] = _array(kind, name, next(todo), supply, borrow)
+                continue
+            count = next(todo)
             if type(count) is not int or not 0 <= count <= len(descriptors):
-                raise MessageError("bad_header", f"{kind.kind}.{name}: {count!r:.20} arrays in {len(frames)} frames")
-            made = tuple(_array(kind, name, next(todo), supply, borrow) for _ in range(count))
-            found[name] = made if several else made[0]
-    except (StopIteration, RuntimeError):  # a generator turns StopIteration into RuntimeError
+                raise MessageError("bad_header", f"{kind.kind}.{name}: {_shown(count)} arrays in {len(frames)} frames")
+            found[name] = tuple([_array(kind, name, next(todo), supply, borrow) for _ in range(count)])
+    except StopIteration:
         raise MessageError("bad_header", f"{kind.kind}: fewer arrays than its fields need") from None
     if next(todo, None) is not None or next(supply, None) is not None:
         raise MessageError("bad_header", f"{kind.kind}: more frames or descriptors than its fields hold")
@@ -223,14 +226,14 @@ def _arrays(kind: type[Message], descriptors: list[Any], frames: Sequence[Any], 
 
 def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any], borrow: Borrow) -> Array:
     where = f"{kind.kind}.{name}"
-    if not (isinstance(descriptor, list) and 2 <= len(descriptor) <= 4 and isinstance(descriptor[1], list)):
-        raise MessageError("bad_shape", f"{where}: no array descriptor: {descriptor!r:.60}")
+    if not (type(descriptor) is list and 2 <= len(descriptor) <= 4 and type(descriptor[1]) is list):
+        raise MessageError("bad_shape", f"{where}: no array descriptor: {_shown(descriptor)}")
     dtype_name, shape, *place = descriptor
-    dtype = DTYPES.get(dtype_name) if isinstance(dtype_name, str) else None
+    dtype = DTYPES.get(dtype_name) if type(dtype_name) is str else None
     if dtype is None:
-        raise MessageError("bad_type", f"{where}: dtype {dtype_name!r:.20} is not carried")
-    if len(shape) > MAX_DIMENSIONS or any(type(n) is not int or n < 0 for n in shape):
-        raise MessageError("bad_shape", f"{where}: shape {shape!r:.60}")
+        raise MessageError("bad_type", f"{where}: dtype {_shown(dtype_name)} is not carried")
+    if len(shape) > MAX_DIMENSIONS or not _are_sizes(shape):
+        raise MessageError("bad_shape", f"{where}: shape {_shown(shape)}")
     if place and type(place[0]) is not list:
         return _borrowed(where, shape, dtype, place, borrow)
     axes = _axes(where, shape, place)
@@ -246,23 +249,36 @@ def _array(kind: type[Message], name: str, descriptor: Any, frames: Iterator[Any
     return array.transpose([axes.index(axis) for axis in range(len(axes))]) if place and size else array
 
 
+def _are_sizes(numbers: list[Any]) -> bool:
+    """Are these integers, none of them negative?"""
+    return not numbers or (set(map(type, numbers)) == _INTEGERS and min(numbers) >= 0)
+
+
+def _shown(value: Any) -> str:
+    """What came, for an error."""
+    return "values nested too deep to show" if type(value) in _NESTS and _deeper(value, MAX_DEPTH) else f"{value!r:.60}"
+
+
 def _axes(where: str, shape: list[int], place: list[Any]) -> list[int]:
     """The axes in the order in which their bytes lie, outermost first."""
     every = list(range(len(shape)))
     if not place:
         return every
     axes: list[Any] = place[0]
-    if len(place) > 1 or any(type(axis) is not int for axis in axes) or sorted(axes) != every:
-        raise MessageError("bad_shape", f"{where}: {place!r:.60} are not the axes of {shape!r:.60}")
+    if len(place) > 1 or not _are_sizes(axes) or sorted(axes) != every:
+        raise MessageError("bad_shape", f"{where}: {_shown(place)} are not the axes of {shape!r:.60}")
     return axes
 
 
 def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[Any], borrow: Borrow) -> Array:
     """An array in shared memory: offset, and strides unless it is contiguous. numpy checks that they stay inside."""
     offset, *given = place
-    strides = given[0] if given else [math.prod(shape[axis + 1 :]) * dtype.itemsize for axis in range(len(shape))]
-    numbers = [offset, *strides] if isinstance(strides, list) and len(strides) == len(shape) else [None]
-    if any(type(n) is not int or not 0 <= n < 1 << 63 for n in numbers) or not math.prod(shape):
-        raise MessageError("bad_shape", f"{where}: {shape!r:.60} at {place!r:.60} of shared memory")
+    strides = given[0] if given else []
+    numbers = [offset, *strides] if type(strides) is list and len(strides) == len(shape) * len(given) else [None]
+    count = math.prod(shape)
+    if not count or not _are_sizes(numbers) or max(numbers) >> 63:
+        raise MessageError("bad_shape", f"{where}: {shape!r:.60} at {_shown(place)} of shared memory")
+    if not given:
+        return np.ndarray(shape, dtype, borrow(offset, count * dtype.itemsize))
     extent = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True)) + dtype.itemsize
     return np.ndarray(shape, dtype, borrow(offset, extent), 0, strides)
