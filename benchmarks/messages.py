@@ -132,7 +132,7 @@ def arrays(record: Record, plan: Plan) -> None:
                     others[label][name].append(peer.ask("arrays", size=size, count=count))
     record.table(
         "Arrays in shared memory, microseconds from written until the handler has them", "size", "median", "least",
-        "most", "a small message of zmq.asyncio", "a byte over a bare socket", "share of one memory pass, with a full read",
+        "most", "small message of zmq.asyncio", "a byte over a bare socket", "share of a memory pass with a full read",
     )  # fmt: skip
     for label in ARRAYS:
         times = [seconds * 1e6 for seconds in arrive[label][1:]]

@@ -20,7 +20,7 @@ from benchmarks.report import ROOT
 
 MARK = "@"  # begins the lines that are meant for us: libraries print too
 SECONDS = 120.0  # an end that says nothing for so long is stopped
-NAMESPACES = ("convoy-bench-a", "convoy-bench-b")
+NAMESPACES = (f"convoy-{os.getpid()}-a", f"convoy-{os.getpid()}-b")
 ADDRESSES = ("10.87.65.1", "10.87.65.2")
 
 
@@ -108,7 +108,8 @@ class Pair:
 def namespaces() -> Iterator[str]:
     """Two network namespaces with a virtual cable between them; yields why there are none, or nothing."""
     a, b = NAMESPACES
-    steps = [f"ip netns add {a}", f"ip netns add {b}", f"ip link add convoy-a netns {a} type veth peer convoy-b netns {b}"]
+    steps = [f"ip netns add {name}" for name in NAMESPACES]
+    steps += [f"ip link add convoy-a netns {a} type veth peer convoy-b netns {b}"]
     for name, link, address in zip(NAMESPACES, ("convoy-a", "convoy-b"), ADDRESSES, strict=True):
         steps += [f"ip -n {name} addr add {address}/24 dev {link}"]
         steps += [f"ip -n {name} link set {each} up" for each in ("lo", link)]

@@ -110,7 +110,7 @@ def message(cls: type[M]) -> type[M]:
     types = [field.annotation for field in plain]
     made.plain_types = types if all(kind in _SCALARS for kind in types) else None
     if plain:
-        made.plain_values = _getter([field.name for field in plain])  # type: ignore[method-assign]
+        made.plain_values = _getter([field.name for field in plain])  # type: ignore[method-assign,assignment]
     made.lane = "bulk" if arrays else "control"
     known = REGISTRY.get(made.kind)
     if known is not None and known.__module__ != made.__module__:

@@ -62,6 +62,6 @@ class Meters:
         return {(actor, peer): found for actor, mine in list(self.waits.items()) for peer, found in list(mine.items())}
 
     def _labelled(self, counts: Mapping[tuple[str, str], float]) -> Iterator[tuple[tuple[str, str, str], float]]:
-        """From any thread: the list is made in one step, while the event loop may add to the counts before and after."""
+        """From any thread: the list is made in one step; the event loop adds to the counts before and after it."""
         for (actor, what), count in list(counts.items()):
             yield (self.roles.get(actor, ""), actor, what), count

@@ -274,7 +274,7 @@ def _borrowed(where: str, shape: list[int], dtype: np.dtype[Any], place: list[An
     """An array in shared memory: offset, and strides unless it is contiguous. numpy checks that they stay inside."""
     offset, *given = place
     strides = given[0] if given else []
-    numbers = [offset, *strides] if type(strides) is list and len(strides) == len(shape) * len(given) else [None]
+    numbers = [offset, *strides] if type(strides) is list and len(strides) == len(shape) * len(given) else [-1]
     count = math.prod(shape)
     if not count or not _are_sizes(numbers) or max(numbers) >> 63:
         raise MessageError("bad_shape", f"{where}: {shape!r:.60} at {_shown(place)} of shared memory")

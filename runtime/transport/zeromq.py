@@ -31,6 +31,7 @@ COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than zmq's bookkeep
 CLOSE_SECONDS = 1.0  # how long a clean stop waits for queued messages to leave
 _GRANT = struct.Struct("!Q")
 _NO_WAIT = int(zmq.DONTWAIT)
+_READABLE = int(zmq.POLLIN)
 _SEND_MORE = _NO_WAIT | int(zmq.SNDMORE)
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
 
@@ -87,7 +88,7 @@ class _Socket:
 
     def _look(self) -> None:
         self._scheduled = False
-        if not self._closed and self._option(zmq.EVENTS) & zmq.POLLIN:
+        if not self._closed and int(self._option(zmq.EVENTS)) & _READABLE:
             self._read(BATCH)
 
     def _read(self, most: int) -> None:
