@@ -36,12 +36,18 @@ class CreditGate:
         """Senders held back now."""
         return len(self._waiting)
 
-    async def acquire(self, size: int) -> None:
-        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once closed."""
+    def admit(self, size: int) -> bool:
+        """Take `size` bytes at once, if nobody has to wait. Raises ActorStopped once closed."""
         if self._closed is not None:
             raise ActorStopped(self._closed)
-        if not self._waiting and not self._turning and self._admits(size):
-            self.outstanding += size
+        if self._waiting or self._turning or not self._admits(size):
+            return False
+        self.outstanding += size
+        return True
+
+    async def acquire(self, size: int) -> None:
+        """Wait, in order, until `size` more bytes may be under way. Raises ActorStopped once closed."""
+        if self.admit(size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -26,14 +27,26 @@ class Hosted:
         reject: Callable[[str, MessageError], None],
     ) -> None:
         self.actor = actor
-        self.inbox: asyncio.Queue[tuple[Envelope, Release]] = asyncio.Queue()
+        self._inbox: deque[tuple[Envelope, Release]] = deque()
+        self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
         self._failed, self._finished, self._reject = failed, finished, reject
         self.tasks: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
-        return f"<{self.actor!r} {self.doing}, {self.inbox.qsize()} in its inbox, {self.handled} handled>"
+        return f"<{self.actor!r} {self.doing}, {self.waiting} in its inbox, {self.handled} handled>"
+
+    @property
+    def waiting(self) -> int:
+        """Messages in the inbox."""
+        return len(self._inbox)
+
+    def take(self, envelope: Envelope, release: Release) -> None:
+        """Put a message into the inbox."""
+        self._inbox.append((envelope, release))
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
 
     def begin(self) -> None:
         """Open the inbox and start the actor's own work."""
@@ -51,17 +64,20 @@ class Hosted:
     async def ended(self) -> None:
         """Wait for the work's end, give back the credits of unread messages, let the actor release what it took."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        while not self.inbox.empty():
-            self.inbox.get_nowait()[1]()
+        while self._inbox:
+            self._inbox.popleft()[1]()
         try:
             await asyncio.wait_for(self.actor.on_stop(), STOP_SECONDS)
         except Exception:  # one actor's bad end must not keep the others from theirs
             logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
 
     async def _serve(self) -> None:
-        actor = self.actor
+        actor, loop = self.actor, asyncio.get_running_loop()
         while True:
-            envelope, release = await self.inbox.get()
+            if not self._inbox:
+                self._more = loop.create_future()
+                await self._more
+            envelope, release = self._inbox.popleft()
             self.doing = type(envelope.message).__name__
             try:
                 await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
@@ -77,6 +93,7 @@ class Hosted:
                 release()
                 self.handled += 1
                 self.doing = "idle"
+                del envelope, release  # its arrays go when the actor is done with them, not with the next message
 
     async def _work(self) -> None:
         await self.actor.run()

@@ -10,7 +10,8 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,12 @@ def _is_tuple_of(kind: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, tuple) and all(type(item) is kind for item in value)
 
 
+def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """The method that returns these attributes of an object."""
+    get = attrgetter(*names)
+    return (lambda said: get(said)) if len(names) > 1 else (lambda said: (get(said),))
+
+
 # Field annotation -> does a decoded value fit it? Arrays travel as frames of their own and are checked in `wire`.
 _PLAIN: dict[Any, Callable[[Any], bool]] = {
     int: lambda value: type(value) is int,
@@ -37,6 +44,7 @@ _PLAIN: dict[Any, Callable[[Any], bool]] = {
     Json: lambda value: isinstance(value, dict) and all(type(key) is str for key in value),
 }
 _ARRAYS = (Array, tuple[Array, ...])
+_SCALARS = (int, float, str, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,11 @@ class Message:
     lane: ClassVar[Lane] = "control"
     plain_fields: ClassVar[tuple[PlainField, ...]] = ()
     array_fields: ClassVar[tuple[tuple[str, bool], ...]] = ()  # (name, holds several arrays)
+    plain_types: ClassVar[list[type] | None] = []  # of plain values that need no further look; None: look at each
 
-    def plain_values(self) -> list[Any]:
+    def plain_values(self) -> tuple[Any, ...]:
         """The header's part of this message, in declared order."""
-        return [getattr(self, field.name) for field in self.plain_fields]
+        return ()
 
     def __repr__(self) -> str:
         shown = []
@@ -98,6 +107,10 @@ def message(cls: type[M]) -> type[M]:
             raise TypeError(f"{made.__qualname__}.{field.name}: a message cannot carry {annotation!r}")
     made.kind = f"{made.__module__.partition('.')[0]}.{made.__name__}"
     made.plain_fields, made.array_fields = tuple(plain), tuple(arrays)
+    types = [field.annotation for field in plain]
+    made.plain_types = types if all(kind in _SCALARS for kind in types) else None
+    if plain:
+        made.plain_values = _getter([field.name for field in plain])  # type: ignore[method-assign,assignment]
     made.lane = "bulk" if arrays else "control"
     known = REGISTRY.get(made.kind)
     if known is not None and known.__module__ != made.__module__:
@@ -106,8 +119,7 @@ def message(cls: type[M]) -> type[M]:
     return made
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Envelope:
+class Envelope(NamedTuple):
     """A message under way.
 
     `id` counts the sender's envelopes; (`sender`, `incarnation`, `id`) names an envelope for ever. `reply_to`

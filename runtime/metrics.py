@@ -13,6 +13,7 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import prometheus_client as prometheus
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from runtime.errors import LaunchError
@@ -22,6 +23,28 @@ Gauge = prometheus.Gauge
 Histogram = prometheus.Histogram
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]  # values of the labels -> count so far
+
+
+class _Tally:
+    """What the registry asks."""
+
+    def __init__(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
+        self._named = name, help_text
+        self._labels, self._samples = labels, samples
+
+    def describe(self) -> list[CounterMetricFamily]:
+        """The name, for the registry to find it taken."""
+        return [CounterMetricFamily(*self._named, labels=self._labels)]
+
+    def collect(self) -> list[CounterMetricFamily]:
+        """The counts of this moment."""
+        (family,) = self.describe()
+        for values, count in self._samples():
+            family.add_metric(values, count)
+        return [family]
 
 
 class Metrics:
@@ -35,6 +58,10 @@ class Metrics:
         """The child of counter `convoy_<name>_total` for these labels."""
         child: Counter = self._child(prometheus.Counter, name, help_text, labels)
         return child
+
+    def tally(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
+        """A counter `convoy_<name>_total` that is kept elsewhere and asked for when a page is made, in its thread."""
+        self.registry.register(_Tally(f"convoy_{name}", help_text, labels, samples))
 
     def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
         """The child of gauge `convoy_<name>` for these labels."""

@@ -7,7 +7,7 @@ way is the switchboard's business; starting and watching processes is the superv
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -111,17 +111,19 @@ class Node:
         """Accept messages of an actor that cannot be reached (yet)."""
         self._switchboard.know([actor], Place(process, incarnation, road))
 
-    async def send(self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0) -> None:
+    def send(
+        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
+    ) -> Coroutine[Any, Any, None]:
         """Send a message of one of this node's actors."""
-        await self._switchboard.send(sender, to, message, step=step, answers=answers)
+        return self._switchboard.send(sender, to, message, step=step, answers=answers)
 
-    async def ask(
+    def ask(
         self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
-    ) -> R:
+    ) -> Coroutine[Any, Any, R]:
         """See Actor.ask."""
         if sender not in self.actors:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
-        return await self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout)
+        return self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout)
 
     # -- receiving
 
@@ -141,7 +143,7 @@ class Node:
         if envelope.answers:
             release()
         else:
-            hosted.inbox.put_nowait((envelope, release))
+            hosted.take(envelope, release)
 
     def reject(self, peer: str, error: MessageError | None) -> None:
         """Count and log a message that was not accepted; it changed nothing."""
@@ -171,7 +173,7 @@ class Node:
                 "waiting_for": waits.get(name, ""),
                 "waited": dict(self._meters.waits.get(name, {})),
                 "handled": hosted.handled,
-                "inbox": hosted.inbox.qsize(),
+                "inbox": hosted.waiting,
             }
             for name, hosted in self.actors.items()
         ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
 from runtime.messages import Envelope, Lane, Message, Refusal
@@ -30,8 +30,7 @@ class Place:
     latest: dict[tuple[str, Lane], int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A question of one of this process's actors that is not answered yet."""
 
     asker: str
@@ -56,11 +55,11 @@ class Switchboard:
         """These actors live there."""
         self._places.update(dict.fromkeys(actors, place))
 
-    async def send(
-        self, sender: str, to: str, message: Message, *, step: int = -1, reply_to: str = "", answers: int = 0
-    ) -> None:
+    def send(
+        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
+    ) -> Coroutine[Any, Any, None]:
         """Send a message; waits for byte credits. ActorStopped if nobody of that name is linked."""
-        await self._send(self._envelope(sender, to, message, step, reply_to, answers))
+        return self._send(self._envelope(sender, to, message, step, "", answers))
 
     async def ask(
         self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
@@ -71,9 +70,13 @@ class Switchboard:
         envelope = self._envelope(sender, to, message, step, sender, 0)
         ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
         try:
-            async with asyncio.timeout(timeout):
+            if timeout is None:
                 await self._send(envelope)
                 found = await ask.answer
+            else:
+                async with asyncio.timeout(timeout):
+                    await self._send(envelope)
+                    found = await ask.answer
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
         finally:

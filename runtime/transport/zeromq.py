@@ -3,7 +3,8 @@
 A process binds one ROUTER per lane and connects one DEALER per peer and lane. Messages flow DEALER -> ROUTER;
 credit grants flow back on the same pair, so no other link is needed to bound memory. Sockets are read from the
 event loop's own file-descriptor watch, at most BATCH messages a turn, so that a busy socket never starves the
-loop (60 000 ready messages on a zmq.asyncio socket left a 5 ms timer no turn for 0.7 s).
+loop (60 000 ready messages on a zmq.asyncio socket left a 5 ms timer no turn for 0.7 s). A wake-up reads one
+message, which its actor then handles before anybody asks whether there are more.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from runtime import wire
-from runtime.arena import Arena, Array
+from runtime.arena import Arena, Array, Window
 from runtime.credits import CreditGate, GrantBook, cost_of
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import Envelope, Lane
@@ -26,9 +28,12 @@ from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.shared import SharedMemory
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
-COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than zmq's bookkeeping for shared memory
+COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than zmq's bookkeeping for shared memory, on both sides
 CLOSE_SECONDS = 1.0  # how long a clean stop waits for queued messages to leave
 _GRANT = struct.Struct("!Q")
+_NO_WAIT = int(zmq.DONTWAIT)
+_READABLE = int(zmq.POLLIN)
+_SEND_MORE = _NO_WAIT | int(zmq.SNDMORE)
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
 
 _OPTIONS: dict[zmq.SocketOption, int] = {
@@ -55,15 +60,15 @@ class _Socket:
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
         self._closed = False
-        self._loop.add_reader(socket.FD, self._wake)
-        self._wake()
+        self._loop.add_reader(socket.FD, self._woken)
+        self._look_later()
 
     def send(self, frames: list[Any]) -> None:
-        if len(frames) == 1:
-            self.socket.send(frames[0], zmq.DONTWAIT)
-        else:
-            self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
-        self._wake()  # sending may swallow the edge of the socket's descriptor
+        """Hand a message to zmq. Large frames are not copied: they must not change any more."""
+        last = len(frames) - 1
+        for place, frame in enumerate(frames):
+            self.socket.send(frame, _SEND_MORE if place < last else _NO_WAIT, len(frame) < COPY_BELOW)
+        self._look_later()  # sending may swallow the edge of the socket's descriptor
 
     def close(self) -> None:
         if not self._closed:
@@ -71,25 +76,37 @@ class _Socket:
             self._loop.remove_reader(self.socket.FD)
             self.socket.close()
 
-    def _wake(self) -> None:
+    def _woken(self) -> None:
+        """The descriptor says that there may be messages."""
+        if not self._scheduled:
+            self._read(1)
+
+    def _look_later(self) -> None:
+        """See in the loop's next turn whether there are messages: once, however many were sent until then."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
-            self._loop.call_soon(self._drain)
+            self._loop.call_soon(self._look)
 
-    def _drain(self) -> None:
+    def _look(self) -> None:
         self._scheduled = False
-        for _ in range(BATCH):
-            if self._closed:
-                return
-            try:
-                frames: list[Any] = [self.socket.recv(zmq.DONTWAIT)]
-            except zmq.Again:
-                return
-            while self._option(zmq.RCVMORE):
-                frame = self.socket.recv(copy=False)
-                frames.append(frame.bytes if len(frame) < COPY_BELOW else frame.buffer)
-            self._on_message(frames)
-        self._wake()
+        if not self._closed and int(self._option(zmq.EVENTS)) & _READABLE:
+            self._read(BATCH)
+
+    def _read(self, most: int) -> None:
+        receive = self.socket.recv
+        try:
+            for _ in range(most):
+                if self._closed:
+                    return
+                frame = receive(_NO_WAIT, False)
+                frames = [frame.bytes if len(frame) < COPY_BELOW else frame.buffer]
+                while frame.more:
+                    frame = receive(0, False)
+                    frames.append(frame.bytes if len(frame) < COPY_BELOW else frame.buffer)
+                self._on_message(frames)
+        except zmq.Again:
+            return
+        self._look_later()
 
 
 class _Link:
@@ -129,6 +146,34 @@ class _Link:
             self.on_returned([offset for (offset,) in offsets])
 
 
+class _Source:
+    """From one peer on one lane: what it is owed."""
+
+    def __init__(self, peer: str, pid: int, book: GrantBook, grant: Callable[[int], None]) -> None:
+        self.peer, self.pid = peer, pid
+        self._book, self._grant = book, grant
+
+    def release(self, size: int) -> None:
+        """A message of `size` bytes is done with; the peer hears of it when it is worth a message."""
+        due = self._book.release(cost_of(size))
+        if due:
+            self._grant(due)
+
+
+class _Borrow:
+    """What one message takes of its sender's memory."""
+
+    def __init__(self, window: Window | None) -> None:
+        self.window = window
+        self.size = 0
+
+    def __call__(self, offset: int, size: int) -> Array:
+        if self.window is None:
+            raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory that is not mapped here")
+        self.size += size
+        return self.window.bytes_at(offset, size)
+
+
 class ZmqTransport(Transport):
     """Transport over ZeroMQ sockets.
 
@@ -156,7 +201,7 @@ class ZmqTransport(Transport):
         self._context: zmq.Context[Any] = zmq.Context()
         self._routers: dict[Lane, _Socket] = {}
         self._links: dict[tuple[str, Lane], _Link] = {}
-        self._books: dict[tuple[Lane, bytes], GrantBook] = {}
+        self._sources: dict[tuple[Lane, bytes], _Source] = {}
         self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
         self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
 
@@ -196,7 +241,7 @@ class ZmqTransport(Transport):
         link = self._links.get((peer, envelope.message.lane))
         if link is None:
             raise ActorStopped(f"{self.process} has no link to {peer}")
-        if self._shared is None or envelope.message.lane == "control":
+        if self._shared is None or not envelope.message.array_fields:
             await self._dispatch(link, envelope, wire.encode(envelope), 0)
             return
         loan = self._shared.loan(peer)
@@ -210,41 +255,42 @@ class ZmqTransport(Transport):
         size = wire.size_of(frames) + in_place
         if max(map(len, frames)) > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
-        await link.gate.acquire(cost_of(size))
+        cost = cost_of(size)
+        if not link.gate.admit(cost):
+            await link.gate.acquire(cost)
         link.port.send(frames)
 
     def _arrived(self, lane: Lane, frames: list[Any]) -> None:
-        identity, body = frames[0], frames[1:]
-        size = wire.size_of(body)
+        identity = frames.pop(0)
+        source = self._sources.get((lane, identity)) or self._source(lane, identity)
+        borrow = (
+            _Borrow(self._shared.window(source.peer, source.pid))
+            if self._shared is not None and lane == "bulk"
+            else None
+        )
+        size = wire.size_of(frames)
+        try:
+            envelope = wire.decode(frames, borrow) if borrow is not None else wire.decode(frames)
+        except MessageError as error:
+            source.release(size + (borrow.size if borrow is not None else 0))
+            self.reject(repr(identity)[2:-1], error)
+            return
+        if borrow is not None and borrow.window is not None:
+            self._identities[source.peer] = identity
+            size += borrow.size
+        self.deliver(envelope, size, partial(source.release, size))
 
-        def release() -> None:
-            self._grant(lane, identity, cost_of(size))
-
-        def borrow(offset: int, count: int) -> Array:
-            nonlocal size
-            if window is None:
-                raise MessageError("bad_shape", f"{count} bytes at {offset} of shared memory that is not mapped here")
-            size += count
-            return window.bytes_at(offset, count)
+    def _source(self, lane: Lane, identity: bytes) -> _Source:
+        def grant(due: int) -> None:
+            if not self._answer(lane, identity, [due]):
+                self._sources.pop((lane, identity), None)  # the peer left: nobody waits for this grant
 
         peer, _, life = identity.decode(errors="replace").rpartition("/")
         pid = life.rpartition(".")[2]
-        window = self._shared.window(peer, int(pid)) if self._shared is not None and pid.isdecimal() else None
-        try:
-            envelope = wire.decode(body, borrow)
-        except MessageError as error:
-            release()
-            self.reject(repr(identity)[2:-1], error)
-            return
-        if window is not None:
-            self._identities[peer] = identity
-        self.deliver(envelope, size, release)
-
-    def _grant(self, lane: Lane, identity: bytes, size: int) -> None:
-        book = self._books.setdefault((lane, identity), GrantBook(self.limits.credit_of(lane)))
-        due = book.release(size)
-        if due and not self._answer(lane, identity, [due]):
-            self._books.pop((lane, identity), None)  # the peer left: nobody waits for this grant
+        book = GrantBook(self.limits.credit_of(lane))
+        source = _Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
+        self._sources[lane, identity] = source
+        return source
 
     def _return(self, peer: str) -> None:
         """Some arrays of a peer's are not seen here any more."""

@@ -54,6 +54,18 @@ def test_the_same_labels_give_the_same_child(metrics: Metrics) -> None:
     assert 'convoy_images_total{actor="w-0",role="worker"} 4.0' in metrics.text().splitlines()
 
 
+def test_a_tally_is_asked_for_its_counts_each_time_a_page_is_made_and_its_name_is_taken(metrics: Metrics) -> None:
+    counts = {("worker", "w-0"): 2.0}
+    metrics.tally("letters", "Letters.", ("role", "actor"), counts.items)
+    assert 'convoy_letters_total{actor="w-0",role="worker"} 2.0' in metrics.text().splitlines()
+    counts["worker", "w-0"], counts["worker", "w-1"] = 5.0, 1.0
+    lines = metrics.text().splitlines()
+    assert 'convoy_letters_total{actor="w-0",role="worker"} 5.0' in lines
+    assert 'convoy_letters_total{actor="w-1",role="worker"} 1.0' in lines
+    with pytest.raises(ValueError, match="Duplicated"):
+        metrics.tally("letters", "Letters.", (), dict)
+
+
 def test_the_page_shows_the_registry_at_the_moment_of_the_scrape(pages: Pages, metrics: Metrics) -> None:
     kind, _ = get(pages, "/metrics")
     assert kind.startswith("text/plain")

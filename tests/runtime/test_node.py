@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
+import numpy as np
 import pytest
-from node_pair import Answer, Asker, Pair, Question, on_virtual_time, rejected
+from node_pair import Answer, Asker, Bulk, Pair, Question, on_virtual_time, rejected
 
 from runtime.actor import Actor
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
@@ -265,3 +267,24 @@ async def test_the_first_error_of_on_start_comes_through_prepare(pair: Pair) -> 
     pair.p.add("unready", "client", Unready())
     with pytest.raises(OSError, match="no such data"):
         await pair.p.prepare(["unready"])
+
+
+def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
+    class Reader(Actor):
+        async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
+            await self.reply(envelope, Answer(number=said.blob.size))
+
+    async def talk(pair: Pair) -> None:
+        reader = Reader()
+        pair.q.add("reader", "service", reader)
+        pair.p.connect("q", 1, Endpoints("", ""), ["reader"], pair.road_p)
+        pair.q.know("asker", "p", 1, pair.road_q)
+        pair.q.begin(["reader"])
+        blob = np.zeros(1000)
+        gone = weakref.ref(blob)
+        await pair.asker.ask("reader", Bulk(blob=blob), Answer)
+        del blob
+        await asyncio.sleep(1)
+        assert gone() is None
+
+    on_virtual_time(talk)

@@ -1,0 +1,224 @@
+"""`python -m benchmarks.messages`: what a message costs between two processes, beside the peers, against its bars.
+
+Every measurement has two processes; the sides of a comparison are all up at once and take turns, round by round, and a
+ratio is the median of the ratios of the rounds. A bar that is missed is a line, and the command ends with 1.
+What never lives here: how each side sends (`messages_convoy`, `messages_peers`) and starts (`messages_pair`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.messages_pair import ADDRESSES, Lost, Pair, namespaces
+from benchmarks.report import ROOT, Record, machine, missing, ratio, write
+
+KB, MB = 1 << 10, 1 << 20
+ARRAYS = {"64 KB": 64 * KB, "1 MB": MB, "30 MB": 30 * MB, "200 MB": 200 * MB}
+STREAMS = {"1 MB": (MB, 200), "30 MB": (30 * MB, 12), "200 MB": (200 * MB, 3)}  # bytes of an array, arrays per round
+ACTORS = {"ray": {"ray": "ray"}, "xoscar": {"xoscar": "xoscar"}}  # peer -> what it needs
+READY = 60_000
+
+# The bars. Ratios are Convoy's figure divided by the other's.
+ASK_MOST = 1.3  # of raw zmq.asyncio's round trip
+RAY_LEAST, XOSCAR_LEAST = 3.0, 1.0  # times faster
+TELL_LEAST = 0.6  # of raw zmq.asyncio's messages per second
+ARRAY_MOST = 200.0  # microseconds, at every size
+FLAT_MOST = 1.5  # the largest array's time by the smallest's
+READ_LEAST, READ_FROM = 0.9, 30 * MB  # of one memory pass; a smaller array is read in less time than a message takes
+TCP_LEAST = 0.9  # of pyzmq without copies
+GAP_MOST = 50.0  # milliseconds
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts and write the results. 1: a bar is missed or a part failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.messages", description=__doc__)
+    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS))
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the messages per round")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    records = {name: Record(PARTS[name][0]) for name in given.parts}
+    for name, record in records.items():
+        print(record.title, flush=True)
+        with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+            run(record, PARTS[name][1], Plan(Path(folder), given.rounds, given.scale))
+    paths = write(given.results, f"messages-{datetime.now(UTC):%Y-%m-%d}", machine(), records)
+    print("results:", *paths)
+    return int(any(record.status not in ("passed", "skipped") for record in records.values()))
+
+
+class Plan:
+    """How much is measured, and where the sockets' files are."""
+
+    def __init__(self, folder: Path, rounds: int, scale: float) -> None:
+        self.rounds, self.scale = rounds, scale
+        self.ipc = {name: f"ipc://{folder}/{name}.{{lane}}" for name in "ab"}
+
+    def count(self, whole: int) -> int:
+        """Messages of a round."""
+        return max(1, round(whole * self.scale))
+
+
+def run(record: Record, part: Callable[[Record, Plan], None], plan: Plan) -> None:
+    """One part; what it lacks, misses and dies of is in its record."""
+    try:
+        part(record, plan)
+    except Lost as error:
+        record.fail(str(error))
+    if record.status == "running":
+        record.status = "passed"
+
+
+def small(record: Record, plan: Plan) -> None:
+    """Small messages there and back, and one way."""
+    with ExitStack() as up:
+        convoy = up.enter_context(Pair("convoy", bind=plan.ipc))
+        payload = convoy.ask("payload")
+        raw = up.enter_context(Pair("zmq.asyncio", bind=plan.ipc, payload=payload))
+        sides = {"convoy": convoy, "zmq.asyncio": raw}
+        asks = turns(sides, "round_trips", plan.rounds, count=plan.count(1000))
+        tells = turns(sides, "one_way", plan.rounds, count=plan.count(20_000))
+        record.facts["bytes of a message"] = payload
+    record.table("Ask and answer between two processes, microseconds", "side", "median", "least", "most", "ratio")
+    show(record, asks, 1e6)
+    judge(record, "ask, beside zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST)
+    record.table("One-way messages per second", "side", "median", "least", "most", "ratio")
+    show(record, tells, 1.0)
+    judge(record, "tells, beside zmq.asyncio", ratio(tells["convoy"], tells["zmq.asyncio"]), least=TELL_LEAST)
+
+
+def actors(record: Record, plan: Plan) -> None:
+    """An ask beside the calls of other actors."""
+    absent = {name: lacks for name, needs in ACTORS.items() if (lacks := missing(needs))}
+    for name, lacks in absent.items():
+        record.note(f"{name} is left out: missing {', '.join(lacks)}; bring with: python -m pip install {lacks[0]}")
+    for name in ACTORS.keys() - absent.keys():
+        with Pair("convoy", bind=plan.ipc) as convoy, Pair(name, alone=True) as peer:
+            taken = turns({"convoy": convoy, name: peer}, "round_trips", plan.rounds, count=plan.count(500))
+        record.table(f"Ask and answer beside {name}, microseconds", "side", "median", "least", "most", "ratio")
+        show(record, taken, 1e6)
+        least = {"ray": RAY_LEAST, "xoscar": XOSCAR_LEAST}[name]
+        judge(record, f"times faster than {name}", ratio(taken[name], taken["convoy"]), least=least)
+    if len(absent) == len(ACTORS):
+        record.status = "skipped"
+
+
+def arrays(record: Record, plan: Plan) -> None:
+    """Arrays in shared memory, from ready until the handler has them, and until it has read them."""
+    arrive: dict[str, list[float]] = {label: [] for label in ARRAYS}
+    share: dict[str, list[float]] = {label: [] for label in ARRAYS}
+    others: dict[str, dict[str, list[float]]] = {label: {"zmq.asyncio": [], "bare": []} for label in ARRAYS}
+    with ExitStack() as up:
+        convoy = up.enter_context(Pair("convoy", bind=plan.ipc, shared=True))
+        peers = {
+            "zmq.asyncio": up.enter_context(Pair("zmq.asyncio", bind=plan.ipc, payload=convoy.ask("payload"))),
+            "bare": up.enter_context(Pair("bare", bind=plan.ipc)),
+        }
+        for _ in range(plan.rounds + 1):  # the first meets pages that do not exist yet
+            for label, size in ARRAYS.items():
+                count = plan.count(7 if size > MB else 50)
+                arrive[label].append(convoy.ask("arrays", size=size, count=count, read=False)["arrive"])
+                took = convoy.ask("arrays", size=size, count=count, read=True)
+                share[label].append(took["once"] / took["read"])
+                for name, peer in peers.items():
+                    others[label][name].append(peer.ask("arrays", size=size, count=count))
+    record.table(
+        "Arrays in shared memory, microseconds from written until the handler has them", "size", "median", "least",
+        "most", "small message of zmq.asyncio", "a byte over a bare socket", "share of a memory pass with a full read",
+    )  # fmt: skip
+    for label in ARRAYS:
+        times = [seconds * 1e6 for seconds in arrive[label][1:]]
+        beside = [median(found[1:]) * 1e6 for found in others[label].values()]
+        record.row(label, median(times), min(times), max(times), *beside, median(share[label][1:]))
+    for label, size in ARRAYS.items():
+        judge(record, f"{label} in the handler, microseconds", median(arrive[label][1:]) * 1e6, most=ARRAY_MOST)
+        if size >= READ_FROM:
+            judge(record, f"{label} read, of one memory pass", median(share[label][1:]), least=READ_LEAST)
+    judge(record, "200 MB beside 64 KB", ratio(arrive["200 MB"][1:], arrive["64 KB"][1:]), most=FLAT_MOST)
+
+
+def tcp(record: Record, plan: Plan) -> None:
+    """Arrays over TCP, between two network namespaces or, where there are none, over loopback."""
+    with namespaces() as refused, ExitStack() as up:
+        if refused:
+            record.note(f"no network namespaces here ({refused}): measured over loopback")
+        bind = {name: f"tcp://{'127.0.0.1' if refused else ADDRESSES['ab'.index(name)]}:*" for name in "ab"}
+        sides = {
+            "convoy": up.enter_context(Pair("convoy", namespaces=not refused, bind=bind)),
+            "pyzmq": up.enter_context(Pair("pyzmq", namespaces=not refused, bind=bind)),
+        }
+        where = "loopback" if refused else "network namespaces"
+        for label, (size, count) in STREAMS.items():
+            taken = turns(sides, "stream", plan.rounds, size=size, count=plan.count(count))
+            record.table(f"{label} over TCP, {where}, bytes per second", "side", "median", "least", "most", "ratio")
+            show(record, taken, 1.0)
+            judge(record, f"{label} beside pyzmq", ratio(taken["convoy"], taken["pyzmq"]), least=TCP_LEAST)
+
+
+def loop(record: Record, plan: Plan) -> None:
+    """The loop of a process whose socket has many ready messages."""
+    count = plan.count(READY)
+    record.table(f"Largest gap of a 5 ms heartbeat, {count} ready messages, milliseconds", "side", "worst round")
+    found = {}
+    for kind, more in (("convoy", {}), ("zmq.asyncio", {"payload": 64})):
+        with Pair(kind, bind=plan.ipc, ready=count, **more) as pair:
+            found[kind] = max(held(pair, count) for _ in range(3)) * 1e3
+            record.row(kind, found[kind])
+    judge(record, "largest gap, milliseconds", found["convoy"], most=GAP_MOST)
+
+
+def held(pair: Pair, count: int) -> float:
+    """The largest gap after one flood at a loop that was held."""
+    gap = pair.order("b", "hold", count=count)
+    pair.ask("flood", count=count)
+    pair.ends["b"].say("go on")
+    found: float = gap()
+    return found
+
+
+def turns(sides: dict[str, Pair], what: str, rounds: int, **options: Any) -> dict[str, list[float]]:
+    """What each side measures, round by round, in turn; a first round does not count."""
+    taken: dict[str, list[float]] = {label: [] for label in sides}
+    for number in range(rounds + 1):
+        for label, pair in sides.items():
+            found = pair.ask(what, **options)
+            if number:
+                taken[label].append(found)
+    return taken
+
+
+def show(record: Record, taken: dict[str, list[float]], unit: float) -> None:
+    """A row per side: its figures, and Convoy's divided by them."""
+    for label, found in taken.items():
+        figures = [figure * unit for figure in (median(found), min(found), max(found))]
+        record.row(label, *figures, 1.0 if label == "convoy" else ratio(taken["convoy"], found))
+
+
+def judge(record: Record, what: str, found: float, *, least: float = 0.0, most: float = float("inf")) -> None:
+    """Note a bar: that it holds, or, as a failure, that it is missed."""
+    bar = f"at least {least:g}" if least else f"at most {most:g}"
+    if least <= found <= most:
+        record.note(f"{what}: {found:.3g}, bar {bar}")
+    else:
+        record.fail(f"MISSED {what}: {found:.3g}, bar {bar}")
+
+
+PARTS: dict[str, tuple[str, Callable[[Record, Plan], None]]] = {
+    "small": ("Small messages beside raw zmq.asyncio", small),
+    "actors": ("An ask beside other actors", actors),
+    "arrays": ("Arrays in shared memory", arrays),
+    "tcp": ("Arrays over TCP", tcp),
+    "loop": ("A busy socket", loop),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

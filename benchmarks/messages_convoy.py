@@ -1,0 +1,207 @@
+"""Convoy as `benchmarks.messages` measures it: a node with one actor at each end, the road between processes.
+
+What never lives here: the peers (`messages_peers`), what the figures must be (`messages`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from runtime import wire
+from runtime.actor import Actor
+from runtime.arena import Arena
+from runtime.compute import InlineCompute
+from runtime.messages import Array, Envelope, Message, message
+from runtime.metrics import Metrics
+from runtime.node import Node
+from runtime.transport import Endpoints, Limits
+from runtime.transport.zeromq import ZmqTransport
+
+TICK = 0.005  # seconds between the beats of the loop's heart
+
+
+@message
+class Ping(Message):
+    number: int
+
+
+@message
+class Pong(Message):
+    number: int
+
+
+@message
+class Tick(Message):
+    number: int
+
+
+@message
+class Load(Message):
+    since: int  # nanoseconds on the host's clock: when the array was ready
+    read: bool
+    blob: Array
+
+
+@message
+class Took(Message):
+    arrive: float  # seconds until the handler had the array
+    read: float  # until it had read it as well
+    once: float  # of the same reading of an array of its own
+
+
+@message
+class Bulk(Message):
+    blob: Array
+
+
+class Caller(Actor):
+    """Measures; driven from outside."""
+
+
+class Server(Actor):
+    """Answers, counts, reads."""
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.bulk = 0
+        self.enough = asyncio.Event()
+        self.wanted = 0
+        self.own = np.ones(0, np.float32)
+
+    async def on_ping(self, said: Ping, envelope: Envelope) -> None:
+        await self.reply(envelope, Pong(number=said.number))
+
+    async def on_tick(self, said: Tick, envelope: Envelope) -> None:
+        self.ticks += 1
+        if self.ticks == self.wanted:
+            self.enough.set()
+
+    async def on_load(self, said: Load, envelope: Envelope) -> None:
+        arrive = perf_counter_ns() - said.since
+        if not said.read:
+            await self.reply(envelope, Took(arrive=arrive / 1e9, read=0.0, once=0.0))
+            return
+        said.blob.max()
+        read = perf_counter_ns() - said.since
+        if self.own.nbytes != said.blob.nbytes:
+            self.own = np.ones(said.blob.shape, np.float32)
+        begun = perf_counter()
+        self.own.max()
+        await self.reply(envelope, Took(arrive=arrive / 1e9, read=read / 1e9, once=perf_counter() - begun))
+
+    async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
+        self.bulk += 1
+        if envelope.reply_to:
+            await self.reply(envelope, Pong(number=self.bulk))
+
+
+class Convoy:
+    """An end: process `a` hosts the caller, `b` the server."""
+
+    def __init__(self, name: str, bind: dict[str, str], *, shared: bool = False, ready: int = 0) -> None:
+        """`bind[name]` is an address with {lane} in it; `ready` messages may be under way, 0: as many as usual."""
+        self._name, self._bind, self._shared, self._ready = name, bind, shared, ready
+
+    async def open(self) -> Any:
+        """Place the actor, listen."""
+        self.node = Node(self._name, 1, InlineCompute(), Metrics())
+        self.node.on_failure = lambda actor, error: sys.exit(f"{actor}: {error!r}")
+        self.node.arena = Arena(self._name) if self._shared else None
+        limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
+        self.road = ZmqTransport(
+            self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
+            bind=lambda lane: self._bind[self._name].format(lane=lane), arena=self.node.arena,
+        )  # fmt: skip
+        self.caller, self.server = Caller(), Server()
+        actor: Actor = self.caller if self._name == "a" else self.server
+        self.node.add(type(actor).__name__.lower(), "benchmark", actor)
+        found = await self.road.open()
+        return [found.control, found.bulk, found.arena]
+
+    async def connect(self, other: Any) -> None:
+        """Link the two nodes."""
+        peer, actor = ("b", "server") if self._name == "a" else ("a", "caller")
+        self.node.connect(peer, 1, Endpoints(*other), [actor], self.road)
+        await self.node.prepare(self.node.actors)
+        self.node.begin(self.node.actors)
+        if self._name == "a":
+            await self.caller.ask("server", Ping(number=0), Pong)
+
+    async def close(self) -> None:
+        """Stop the node."""
+        await self.node.stop()
+        await self.road.close()
+        if self.node.arena is not None:
+            self.node.arena.close()
+
+    async def payload(self) -> int:
+        """Bytes of a small message."""
+        return wire.size_of(wire.encode(Envelope(Tick(number=1000), 1000, "caller", 1, "server")))
+
+    async def round_trips(self, count: int) -> float:
+        """Median seconds of an ask."""
+        taken = []
+        for number in range(count):
+            since = perf_counter()
+            await self.caller.ask("server", Ping(number=number), Pong)
+            taken.append(perf_counter() - since)
+        return median(taken)
+
+    async def one_way(self, count: int) -> float:
+        """Messages per second, from the first tell until the last was handled."""
+        since = perf_counter()
+        for number in range(count):
+            await self.caller.tell("server", Tick(number=number))
+        await self.caller.ask("server", Ping(number=0), Pong)
+        return count / (perf_counter() - since)
+
+    async def arrays(self, size: int, count: int, read: bool) -> dict[str, float]:
+        """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone before the next."""
+        found: list[Took] = []
+        for number in range(count):
+            array = self.node.memory(size).view(np.float32)
+            array.fill(number)
+            load = Load(since=perf_counter_ns(), read=read, blob=array)
+            found.append(await self.caller.ask("server", load, Took))
+            del array, load
+        return {name: median(getattr(took, name) for took in found) for name in ("arrive", "read", "once")}
+
+    async def stream(self, size: int, count: int) -> float:
+        """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was handled."""
+        array = np.ones(size // 4, np.float32)
+        since = perf_counter()
+        for _ in range(count - 1):
+            await self.caller.tell("server", Bulk(blob=array))
+        await self.caller.ask("server", Bulk(blob=array), Pong)
+        return size * count / (perf_counter() - since)
+
+    async def flood(self, count: int) -> int:
+        """Send that many ticks."""
+        for number in range(count):
+            await self.caller.tell("server", Tick(number=number))
+        await asyncio.sleep(1.0)  # the other process holds its loop; its sockets take everything in meanwhile
+        return count
+
+    async def hold(self, count: int) -> float:
+        """Hold this loop until told to go on, then handle `count` ticks: the largest gap of its heartbeat, seconds."""
+        self.server.wanted = self.server.ticks + count
+        self.server.enough.clear()
+        return await longest_gap(self.server.enough, sys.stdin.readline)
+
+
+async def longest_gap(enough: asyncio.Event, hold: Callable[[], object]) -> float:
+    """Seconds that a beat every TICK was late by at most, plus TICK, from the end of `hold` until it is enough."""
+    worst = 0.0
+    hold()
+    before = perf_counter()
+    while not enough.is_set():
+        await asyncio.sleep(TICK)
+        worst, before = max(worst, perf_counter() - before), perf_counter()
+    return worst

@@ -1,0 +1,116 @@
+"""The benchmark of messages: its bars, its turns, its two processes, and what it says of what is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import messages, messages_pair
+from benchmarks.messages_pair import Lost, Pair
+from benchmarks.report import ROOT, Record
+from tests.support import environment
+
+
+@pytest.mark.parametrize(
+    ("found", "bar", "holds"),
+    [
+        (1.3, {"most": 1.3}, True), (1.31, {"most": 1.3}, False), (0.6, {"least": 0.6}, True),
+        (0.59, {"least": 0.6}, False), (math.nan, {"least": 0.6}, False), (math.nan, {"most": 1.3}, False),
+    ],
+)  # fmt: skip
+def test_a_bar_holds_at_its_limit_and_a_missed_one_is_a_line_and_a_failure(
+    found: float, bar: dict[str, float], holds: bool
+) -> None:
+    record = Record("t")
+    messages.judge(record, "what", found, **bar)
+    assert (record.status != "failed") == holds
+    assert record.notes[0].startswith("what" if holds else "MISSED what")
+
+
+class Said:
+    """A pair whose end answers 1, 2, 3 ..."""
+
+    def __init__(self, log: list[str], name: str) -> None:
+        self.log, self.name, self.count = log, name, 0
+
+    def ask(self, what: str, **options: Any) -> int:
+        self.log.append(self.name)
+        self.count += 1
+        return self.count
+
+
+def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
+    log: list[str] = []
+    sides: Any = {name: Said(log, name) for name in "xy"}
+    assert messages.turns(sides, "anything", 2) == {"x": [2, 3], "y": [2, 3]}
+    assert log == ["x", "y"] * 3
+
+
+def test_a_row_is_convoy_divided_by_the_side_round_by_round() -> None:
+    record = Record("t")
+    record.table("t")
+    messages.show(record, {"convoy": [1.0, 3.0, 3.0], "peer": [2.0, 6.0, 6.0]}, 10)
+    assert record.tables[0].rows == [["convoy", 30.0, 10.0, 30.0, 1.0], ["peer", 60.0, 20.0, 60.0, 0.5]]
+
+
+def test_an_end_that_dies_is_named_and_fails_its_part_only() -> None:
+    def dies(record: Record, plan: messages.Plan) -> None:
+        with Pair("no such kind", alone=True):
+            pass
+
+    record = Record("t")
+    messages.run(record, dies, messages.Plan(Path("x"), 1, 1))
+    assert record.status == "failed"
+    assert record.notes == ["no such kind, end a ended with 1"]
+
+
+def test_an_end_that_says_nothing_is_stopped() -> None:
+    end = messages_pair.End("convoy", "a", {}, ("sh", "-c", "exec sleep 100"))
+    with pytest.raises(Lost, match="convoy, end a ended with"):
+        end.hear(seconds=0.01)
+    end.close()
+
+
+def test_peers_that_are_missing_are_left_out_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(messages, "ACTORS", {"ray": {"no_such_module": "no-such-package"}})
+    record = Record("t")
+    messages.run(record, messages.actors, messages.Plan(tmp_path, 1, 1))
+    assert record.status == "skipped"
+    assert record.notes == [
+        "ray is left out: missing no-such-package; bring with: python -m pip install no-such-package"
+    ]
+
+
+def test_namespaces_that_are_refused_say_what_refused_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def refusal(command: str) -> str:
+        said.append(command)
+        return f"{command}: no" if "link add" in command else ""
+
+    monkeypatch.setattr(messages_pair, "_refusal", refusal)
+    with messages_pair.namespaces() as refused:
+        assert refused.startswith("ip link add") and refused.endswith(": no")
+    assert said[-2:] == [f"ip netns del {name}" for name in messages_pair.NAMESPACES]
+    assert not any("addr" in command for command in said)
+
+
+def test_small_messages_are_measured_between_real_processes_and_written(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.messages", "--parts", "small", "--rounds", "1", "--scale", "0.005"]
+    done = subprocess.run(
+        [*command, "--results", str(tmp_path)],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    (as_json,) = tmp_path.glob("messages-*.json")
+    part = json.loads(as_json.read_text())["parts"]["small"]
+    assert done.returncode == int(any("MISSED" in note for note in part["notes"])), done.stdout + done.stderr
+    for table in part["tables"]:
+        assert [row[0] for row in table["rows"]] == ["convoy", "zmq.asyncio"]
+        assert all(row[1] > 0 for row in table["rows"])
+    assert part["facts"]["bytes of a message"] > 20
