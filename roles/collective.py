@@ -1,12 +1,11 @@
 """Sums arrays of p members without a server: each member adds up its 1/p of every array for all (One weird trick, 3.1).
 
-    member -> others   Contribution: my array is complete            (in shared memory: only its place travels)
-    member             adds up its share of all p arrays, in the order of ranks
-    member -> others   SharedSum: the sum of my share
-    member             puts the p shares side by side
+    member -> others   Contribution: my array is complete; the first: and here is memory for the sum
+    member             adds up its share of all p arrays, in the order of ranks, into its place of the sum
+    member -> others   SharedSum: my share is there; or, where memory is not shared, the share itself
 
-Every byte is read once by whoever adds it up and once by whoever needs the sum, whatever p is. Of small arrays all
-members add up everything: that is sooner done than told. All get the same bits either way.
+In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. Of small
+arrays all members add up everything: that is sooner done than told. All get the same bits either way.
 What never lives here: what the arrays mean, when they are sent.
 """
 
@@ -15,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ops import Array, Backend
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, MessageError
+from runtime.arena import writable
 
 Key = tuple[int, int]  # iteration, bucket
 CUT = 16  # numbers: shares begin with cache lines
@@ -33,17 +34,39 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
 
 
 class _Exchange:
-    """What has come for one key so far."""
+    """What has come for one key so far: arrays, shares of the sum (none: it is in its place of `into`)."""
 
     def __init__(self, members: int) -> None:
-        self.arrays: list[Array | None] = [None] * members
-        self.sums: list[Array | None] = [None] * members
+        self._arrays: list[Array | None] = [None] * members
+        self._sums: list[tuple[Array, ...] | None] = [None] * members
         self.all_arrays, self.all_sums = asyncio.Event(), asyncio.Event()
-        self.whole: Array | None = None
+        self.into: Array | None = None
 
-    def complete(self, places: list[Array | None]) -> list[Array]:
-        """The arrays, all of which have come."""
-        return [array for array in places if array is not None]
+    def add(self, rank: int, array: Array) -> None:
+        """A member's array; ValueError if it came before."""
+        _put(self._arrays, rank, array, self.all_arrays)
+
+    def add_sum(self, rank: int, share: tuple[Array, ...]) -> None:
+        """A member's share of the sum; ValueError if it came before."""
+        _put(self._sums, rank, share, self.all_sums)
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All arrays, once they have come."""
+        return [array for array in self._arrays if array is not None]
+
+    @property
+    def sums(self) -> list[tuple[Array, ...]]:
+        """All shares, once they have come."""
+        return [share for share in self._sums if share is not None]
+
+
+def _put(places: list[Any], rank: int, value: Any, complete: asyncio.Event) -> None:
+    if places[rank] is not None:
+        raise ValueError("it came twice")
+    places[rank] = value
+    if all(place is not None for place in places):
+        complete.set()
 
 
 class Collective:
@@ -65,15 +88,19 @@ class Collective:
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """Exchange what is needed for the sum of all members' arrays of this key (float32, 1-D).
 
-        Returns what gives the sum, a new array, in the compute thread. `mine` must not be written to again.
+        Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
         """
         step, bucket = key
         exchange = self._exchange(key)
-        self._note(exchange.arrays, exchange.all_arrays, self._rank, mine)
+        apart = len(self._others) * mine.nbytes > ALONE_BYTES
+        if apart and not self._rank:
+            exchange.into = self._ops.empty(mine.shape)
+        into = () if exchange.into is None or self._rank else (exchange.into,)
+        exchange.add(self._rank, mine)
         for name in self._others:
-            await self._actor.tell(name, Contribution(number=step, bucket=bucket, values=mine), step=step)
+            await self._actor.tell(name, Contribution(number=step, bucket=bucket, values=mine, into=into), step=step)
         await exchange.all_arrays.wait()
-        if len(self._others) * mine.nbytes > ALONE_BYTES:
+        if apart:
             await self._share(key, exchange)
         del self._open[key]
         self._done[bucket] = step
@@ -85,33 +112,33 @@ class Collective:
         share = await self._actor.compute("reduce", self._reduce, exchange)
         for name in self._others:
             await self._actor.tell(name, SharedSum(number=step, bucket=bucket, values=share), step=step)
-        self._note(exchange.sums, exchange.all_sums, self._rank, share)
+        exchange.add_sum(self._rank, share)
         await exchange.all_sums.wait()
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
         rank, size = self._place(sender, message)
+        for array in (message.values, *message.into):
+            _check(array, size, sender)
+        if len(message.into) > (rank == 0):
+            raise MessageError("unexpected", f"{sender} gave memory for a sum, which only the first member does")
         exchange = self._exchange((message.number, message.bucket))
-        self._check(message.values, size, exchange.arrays[rank], sender)
-        self._note(exchange.arrays, exchange.all_arrays, rank, message.values)
+        _once(exchange.add, rank, message.values, sender)
+        if message.into:
+            (exchange.into,) = message.into
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """A member's share is added up."""
         rank, size = self._place(sender, message)
-        exchange = self._exchange((message.number, message.bucket))
         low, high = shares(size, len(self._members))[rank]
-        self._check(message.values, high - low, exchange.sums[rank], sender)
-        self._note(exchange.sums, exchange.all_sums, rank, message.values)
+        for share in message.values:
+            _check(share, high - low, sender)
+        _once(self._exchange((message.number, message.bucket)).add_sum, rank, message.values[:1], sender)
 
     def _exchange(self, key: Key) -> _Exchange:
         if key not in self._open:
             self._open[key] = _Exchange(len(self._members))
         return self._open[key]
-
-    def _note(self, places: list[Array | None], complete: asyncio.Event, rank: int, array: Array) -> None:
-        places[rank] = array
-        if all(place is not None for place in places):
-            complete.set()
 
     def _place(self, sender: str, message: Contribution | SharedSum) -> tuple[int, int]:
         bucket = message.bucket
@@ -119,32 +146,40 @@ class Collective:
             raise MessageError("unexpected", f"{message!r} of {sender}: no member, no bucket here, or summed before")
         return self._members.index(sender), self._sizes[bucket]
 
-    def _check(self, values: Array, size: int, former: Array | None, sender: str) -> None:
-        if former is not None:
-            raise MessageError("unexpected", f"{sender} sent the same part of a sum twice")
-        if values.shape != (size,) or values.dtype.name != "float32":
-            raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected float32({size},)")
-
     # in the compute thread
 
-    def _reduce(self, exchange: _Exchange) -> Array:
-        """This member's share of the sum, in its place of a new array."""
-        arrays = exchange.complete(exchange.arrays)
-        exchange.whole = self._ops.empty(arrays[0].shape)
-        low, high = shares(len(exchange.whole), len(arrays))[self._rank]
-        share = exchange.whole[low:high]
-        self._ops.add_all([array[low:high] for array in arrays], share)
-        return share
+    def _reduce(self, exchange: _Exchange) -> tuple[Array, ...]:
+        """Add up this member's share: into its place of the sum if that may be written to, else it is returned."""
+        arrays = exchange.arrays
+        low, high = shares(len(arrays[0]), len(arrays))[self._rank]
+        parts = [array[low:high] for array in arrays]
+        place = exchange.into if not self._rank or exchange.into is None else writable(exchange.into)
+        if place is None:
+            return (self._ops.add_all(parts, self._ops.empty((high - low,))),)
+        self._ops.add_all(parts, place[low:high])
+        return ()
 
     def _total(self, exchange: _Exchange) -> Array:
-        if exchange.whole is None:
-            arrays = exchange.complete(exchange.arrays)
-            if len(arrays) == 1:
-                return arrays[0]
-            whole = self._ops.empty(arrays[0].shape)
-            self._ops.add_all(arrays, whole)
-            return whole
-        for rank, (low, high) in enumerate(shares(len(exchange.whole), len(self._members))):
-            if rank != self._rank:
-                exchange.whole[low:high] = exchange.sums[rank]
-        return exchange.whole
+        arrays = exchange.arrays
+        if len(arrays) == 1:
+            return arrays[0]
+        if not exchange.all_sums.is_set():
+            return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape))
+        if exchange.into is not None and not any(exchange.sums):
+            return exchange.into
+        whole = self._ops.empty(arrays[0].shape)
+        for share, (low, high) in zip(exchange.sums, shares(len(whole), len(arrays)), strict=True):
+            whole[low:high] = share[0] if share or exchange.into is None else exchange.into[low:high]
+        return whole
+
+
+def _check(values: Array, size: int, sender: str) -> None:
+    if values.shape != (size,) or values.dtype.name != "float32":
+        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected float32({size},)")
+
+
+def _once(add: Callable[[int, Any], None], rank: int, value: Any, sender: str) -> None:
+    try:
+        add(rank, value)
+    except ValueError:
+        raise MessageError("unexpected", f"{sender} sent the same part of a sum twice") from None

@@ -133,17 +133,24 @@ class State(Message):
 
 @message
 class Contribution(Message):
-    """A member of a collective tells the others: my gradients of this bucket, complete for good."""
+    """A member of a collective tells the others: my gradients of this bucket, complete for good.
+
+    `into`: from the first member, memory for the sum, where the others may put their shares of it.
+    """
 
     number: int
     bucket: int
     values: Array
+    into: tuple[Array, ...]
 
 
 @message
 class SharedSum(Message):
-    """A member of a collective tells the others: the sum of all members' gradients, of my share of this bucket."""
+    """A member of a collective tells the others: the sum of all members' gradients, of my share of this bucket.
+
+    No `values`: it is in its place of the memory that the first member gave.
+    """
 
     number: int
     bucket: int
-    values: Array
+    values: tuple[Array, ...]

@@ -171,5 +171,8 @@ class Replica(Actor):
     def _update(self, sums: list[Callable[[], Array]]) -> None:
         gradients: dict[str, Blobs] = {}
         for bucket, total in zip(self._buckets, sums, strict=True):
-            gradients |= bucket.views(total())
+            flat = total()
+            if self._job.solver_spec.clips:
+                flat = flat.copy()  # clipping writes over gradients, and these are everybody's
+            gradients |= bucket.views(flat)
         self._store.apply_all(gradients)

@@ -60,6 +60,21 @@ def _held(memory: Mapping, offset: int, size: int, on_gone: Callable[[int], None
     return whole.view(np.ndarray)
 
 
+def writable(array: Array) -> Array | None:
+    """An array of shared memory as one that may be written to, by whomever its owner asked to: keep `array` meanwhile.
+
+    None for an array that lies elsewhere.
+    """
+    base: Any = array
+    while base is not None and not isinstance(base, _Held):
+        base = getattr(base, "base", None)
+    if base is None:
+        return None
+    here, there = base.memory, base.memory.to_write()
+    offset = int(array.__array_interface__["data"][0]) - here.address
+    return np.ndarray(array.shape, array.dtype, there.memory, offset, array.strides)
+
+
 @dataclass(slots=True)
 class _Block:
     size: int
@@ -180,14 +195,14 @@ class Arena:
 
 
 class Window:
-    """A peer's arena, mapped for reading."""
+    """A peer's arena, mapped for reading (`writable` gives an array of it to whom its owner asked to write there)."""
 
     def __init__(self, address: str, on_drop: Callable[[int], None]) -> None:
         """`on_drop(offset)`, from any thread, when the last view of an array that began there is gone. OSError if the
         peer is gone, is another user's or lives where processes have other numbers."""
         path, _, name = address.partition(" ")
         self.pid = int(path.split("/")[2])
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             if (found := str(Path(path).readlink())) != name:
                 raise FileNotFoundError(f"{path} is {found}, not {name}")

@@ -41,11 +41,22 @@ class Mapping:
         room = -(-size >> 30) << 30
         hint = _FAR + next(_count) % max(1, _SPAN // room) * room  # where that is taken, the system finds a place
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.size = size
+        self.size, self.writable = size, writable
         self.address: int = _libc.mmap(hint, size, protection, mmap.MAP_SHARED, file, 0)
         if self.address == _FAILED:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+        self._file = os.dup(file)
+        self._twin: Mapping | None = None
         # not at exit: other threads may use the memory until the very end
         weakref.finalize(self, _libc.munmap, self.address, size).atexit = False
+        weakref.finalize(self, os.close, self._file).atexit = False
         self.memory: memoryview = _view_of(self.address, size, _WRITE if writable else _READ)
+
+    def to_write(self) -> Mapping:
+        """The same bytes, writable: this mapping, or another one. OSError if the file may only be read."""
+        if self.writable:
+            return self
+        if self._twin is None:
+            self._twin = Mapping(self._file, self.size, writable=True)
+        return self._twin

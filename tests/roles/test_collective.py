@@ -124,10 +124,10 @@ def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
     actor.name = "a"
     collective = Collective(actor, ["a", "b"], dict(enumerate(SIZES)), OPS)
     with pytest.raises(MessageError, match=why):
-        collective.contributed(Contribution(number=0, bucket=bucket, values=values), sender)
-    fine = Contribution(number=0, bucket=4, values=np.zeros(1000, np.float32))
+        collective.contributed(Contribution(number=0, bucket=bucket, values=values, into=()), sender)
+    fine = Contribution(number=0, bucket=4, values=np.zeros(1000, np.float32), into=())
     collective.contributed(fine, "b")
     with pytest.raises(MessageError, match="twice"):
         collective.contributed(fine, "b")
     with pytest.raises(MessageError, match="expected"):
-        collective.summed(SharedSum(number=0, bucket=4, values=np.zeros(3, np.float32)), "b")
+        collective.summed(SharedSum(number=0, bucket=4, values=(np.zeros(3, np.float32),)), "b")

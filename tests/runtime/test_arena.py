@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available
+from runtime.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
 from runtime.errors import LaunchError, MessageError
 from runtime.transport.shared import SharedMemory
 
@@ -304,3 +304,25 @@ def _span(line: str) -> tuple[int, int]:
     """First and last address of a line of /proc/self/maps."""
     low, _, high = line.split()[0].partition("-")
     return int(low, 16), int(high, 16)
+
+
+def test_an_array_that_was_received_can_be_written_to_by_whom_its_owner_asked(arena: Arena) -> None:
+    mine = arena.empty((10,))
+    mine[...] = 1
+    offset = arena.place(mine)
+    assert offset is not None
+    dropped: list[int] = []
+    window = Window(arena.address, dropped.append)
+    received = window.bytes_at(offset, 40).view(np.float32)[2:5]
+    assert not received.flags.writeable
+    place = writable(received)
+    assert place is not None
+    place[...] = 7
+    assert mine.tolist() == [1, 1, 7, 7, 7, 1, 1, 1, 1, 1] and received.tolist() == [7, 7, 7]
+    assert not received.flags.writeable
+    own = writable(mine)
+    assert own is not None and own.tolist() == mine.tolist()
+    assert writable(np.zeros(3)) is None
+    del received
+    gc.collect()
+    assert dropped == [offset]
