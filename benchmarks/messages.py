@@ -177,7 +177,8 @@ def loop(record: Record, plan: Plan) -> None:
 
 def held(pair: Pair, count: int) -> float:
     """The largest gap after one flood at a loop that was held."""
-    gap = pair.order("b", "hold", count=count)
+    pair.order("b", "expect", count=count)()
+    gap = pair.order("b", "hold")
     pair.ask("flood", count=count)
     pair.ends["b"].say("go on")
     found: float = gap()

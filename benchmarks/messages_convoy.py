@@ -189,10 +189,14 @@ class Convoy:
         await asyncio.sleep(1.0)  # the other process holds its loop; its sockets take everything in meanwhile
         return count
 
-    async def hold(self, count: int) -> float:
-        """Hold this loop until told to go on, then handle `count` ticks: the largest gap of its heartbeat, seconds."""
+    async def expect(self, count: int) -> int:
+        """Before any of them is sent: `count` ticks will be enough."""
         self.server.wanted = self.server.ticks + count
         self.server.enough.clear()
+        return count
+
+    async def hold(self) -> float:
+        """Hold this loop until told to go on, then handle what was expected: the largest gap of its heartbeat."""
         return await longest_gap(self.server.enough, sys.stdin.readline)
 
 

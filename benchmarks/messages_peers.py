@@ -100,9 +100,14 @@ class ZmqAsyncio:
         await asyncio.sleep(1.0)
         return count
 
-    async def hold(self, count: int) -> float:
-        """As Convoy.hold."""
+    async def expect(self, count: int) -> int:
+        """As Convoy.expect."""
         self._wanted = self._count + count
+        self._enough.clear()
+        return count
+
+    async def hold(self) -> float:
+        """As Convoy.hold."""
         return await longest_gap(self._enough, sys.stdin.readline)
 
 

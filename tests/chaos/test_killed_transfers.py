@@ -95,9 +95,9 @@ class Survivor:
             while self.arena.used:  # noqa: ASYNC110  # what comes back is no event here
                 await asyncio.sleep(0)
 
-    async def write_until_dead(self, mark: int) -> None:
-        """To this life of the peer, until it is killed; who waits for credits of the dead is told."""
-        numbers = takewhile(lambda number, pid=self.pid: self.pid == pid, count())  # type: ignore[misc]
+    async def write_until_dead(self, mark: int, pid: int) -> None:
+        """To one life of the peer, until it is killed; who waits for credits of the dead is told."""
+        numbers = takewhile(lambda number: self.pid == pid, count())
         try:
             await write(self.road, self.arena, "peer", mark, numbers)
         except ActorStopped as error:
@@ -148,7 +148,7 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     assert {path.name for path in sockets.iterdir()} <= {"peer.control", "peer.bulk"}
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(60)
 async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(survivor: Survivor) -> None:
     chance, in_flight, warm, writing = random.Random(1), 0, 0, None
     for life in range(1, LIVES + 1):
@@ -156,7 +156,7 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(s
         if writing is not None:
             await writing
         await survivor.nothing_lent()
-        writing = asyncio.create_task(survivor.write_until_dead(life % 251))
+        writing = asyncio.create_task(survivor.write_until_dead(life % 251, survivor.pid))
         for _ in range(chance.randrange(40)):
             await asyncio.sleep(0)
         in_flight += survivor.arena.used > 0
@@ -173,7 +173,7 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(s
     await survivor.nothing_lent()
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(60)
 async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survivor: Survivor) -> None:
     chance, warm = random.Random(2), 0
     for life in range(1, LIVES + 1):
