@@ -13,7 +13,7 @@ from nets import Net, ParamSpec, Stage
 from ops import Array
 
 Blobs = tuple[Array, ...]
-BUCKET_BYTES = 8 << 20  # a bucket takes layers until it has that much: its sum then takes longer than its messages
+BUCKET_BYTES = 1 << 18  # a bucket takes layers until it has that much: the update of one hides the way of the next
 
 
 @dataclass(frozen=True)

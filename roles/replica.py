@@ -1,7 +1,7 @@
 """A replica: one of p workers that hold the whole net each, and add up their gradients among themselves.
 
-ticket -> read rows, forward -> backward, bucket by bucket: each leaves to be summed while the next is computed
-       -> every replica applies the same update -> report
+ticket -> read rows, forward -> backward, bucket by bucket: each is summed and its layers updated while the next is
+       computed and travels -> report
 
 All replicas start from the same parameters and apply the same sums: they stay equal to the last bit without a server.
 """
@@ -49,6 +49,7 @@ class Replica(Actor):
         sizes = {bucket.number: bucket.size for bucket in self._buckets}
         self._collective = Collective(self, self._members, sizes, self._job.backend_ops)
         self._exposure = Exposure(self)
+        self._clips = self._job.solver_spec.clips
         self._images = self.counter("images", "Images trained on.")
         self._iterations = self.counter("iterations", "Training iterations computed.")
 
@@ -115,15 +116,23 @@ class Replica(Actor):
         with self._exposure.measured():
             async with asyncio.TaskGroup() as group:
                 flat = await self.compute("forward", self._forward_and_first, ticket, first)
-                sums = [group.create_task(self._collective.sum((ticket.number, 0), flat))]
+                sums = [group.create_task(self._sum(ticket.number, first, flat))]
                 for bucket in later:
                     flat = await self.compute("backward", self._backward, bucket)
-                    sums.append(group.create_task(self._collective.sum((ticket.number, bucket.number), flat)))
-            await self.compute("update", self._update, [task.result() for task in sums])
+                    sums.append(group.create_task(self._sum(ticket.number, bucket, flat)))
+            if self._clips:
+                await self.compute("update", self._clip_and_update, [task.result() for task in sums])
         low, high = self._rows(ticket)
         self._images.inc(high - low)
         self._iterations.inc()
         await self._report(ticket)
+
+    async def _sum(self, number: int, bucket: Bucket, flat: Array) -> Callable[[], Array]:
+        """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
+        total = await self._collective.sum((number, bucket.number), flat)
+        if not self._clips:
+            await self.compute("update", self._update, bucket, total)
+        return total
 
     async def _report(self, ticket: Ticket) -> None:
         scores = self._nets[ticket.phase].scalars()
@@ -168,11 +177,13 @@ class Replica(Actor):
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
         return flat
 
-    def _update(self, sums: list[Callable[[], Array]]) -> None:
+    def _update(self, bucket: Bucket, total: Callable[[], Array]) -> None:
+        for layer, gradients in bucket.views(total()).items():
+            self._store.apply(layer, gradients)
+
+    def _clip_and_update(self, sums: list[Callable[[], Array]]) -> None:
+        """Clipping needs all gradients at once, and writes over them: these are everybody's."""
         gradients: dict[str, Blobs] = {}
         for bucket, total in zip(self._buckets, sums, strict=True):
-            flat = total()
-            if self._job.solver_spec.clips:
-                flat = flat.copy()  # clipping writes over gradients, and these are everybody's
-            gradients |= bucket.views(flat)
+            gradients |= bucket.views(total().copy())
         self._store.apply_all(gradients)
