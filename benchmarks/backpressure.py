@@ -1,0 +1,189 @@
+"""`python -m benchmarks.backpressure`: a consumer ten times slower than its producer, with messages of 50 MB.
+
+The producer makes arrays as fast as it may; the consumer reads each, then rests ten times as long as making one took.
+Told is the producer's largest memory (its pages of shared memory count) beside its bound: what it needs with one
+message made and none sent, plus the window of byte credits, plus 10 % of the window; and whether every message came,
+once and in order. Each road has a run of its own, in processes of its own.
+What never lives here: how memory is bounded (`runtime.credits`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel
+
+from benchmarks.report import ROOT, Record, machine, write
+from runtime import Actor, ActorSpec, Array, Envelope, Message, Topology, message
+
+ROADS = {"shared memory": ("ipc", True), "ipc": ("ipc", False), "tcp": ("tcp", False)}
+MB = 1_000_000
+MARGIN = 0.1  # of the window
+CLUSTER = """
+program = "benchmarks.backpressure"
+megabytes = {megabytes}
+messages = {messages}
+seconds = {seconds}
+slower = {slower}
+[run]
+directory = {directory}
+[links]
+transport = "{transport}"
+shared_memory = {shared}
+credit_bytes = {window}
+"""
+
+
+class Options(BaseModel):
+    """This program's keys of cluster.toml."""
+
+    megabytes: int
+    messages: int  # at most
+    seconds: float  # at most
+    slower: float
+
+
+@message
+class Bulk(Message):
+    """One array, and for how long its reader rests."""
+
+    number: int
+    rest: float
+    blob: Array
+
+
+@message
+class Count(Message):
+    """How many came?"""
+
+    blob: Array  # empty: on the bulk lane it comes behind all others
+
+
+@message
+class Counted(Message):
+    """So many, in order; so many out of order or twice."""
+
+    messages: int
+    wrong: int
+
+
+class Consumer(Actor):
+    """Reads slowly."""
+
+    def __init__(self) -> None:
+        self._count = self._wrong = 0
+
+    async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
+        self._wrong += said.number != self._count or not (said.blob[::4096] == said.number % 251).all()
+        self._count += 1
+        await asyncio.sleep(said.rest)
+
+    async def on_count(self, said: Count, envelope: Envelope) -> None:
+        await self.reply(envelope, Counted(messages=self._count, wrong=self._wrong))
+
+
+class Producer(Actor):
+    """Makes arrays and sends them as fast as it may; the run ends with it."""
+
+    def __init__(self, *, megabytes: int, messages: int, seconds: float, slower: float) -> None:
+        self._size, self._messages, self._seconds, self._slower = megabytes * MB, messages, seconds, slower
+
+    async def run(self) -> None:
+        blob = await self.compute("make", self._make, 0)
+        began = self.now()
+        blob = await self.compute("make", self._make, 0)
+        rest = (self.now() - began) * self._slower
+        base, number = _peak(), 0
+        while number < self._messages and self.now() - began < self._seconds:
+            await self.tell("consumer", Bulk(number=number, rest=rest, blob=blob))
+            number += 1
+            del blob  # it is the reader's now
+            blob = await self.compute("make", self._make, number)
+        came = await self.ask("consumer", Count(blob=np.empty(0)), Counted)
+        seconds = self.now() - began
+        self.emit("measured", sent=number, came=came.messages, wrong=came.wrong, base=base, peak=_peak(),
+                  rest=rest, took=seconds)  # fmt: skip
+
+    def _make(self, number: int) -> Array:
+        blob = self.memory(self._size)
+        blob.fill(number % 251)
+        return blob
+
+
+def _peak() -> int:
+    """Bytes of this process that were in memory at most, shared ones too."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+ROLES = {"producer": Producer, "consumer": Consumer}
+
+
+def plan(config: object, options: Options) -> Topology:
+    """One of each, in processes of their own."""
+    actors = (ActorSpec("producer", "producer", options.model_dump()), ActorSpec("consumer", "consumer"))
+    return Topology(__name__, actors, (("producer", "consumer"),), "producer")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run each road and write the results. 1: a bound was passed or a message did not come."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.backpressure", description=__doc__)
+    parser.add_argument("--roads", nargs="+", choices=ROADS, default=["shared memory", "tcp"])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each road")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="of each road at most")
+    parser.add_argument("--megabytes", type=int, default=50, help="of each message")
+    parser.add_argument("--window", type=int, default=256 << 20, help="byte credits")
+    parser.add_argument("--slower", type=float, default=10.0, help="times that the consumer rests")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    record = Record("Backpressure", facts={"window, MB": given.window / MB, "message, MB": given.megabytes})
+    record.table(
+        "The producer's memory, MB", "road", "seconds", "sent", "came", "wrong", "base", "peak", "bound", "GB/s"
+    )
+    for road in given.roads:
+        measure(road, given, record)
+    if record.status == "running":
+        record.status = "passed"
+    print("results:", *write(given.results, f"backpressure-{datetime.now(UTC):%Y-%m-%d}", machine(), {"all": record}))
+    return int(record.status != "passed")
+
+
+def measure(road: str, given: argparse.Namespace, record: Record) -> None:
+    """One run; a row of the table."""
+    transport, shared = ROADS[road]
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        cluster = Path(folder, "cluster.toml")
+        cluster.write_text(
+            CLUSTER.format(
+                megabytes=given.megabytes, messages=given.messages, seconds=given.seconds, slower=given.slower,
+                directory=json.dumps(folder), transport=transport, shared=str(shared).lower(), window=given.window,
+            )
+        )  # fmt: skip
+        command = [sys.executable, "-m", "runtime", "up", str(cluster)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        journals = list(Path(folder).glob("*/events.jsonl"))
+        events = [json.loads(line) for path in journals for line in path.read_text().splitlines()]
+    found = next((event for event in events if event["event"] == "measured"), None)
+    if found is None:
+        record.fail(f"{road}: the run ended with {done.returncode}: {done.stderr.strip()[-500:]}")
+        return
+    bound = found["base"] + given.window * (1 + MARGIN)
+    speed = found["sent"] * given.megabytes / 1000 / found["took"]
+    numbers = [found[name] / MB for name in ("base", "peak")]
+    record.row(road, found["took"], found["sent"], found["came"], found["wrong"], *numbers, bound / MB, speed)
+    if found["peak"] > bound:
+        record.fail(f"{road}: the producer's memory passed its bound by {(found['peak'] - bound) / MB:.0f} MB")
+    if found["came"] != found["sent"] or found["wrong"]:
+        record.fail(f"{road}: {found['sent']} sent, {found['came']} came, {found['wrong']} wrong")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
