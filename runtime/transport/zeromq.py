@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import zmq
@@ -313,6 +314,7 @@ class ZmqTransport(Transport):
         for link in self._links.values():
             link.port.socket.setsockopt(zmq.LINGER, int(CLOSE_SECONDS * 1000))
             link.close(f"{self.process} is stopping")
+        bound = [router.socket.get_string(zmq.LAST_ENDPOINT) for router in self._routers.values()]
         for router in self._routers.values():
             router.close()
         self._links.clear()
@@ -321,6 +323,9 @@ class ZmqTransport(Transport):
             self._shared.close()
         # term() returns when the last queued message has left or its linger is over: at most CLOSE_SECONDS
         await asyncio.get_running_loop().run_in_executor(None, self._context.term)
+        for address in bound:
+            if address.startswith("ipc://"):  # libzmq removes only those whose names it made up
+                Path(address.removeprefix("ipc://")).unlink(missing_ok=True)  # noqa: ASYNC240  # a moment
 
     def queued_bytes(self) -> dict[str, int]:
         """See Transport.queued_bytes."""

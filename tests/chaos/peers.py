@@ -67,7 +67,7 @@ class Peer:
     def __init__(self, life: int, folder: Path) -> None:
         self.life = life
         self.kept: deque[Message] = deque(maxlen=HOLDS)
-        self.arena = Arena("peer")
+        self.arena = Arena("cargo")
         self.road = road("peer", life, folder, self.arena, self.deliver, self.reject)
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:

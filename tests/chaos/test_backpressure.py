@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import backpressure
 
-MESSAGES = 25  # 1.25 GB through a window of 160 MB
+MESSAGES = 16  # 800 MB through a window of 160 MB
 
 
 @pytest.mark.parametrize("road", backpressure.ROADS)

@@ -249,6 +249,12 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     await b.transport.close()
 
 
+async def test_a_closed_road_leaves_no_socket_file(pair: tuple[Member, Member], tmp_path: Path) -> None:
+    for member in pair:
+        await member.transport.close()
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240
+
+
 async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
     def make(*arguments: object) -> Transport:
         bind = f"tcp://127.0.0.1:{port}"
