@@ -46,11 +46,12 @@ class Mapping:
         if self.address == _FAILED:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
-        self._file = os.dup(file)
-        self._twin: Mapping | None = None
         # not at exit: other threads may use the memory until the very end
         weakref.finalize(self, _libc.munmap, self.address, size).atexit = False
-        weakref.finalize(self, os.close, self._file).atexit = False
+        self._twin: Mapping | None = None
+        if not writable:
+            self._file = os.dup(file)
+            weakref.finalize(self, os.close, self._file).atexit = False
         self.memory: memoryview = _view_of(self.address, size, _WRITE if writable else _READ)
 
     def to_write(self) -> Mapping:
