@@ -67,9 +67,11 @@ class _Socket:
     def send(self, frames: list[Any]) -> None:
         """Hand a message to zmq. Large frames are not copied: they must not change any more."""
         last = len(frames) - 1
-        for place, frame in enumerate(frames):
-            self.socket.send(frame, _SEND_MORE if place < last else _NO_WAIT, len(frame) < COPY_BELOW)
-        self._look_later()  # sending may swallow the edge of the socket's descriptor
+        try:
+            for place, frame in enumerate(frames):
+                self.socket.send(frame, _SEND_MORE if place < last else _NO_WAIT, len(frame) < COPY_BELOW)
+        finally:
+            self._look_later()  # sending, also in vain, may swallow the edge of the socket's descriptor
 
     def close(self) -> None:
         if not self._closed:
@@ -143,8 +145,8 @@ class _Link:
     def _granted(self, frames: list[Any]) -> None:
         if len(frames) == 1 and frames[0] and not len(frames[0]) % _GRANT.size:
             (granted,), *offsets = _GRANT.iter_unpack(frames[0])
+            self.on_returned([offset for (offset,) in offsets])  # first: who gets credits may need the memory
             self.gate.grant(granted)
-            self.on_returned([offset for (offset,) in offsets])
 
 
 class _Source:
@@ -283,8 +285,11 @@ class ZmqTransport(Transport):
 
     def _source(self, lane: Lane, identity: bytes) -> _Source:
         def grant(due: int) -> None:
-            if not self._answer(lane, identity, [due]):
-                self._sources.pop((lane, identity), None)  # the peer left: nobody waits for this grant
+            # the last views may have gone a moment ago: what they held goes back with the credits, not after them
+            if lane == "bulk" and self._identities.get(peer) == identity:
+                asyncio.get_running_loop().call_soon(self._grant, lane, identity, due, peer)
+            else:
+                self._grant(lane, identity, due, "")
 
         peer, _, life = identity.decode(errors="replace").rpartition("/")
         pid = life.rpartition(".")[2]
@@ -293,10 +298,17 @@ class ZmqTransport(Transport):
         self._sources[lane, identity] = source
         return source
 
+    def _grant(self, lane: Lane, identity: bytes, due: int, peer: str) -> None:
+        """Give back credits, and to a `peer` what is not seen any more of its arrays."""
+        returns = self._shared.take_due(peer) if self._shared is not None and peer else []
+        if not self._answer(lane, identity, [due, *returns]):
+            self._sources.pop((lane, identity), None)  # the peer left: nobody waits for this grant
+
     def _return(self, peer: str) -> None:
         """Some arrays of a peer's are not seen here any more."""
-        if self._shared is not None and peer in self._identities:
-            self._answer("bulk", self._identities[peer], [0, *self._shared.take_due(peer)])
+        due = self._shared.take_due(peer) if self._shared is not None else []
+        if due and peer in self._identities:
+            self._answer("bulk", self._identities[peer], [0, *due])
 
     def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
         """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
