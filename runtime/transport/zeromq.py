@@ -60,11 +60,13 @@ class _Socket:
         self._wake()
 
     def send(self, frames: list[Any]) -> None:
-        if len(frames) == 1:
-            self.socket.send(frames[0], zmq.DONTWAIT)
-        else:
-            self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
-        self._wake()  # sending may swallow the edge of the socket's descriptor
+        try:
+            if len(frames) == 1:
+                self.socket.send(frames[0], zmq.DONTWAIT)
+            else:
+                self.socket.send_multipart(frames, zmq.DONTWAIT, copy=False)
+        finally:
+            self._wake()  # sending, also in vain, may swallow the edge of the socket's descriptor
 
     def close(self) -> None:
         if not self._closed:
