@@ -128,8 +128,8 @@ class _Link:
     def _granted(self, frames: list[Any]) -> None:
         if len(frames) == 1 and frames[0] and not len(frames[0]) % _GRANT.size:
             (granted,), *offsets = _GRANT.iter_unpack(frames[0])
+            self.on_returned([offset for (offset,) in offsets])  # first: who gets credits may need the memory
             self.gate.grant(granted)
-            self.on_returned([offset for (offset,) in offsets])
 
 
 class ZmqTransport(Transport):
@@ -218,10 +218,13 @@ class ZmqTransport(Transport):
 
     def _arrived(self, lane: Lane, frames: list[Any]) -> None:
         identity, body = frames[0], frames[1:]
-        size = wire.size_of(body)
+        size = sent = wire.size_of(body)
 
         def release() -> None:
-            self._grant(lane, identity, cost_of(size))
+            if size == sent:
+                self._grant(lane, identity, cost_of(size), peer)
+            else:  # the last views went a moment ago: let what they held go back with the credits, not after them
+                asyncio.get_running_loop().call_soon(self._grant, lane, identity, cost_of(size), peer)
 
         def borrow(offset: int, count: int) -> Array:
             nonlocal size
@@ -243,16 +246,21 @@ class ZmqTransport(Transport):
             self._identities[peer] = identity
         self.deliver(envelope, size, release)
 
-    def _grant(self, lane: Lane, identity: bytes, size: int) -> None:
+    def _grant(self, lane: Lane, identity: bytes, size: int, peer: str) -> None:
         book = self._books.setdefault((lane, identity), GrantBook(self.limits.credit_of(lane)))
         due = book.release(size)
-        if due and not self._answer(lane, identity, [due]):
+        if not due:
+            return
+        shares = self._shared is not None and lane == "bulk" and self._identities.get(peer) == identity
+        returns = self._shared.take_due(peer) if self._shared is not None and shares else []
+        if not self._answer(lane, identity, [due, *returns]):
             self._books.pop((lane, identity), None)  # the peer left: nobody waits for this grant
 
     def _return(self, peer: str) -> None:
         """Some arrays of a peer's are not seen here any more."""
-        if self._shared is not None and peer in self._identities:
-            self._answer("bulk", self._identities[peer], [0, *self._shared.take_due(peer)])
+        due = self._shared.take_due(peer) if self._shared is not None else []
+        if due and peer in self._identities:
+            self._answer("bulk", self._identities[peer], [0, *due])
 
     def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
         """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
