@@ -97,11 +97,12 @@ class Producer(Actor):
         self._size, self._messages, self._seconds, self._slower = megabytes * MB, messages, seconds, slower
 
     async def run(self) -> None:
-        blob = await self.compute("make", self._make, 0)
-        began = self.now()
-        blob = await self.compute("make", self._make, 0)
-        rest = (self.now() - began) * self._slower
-        base, number = _peak(), 0
+        took = []
+        for _ in range(3):  # the fastest counts: the first writes to pages that do not exist yet
+            blob, began = None, self.now()
+            blob = await self.compute("make", self._make, 0)
+            took.append(self.now() - began)
+        rest, base, number, began = min(took) * self._slower, _peak(), 0, self.now()
         while number < self._messages and self.now() - began < self._seconds:
             await self.tell("consumer", Bulk(number=number, rest=rest, blob=blob))
             number += 1

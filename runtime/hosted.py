@@ -90,6 +90,7 @@ class Hosted:
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
                 await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
             finally:
+                del envelope  # else its arrays would stay until the next message comes
                 release()
                 self.handled += 1
                 self.doing = "idle"
