@@ -90,11 +90,11 @@ class Hosted:
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
                 await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
             finally:
-                del envelope  # else its arrays would stay until the next message comes
+                del envelope  # its arrays go before its credits, when the actor is done with them
                 release()
                 self.handled += 1
                 self.doing = "idle"
-                del envelope, release  # its arrays go when the actor is done with them, not with the next message
+                del release
 
     async def _work(self) -> None:
         await self.actor.run()
