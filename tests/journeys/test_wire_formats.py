@@ -193,7 +193,7 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
     def spoiled_first(node: runtime.node.Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
         said = envelope.message
         if type(said) is LayerGradient:
-            deliver(node, dataclasses.replace(envelope, message=SPOILED[how](said)), size, lambda: None)
+            deliver(node, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
         deliver(node, envelope, size, release)
 
     def count(node: runtime.node.Node, peer: str, error: runtime.node.MessageError | None) -> None:
