@@ -5,7 +5,7 @@
     tree_reducer single                       the tree inside a group; one worker that does it all
     replica      collective buckets           workers with the whole net each that add up their gradients themselves
     coordinator  schedule scoreboard resume   tickets, tests, checkpoints
-    parameter_store gradient_sum tree job     plain objects behind the roles
+    passes parameter_store gradient_sum tree job  plain objects behind the roles
     wire_formats gradient_links               how gradients travel, and on which link
     strategies planner options                presets, cluster.toml -> topology
 

@@ -18,7 +18,7 @@ BUCKET_BYTES = 1 << 18  # a bucket takes layers until it has that much: the upda
 
 @dataclass(frozen=True)
 class Bucket:
-    """Stages in backward order; the gradients of their layers lie in one array of `size` numbers, at `places`."""
+    """Stages in backward order; the gradients of their layers lie in one array of `size` numbers (`views`)."""
 
     number: int
     stages: tuple[Stage, ...]

@@ -6,7 +6,6 @@ ticket -> read rows -> per layer: pull the model, forward -> activations to the 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -18,18 +17,16 @@ from roles.buffers import layer_gradients
 from roles.exposure import Exposure
 from roles.job import Job
 from roles.messages import (
-    STOP,
     TRAIN,
     ActivationGrads,
     Activations,
     LayerGradient,
     LayerModel,
-    NextTicket,
     PassDone,
     PullLayer,
     Ticket,
 )
-from roles.tree import rows_of
+from roles.passes import Passes
 from roles.wire_formats import PLAIN, Blobs, Formats, Wire, layers_of
 from runtime import Actor
 
@@ -70,7 +67,10 @@ class ConvCompute(Actor):
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
-        self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._passes = Passes(
+            self, self._coordinator, readers, group=self._group, rank=self._rank, members=self._members
+        )
         self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
         self._wire = Wire(layers_of(self._nets[TRAIN]), job.host_ops, self._wire_options)
         for net in self._nets.values():
@@ -78,31 +78,12 @@ class ConvCompute(Actor):
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""
-        for reader in getattr(self, "_readers", {}).values():
-            reader.close()
+        if hasattr(self, "_passes"):
+            self._passes.close()
 
     async def run(self) -> None:
         """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
-        position, upcoming = 0, asyncio.create_task(self._next_ticket(0))
-        try:
-            while True:
-                with self.phase("wait_ticket"):
-                    ticket = await upcoming
-                if ticket.phase == STOP:
-                    return
-                upcoming = asyncio.create_task(self._next_ticket(position + 1))
-                await self._pass(ticket, position)
-                position += 1
-        finally:
-            upcoming.cancel()
-            await asyncio.gather(upcoming, return_exceptions=True)
-
-    async def _next_ticket(self, position: int) -> Ticket:
-        ask = NextTicket(group=self._group, position=position)
-        ticket = await self.ask(self._coordinator, ask, Ticket)
-        if ticket.phase != STOP:
-            self._readers[ticket.phase].request(ticket.number, *rows_of(self._rank, self._members, ticket.rows))
-        return ticket
+        await self._passes.run(self._pass)
 
     async def _pass(self, ticket: Ticket, position: int) -> None:
         net = self._nets[ticket.phase]
@@ -129,7 +110,7 @@ class ConvCompute(Actor):
 
     async def _forward(self, net: Net, ticket: Ticket, position: int) -> Blobs:
         with self.phase("read"):
-            await self.compute("read", self._read, net, ticket)
+            await self.compute("read", self._passes.read, net, ticket)
         activations: Blobs = ()
         for stage in net.stages:
             blobs = await self._pull(stage.layer, ticket, position) if stage.layer is not None else ()
@@ -173,13 +154,6 @@ class ConvCompute(Actor):
                     await self.tell(self._parent, gradient, step=ticket.number)
 
     # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
-
-    def _read(self, net: Net, ticket: Ticket) -> None:
-        low, high = rows_of(self._rank, self._members, ticket.rows)
-        batch = self._readers[ticket.phase].get(ticket.number, low, high)
-        net.begin(ticket.number, (low, high))
-        for name, array in zip(net.inputs, batch, strict=True):
-            net.feed(name, array)
 
     def _forward_stage(self, net: Net, stage: Stage, blobs: Blobs) -> Blobs:
         """The activations that cross to the FC phase, after the last stage."""

@@ -20,19 +20,17 @@ from roles.collective import Collective
 from roles.exposure import Exposure
 from roles.job import Job
 from roles.messages import (
-    STOP,
     TRAIN,
     Contribution,
     GetState,
-    NextTicket,
     PassDone,
     SharedSum,
     State,
     Ticket,
 )
 from roles.parameter_store import Blobs, ParameterStore
+from roles.passes import Passes
 from roles.resume import restored
-from roles.tree import rows_of
 from runtime import Actor, Envelope
 
 
@@ -57,7 +55,8 @@ class Replica(Actor):
         job = self._job
         job.backend_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
-        self._readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._passes = Passes(self, self._coordinator, readers, group=0, rank=self._rank, members=len(self._members))
         self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
         for net in self._nets.values():
             warm(net)
@@ -67,24 +66,15 @@ class Replica(Actor):
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""
-        for reader in getattr(self, "_readers", {}).values():
-            reader.close()
+        if hasattr(self, "_passes"):
+            self._passes.close()
 
     async def run(self) -> None:
         """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
-        position, upcoming = 0, asyncio.create_task(self._next_ticket(0))
-        try:
-            while True:
-                with self.phase("wait_ticket"):
-                    ticket = await upcoming
-                if ticket.phase == STOP:
-                    return
-                position += 1
-                upcoming = asyncio.create_task(self._next_ticket(position))
-                await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
-        finally:
-            upcoming.cancel()
-            await asyncio.gather(upcoming, return_exceptions=True)
+        await self._passes.run(self._pass)
+
+    async def _pass(self, ticket: Ticket, position: int) -> None:
+        await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
         """Another replica's gradients of a bucket are complete."""
@@ -99,12 +89,6 @@ class Replica(Actor):
         state = await self.compute("state", self._store.state)
         version = max(self._store.versions.values(), default=0)
         await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
-
-    async def _next_ticket(self, position: int) -> Ticket:
-        ticket = await self.ask(self._coordinator, NextTicket(group=0, position=position), Ticket)
-        if ticket.phase != STOP:
-            self._readers[ticket.phase].request(ticket.number, *self._rows(ticket))
-        return ticket
 
     async def _test(self, ticket: Ticket) -> None:
         with self.phase("test"):
@@ -122,7 +106,7 @@ class Replica(Actor):
                     sums.append(group.create_task(self._sum(ticket.number, bucket, flat)))
             if self._clips:
                 await self.compute("update", self._clip_and_update, [task.result() for task in sums])
-        low, high = self._rows(ticket)
+        low, high = self._passes.rows(ticket)
         self._images.inc(high - low)
         self._iterations.inc()
         await self._report(ticket)
@@ -147,17 +131,11 @@ class Replica(Actor):
         )
         await self.tell(self._coordinator, done, step=ticket.number)
 
-    def _rows(self, ticket: Ticket) -> tuple[int, int]:
-        return rows_of(self._rank, len(self._members), ticket.rows)
-
     # What runs in the compute thread.
 
     def _forward(self, ticket: Ticket) -> None:
-        net, rows = self._nets[ticket.phase], self._rows(ticket)
-        batch = self._readers[ticket.phase].get(ticket.number, *rows)
-        net.begin(ticket.number, rows)
-        for name, array in zip(net.inputs, batch, strict=True):
-            net.feed(name, array)
+        net = self._nets[ticket.phase]
+        self._passes.read(net, ticket)
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._store.read(stage.layer))

@@ -1,6 +1,6 @@
 """Weights between Caffe's order and the panels that the micro-kernel reads.
 
-Packed weights lie as [group][panel][block of channels][tap][channel][lane], a panel being up to three vectors of
+Packed weights lie as [group][panel][block of channels][tap][channel][lane], a panel being up to four vectors of
 neighbouring outputs, zeros behind the last. Gradients of weights arrive as [part][group][panel][tap][channel][lane] and
 leave in Caffe's order. What never lives here: products.
 """
