@@ -4,10 +4,11 @@
     conv_compute conv_model fc_server         one training iteration, in this order
     tree_reducer single                       the tree inside a group; one worker that does it all
     replica      collective buckets           workers with the whole net each that add up their gradients themselves
-    coordinator  schedule scoreboard resume   tickets, tests, checkpoints
-    passes parameter_store gradient_sum tree job  plain objects behind the roles
+    coordinator  schedule grouping shares scoreboard resume   tickets, tests, checkpoints
+    passes fc_phase model_links               a worker's way through a pass, and to its peers
+    parameter_store gradient_sum tree job     plain objects behind the roles
     wire_formats gradient_links               how gradients travel, and on which link
-    strategies planner options                presets, cluster.toml -> topology
+    strategies presets planner options        presets, cluster.toml -> topology
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
 is its part of cluster.toml. Role processes need ROLES only, so the other two are imported when asked for.

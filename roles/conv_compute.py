@@ -2,11 +2,13 @@
 
 ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
        -> per layer, last first: backward, the gradient leaves at once -> report
+
+Where the FC phase is not merged into one server, the worker's part is the whole net, and nothing crosses a cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,46 +17,36 @@ from nets.data import Prefetcher
 from nets.warm import warm
 from roles.buffers import layer_gradients
 from roles.exposure import Exposure
+from roles.fc_phase import FcPhase
 from roles.job import Job
-from roles.messages import (
-    TRAIN,
-    ActivationGrads,
-    Activations,
-    LayerGradient,
-    LayerModel,
-    PassDone,
-    PullLayer,
-    Ticket,
-)
+from roles.messages import TRAIN, LayerGradient, LayerModel, PassDone, Place, Placed, PullLayer, Ticket
+from roles.model_links import ModelLink
 from roles.passes import Passes
-from roles.wire_formats import PLAIN, Blobs, Formats, Wire, layers_of
-from runtime import Actor
+from roles.tree import Parent
+from roles.wire_formats import Blobs, Formats, layers_of
+from runtime import Actor, Envelope
+
+Scores = dict[str, float]
 
 
 class ConvCompute(Actor):
-    """Options: the job, its group, rank and number of members, and the names of its peers.
+    """Options: the job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
 
-    `parent` is who gets its gradients, a reducer or the conv model itself, and `wire` their format.
+    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase, none for "all".
     """
 
     def __init__(
         self,
         *,
         job: Mapping[str, Any],
-        group: int,
-        rank: int,
-        members: int,
+        part: str,
         coordinator: str,
-        conv_model: str,
-        fc_server: str,
-        parent: str,
-        wire: Mapping[str, Any] = PLAIN,
+        models: Sequence[Mapping[str, Any]],
+        fc_servers: Sequence[str],
     ) -> None:
         self._job = Job.from_options(job)
-        self._group, self._rank, self._members = group, rank, members
-        self._coordinator, self._conv_model, self._fc_server = coordinator, conv_model, fc_server
-        self._parent, self._wire_options = parent, wire
-        self._trained = 0  # training passes of this worker's group so far: what its next pull must see applied
+        self._part = part
+        self._coordinator, self._models, self._fc_servers = coordinator, models, fc_servers
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
@@ -68,11 +60,12 @@ class ConvCompute(Actor):
         job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
-        self._passes = Passes(
-            self, self._coordinator, readers, group=self._group, rank=self._rank, members=self._members
-        )
-        self._nets = {phase: job.build(phase, "conv", sources[phase].shape) for phase in job.phases}
-        self._wire = Wire(layers_of(self._nets[TRAIN]), job.host_ops, self._wire_options)
+        self._passes = Passes(self, self._coordinator, readers)
+        self._nets = {phase: job.build(phase, self._part, sources[phase].shape) for phase in job.phases}
+        layers = layers_of(self._nets[TRAIN])
+        self._links = [ModelLink(options, layers, job.host_ops) for options in self._models]
+        self._link_of = {layer: link for link in self._links for layer in link.layers}
+        self._fc = FcPhase(self, self._fc_servers, job.host_ops)
         for net in self._nets.values():
             warm(net)
 
@@ -85,73 +78,84 @@ class ConvCompute(Actor):
         """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
         await self._passes.run(self._pass)
 
-    async def _pass(self, ticket: Ticket, position: int) -> None:
-        net = self._nets[ticket.phase]
-        with self._exposure.measured() if ticket.phase == TRAIN else nullcontext():
-            activations = await self._forward(net, ticket, position)
-            answer = await self._fc(ticket, position, activations)
-            self._exposure.excuse(answer.seconds)
-            if ticket.phase == TRAIN:
-                await self._backward(net, ticket, position, answer.blobs)
-        if ticket.phase == TRAIN:
-            self._trained += 1
-            self._images.inc(len(activations[0]))
+    async def on_place(self, message: Place, envelope: Envelope) -> None:
+        """The tree above has another shape from now on."""
+        for link in self._links:
+            if link.server == message.server:
+                link.parent = Parent(message.parent, message.part, message.parts)
+        await self.reply(envelope, Placed())
+
+    async def _pass(self, ticket: Ticket) -> None:
+        net, train = self._nets[ticket.phase], ticket.phase == TRAIN
+        with self._exposure.measured() if train else nullcontext():
+            activations = await self._forward(net, ticket)
+            scores, incoming = await self._top(net, ticket, activations)
+            if train:
+                await self._backward(net, ticket, incoming)
+        low, high = ticket.mine
+        if train:
+            self._images.inc(high - low)
             self._iterations.inc()
         done = PassDone(
-            group=self._group,
-            rank=self._rank,
+            members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
-            rows=ticket.rows,
-            scores=answer.scores,
+            rows=high - low,
+            scores=scores,
+            seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )
         await self.tell(self._coordinator, done, step=ticket.number)
 
-    async def _forward(self, net: Net, ticket: Ticket, position: int) -> Blobs:
+    async def _forward(self, net: Net, ticket: Ticket) -> Blobs:
         with self.phase("read"):
             await self.compute("read", self._passes.read, net, ticket)
         activations: Blobs = ()
         for stage in net.stages:
-            blobs = await self._pull(stage.layer, ticket, position) if stage.layer is not None else ()
+            blobs = await self._pull(stage.layer, ticket) if stage.layer is not None else ()
             with self.phase("forward"):
                 activations = await self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
         return activations
 
-    async def _pull(self, layer: str, ticket: Ticket, position: int) -> Blobs:
-        pull = PullLayer(group=self._group, position=position, phase=ticket.phase, layer=layer, after=self._trained)
-        with self.phase("wait_model"):
-            return (await self.ask(self._conv_model, pull, LayerModel, step=ticket.number)).blobs
-
-    async def _fc(self, ticket: Ticket, position: int, blobs: Blobs) -> ActivationGrads:
-        activations = Activations(
-            group=self._group,
-            rank=self._rank,
-            position=position,
+    async def _pull(self, layer: str, ticket: Ticket) -> Blobs:
+        pull = PullLayer(
+            group=ticket.group,
+            members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
-            rows=ticket.rows,
-            blobs=blobs,
+            layer=layer,
+            after=ticket.after,
         )
-        with self.phase("wait_fc"):
-            return await self.ask(self._fc_server, activations, ActivationGrads, step=ticket.number)
+        with self.phase("wait_model"):
+            return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
 
-    async def _backward(self, net: Net, ticket: Ticket, position: int, incoming: Blobs) -> None:
+    async def _top(self, net: Net, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
+        """The pass's scores, and the gradients that come back from an FC phase elsewhere."""
+        if not self._fc_servers:
+            return net.scalars(), ()
+        with self.phase("wait_fc"):
+            answer = await self._fc.run(ticket, activations)
+        self._exposure.excuse(answer.seconds)
+        return dict(answer.scores), answer.blobs
+
+    async def _backward(self, net: Net, ticket: Ticket, incoming: Blobs) -> None:
         for stage in reversed(net.stages):
             with self.phase("backward"):
                 work = self.compute(f"backward {stage.layer}", self._backward_stage, net, stage, incoming)
                 (formats, blobs), incoming = await work, ()
             if stage.layer is not None:
+                parent = self._link_of[stage.layer].parent
                 gradient = LayerGradient(
-                    group=self._group,
-                    position=position,
+                    group=ticket.group,
                     number=ticket.number,
                     layer=stage.layer,
+                    part=parent.part,
+                    parts=parent.parts,
                     formats=formats,
                     blobs=blobs,
                 )
                 with self.phase("send"):
-                    await self.tell(self._parent, gradient, step=ticket.number)
+                    await self.tell(parent.name, gradient, step=ticket.number)
 
     # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
 
@@ -160,7 +164,7 @@ class ConvCompute(Actor):
         if stage.layer is not None:
             net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
         net.forward(stage)
-        if stage is not net.stages[-1]:
+        if stage is not net.stages[-1] or not self._fc_servers:
             return ()
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 
@@ -172,4 +176,4 @@ class ConvCompute(Actor):
                 net.set_grad(name, gradient)
         out = layer_gradients(net, stage.layer) if stage.layer is not None else None
         gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
-        return self._wire.encode(stage.layer, gradients) if stage.layer is not None else ((), ())
+        return self._link_of[stage.layer].wire.encode(stage.layer, gradients) if stage.layer is not None else ((), ())

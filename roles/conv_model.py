@@ -1,4 +1,5 @@
-"""The conv model server: holds the conv phase's parameters, publishes versions, applies summed gradients.
+"""The conv model server: holds the conv phase's parameters, publishes versions, applies summed gradients. Where the FC
+phase is not merged, it holds those of the whole net, or several such servers some layers each.
 
 The model's version counts iterations that are in it whole. An iteration's staleness is the version at its last
 update minus the version when it began to read: 0 with one group, g - 1 on average with g groups (Omnivore section 4).
@@ -8,10 +9,11 @@ A single layer, read late and updated early, sees less: that is what pulling lay
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nets import Net
+from roles.gradient_sum import GradientSum
 from roles.job import Job
 from roles.messages import TRAIN, GetState, LayerGradient, LayerModel, PullLayer, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
@@ -23,22 +25,28 @@ STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class ConvModel(Actor):
-    """Options: the job, the data's image shape, the number of members per group, the coordinator's name."""
+    """Options: the job, the data's image shape, the coordinator's name, which `part` of the net the model is of ("conv"
+    or "all"), and which of its `layers` this server holds (none named: all)."""
 
     def __init__(
-        self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int], groups: list[int], coordinator: str
+        self,
+        *,
+        job: Mapping[str, Any],
+        image_shape: tuple[int, int, int],
+        coordinator: str,
+        part: str = "conv",
+        layers: Sequence[str] | None = None,
     ) -> None:
         self._job = Job.from_options(job)
-        self._image_shape = image_shape
-        self._groups = groups
+        self._image_shape, self._part, self._layers = image_shape, part, layers
         self._coordinator = coordinator
         self._waiting: list[tuple[PullLayer, Envelope]] = []
-        # (group, position, layer) -> (version, blobs, members still to pull): all members read one version
-        self._pinned: dict[tuple[int, int, str], tuple[int, Blobs, int]] = {}
+        # (phase, number, layer) -> (version, blobs, members still to pull): all members read one version
+        self._pinned: dict[tuple[str, int, str], tuple[int, Blobs, int]] = {}
         self._version = 0  # iterations that are in the model whole
-        self._began: dict[tuple[int, int], int] = {}  # (group, position) -> version when the pass began to read
-        self._read: dict[tuple[int, int, str], int] = {}  # and the version of each layer it read
-        self._applied: defaultdict[tuple[int, str], int] = defaultdict(int)  # (group, layer) -> updates of the group
+        self._began: dict[int, int] = {}  # iteration -> version when its pass began to read
+        self._read: dict[tuple[int, str], int] = {}  # and the version of each layer it read
+        self._applied: defaultdict[tuple[int, str], int] = defaultdict(lambda: -1)  # (group, layer) -> last iteration
         self._layers_in: defaultdict[int, int] = defaultdict(int)  # iteration -> its layers that are in
 
     async def on_start(self) -> None:
@@ -58,9 +66,11 @@ class ConvModel(Actor):
 
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
-        net: Net = self._job.build(TRAIN, "conv", self._image_shape)
-        self._wire = Wire(layers_of(net), self._job.host_ops)
-        store = ParameterStore(net.params, net.initial_blobs(), self._job.solver_spec, self._job.backend_ops)
+        net: Net = self._job.build(TRAIN, self._part, self._image_shape)
+        self._wire, self._sum = Wire(layers_of(net), self._job.host_ops), GradientSum(self._job.host_ops)
+        mine = net.params if self._layers is None else {layer: net.params[layer] for layer in self._layers}
+        blobs = {layer: of for layer, of in net.initial_blobs().items() if layer in mine}
+        store = ParameterStore(mine, blobs, self._job.solver_spec, self._job.backend_ops)
         return restored(store, self._job)
 
     async def on_pull_layer(self, message: PullLayer, envelope: Envelope) -> None:
@@ -73,13 +83,15 @@ class ConvModel(Actor):
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Apply a group's summed gradient to a layer, then serve those who waited for it."""
         layer = message.layer
-        key = (message.group, message.position, layer)
+        key = (message.number, layer)
         if key not in self._read:
             raise MessageError("unexpected", f"{message!r} of {envelope.sender}: it came twice, or nobody read that")
         with self.phase("apply"):
             version = await self.compute(f"update {layer}", self._apply, message)
+        if version is None:
+            return
         read = self._read.pop(key)
-        self._applied[message.group, layer] += 1
+        self._applied[message.group, layer] = message.number
         self._layer_staleness[layer].observe(version - 1 - read)
         await self._count(message)  # before the waiting pulls: they begin to read the version this makes
         ready = [item for item in self._waiting if self._applied[item[0].group, item[0].layer] >= item[0].after]
@@ -87,9 +99,14 @@ class ConvModel(Actor):
         for pull, asked in ready:
             await self._publish(pull, asked)
 
-    def _apply(self, message: LayerGradient) -> int:
+    def _apply(self, message: LayerGradient) -> int | None:
+        """The layer's new version; None if parts of the gradient are missing."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
-        return self._store.apply(message.layer, blobs)
+        try:
+            total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
+        except ValueError as error:
+            raise MessageError("unexpected", str(error)) from None
+        return None if total is None else self._store.apply(message.layer, total)
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""
@@ -98,15 +115,15 @@ class ConvModel(Actor):
         await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
-        key = (pull.group, pull.position, pull.layer)
+        key = (pull.phase, pull.number, pull.layer)
         published = self._store.published(pull.layer)
-        fresh = (self._store.versions[pull.layer], published, self._groups[pull.group])
+        fresh = (self._store.versions[pull.layer], published, pull.members)
         version, blobs, missing = self._pinned.pop(key, fresh)
         if missing > 1:
             self._pinned[key] = (version, blobs, missing - 1)
         if pull.phase == TRAIN:
-            self._began.setdefault((pull.group, pull.position), self._version)
-            self._read[key] = version
+            self._began.setdefault(pull.number, self._version)
+            self._read[pull.number, pull.layer] = version
         await self.reply(envelope, LayerModel(layer=pull.layer, version=version, blobs=blobs))
 
     async def _count(self, message: LayerGradient) -> None:
@@ -116,7 +133,7 @@ class ConvModel(Actor):
         if self._layers_in[number] < len(self._store.layers):
             return
         del self._layers_in[number]
-        staleness = self._version - self._began.pop((message.group, message.position))
+        staleness = self._version - self._began.pop(number)
         self._version += 1
         self._staleness.observe(staleness)
         updated = Updated(number=number, version=self._version, staleness=staleness)

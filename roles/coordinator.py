@@ -7,41 +7,43 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ops import Array
+from roles.grouping import Grouping
 from roles.job import Job
-from roles.messages import TEST, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
+from roles.messages import TEST, TRAIN, GetState, NextTicket, PassDone, State, Updated
 from roles.resume import checkpoint_path, write
-from roles.schedule import Schedule, Stage, Timetable
+from roles.schedule import Pass, Schedule, Stage, Timetable
 from roles.scoreboard import Part, Scoreboard, Scores, mean_scores
-from roles.tree import rows_of
+from roles.shares import Shares
 from runtime import Actor, Envelope, MessageError, ProgramFailed, Save, WindDown
 
 
 class Coordinator(Actor):
-    """Options: the job, the timetable, members per group, how many `Updated` an iteration brings, who holds state."""
+    """Options: the job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds state,
+    and whether members get shares of a batch in proportion to their throughput."""
 
     def __init__(
         self,
         *,
         job: Mapping[str, Any],
         timetable: Mapping[str, Any],
-        groups: list[int],
+        groups: list[list[str]],
         updates: int,
         servers: list[str],
         display: int,
+        in_proportion: bool = False,
     ) -> None:
         self._job = Job.from_options(job)
         self._schedule = Schedule(Timetable(**timetable))
-        self._groups = groups
+        self._grouping = Grouping(groups)
+        self._shares = Shares(in_proportion=in_proportion)
         self._updates = updates
         self._servers = servers
         self._display = display
-        self._tickets: defaultdict[int, dict[int, Ticket]] = defaultdict(dict)  # group -> position -> ticket
-        self._asked: list[tuple[NextTicket, Envelope]] = []
-        self._given: defaultdict[tuple[int, int], int] = defaultdict(int)  # (group, position) -> members served
+        self._asked: list[Envelope] = []
         self._heard: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (phase, number) -> who reported
         self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # and what scores of which rows
         self._changed = asyncio.Event()
@@ -75,23 +77,24 @@ class Coordinator(Actor):
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
         """A worker wants its group's next pass; it is answered when there is one."""
-        self._asked.append((message, envelope))
+        self._grouping.check(envelope.sender)
+        self._asked.append(envelope)
         await self._serve()
 
     async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
         """A worker has computed its part of a pass."""
         self._hear(message.phase, message.number, envelope.sender)
-        pass_, members = (message.phase, message.number), self._groups[message.group]
-        low, high = rows_of(message.rank, members, message.rows)
-        self._parts[pass_].append((high - low, dict(message.scores)))
-        scores = mean_scores(self._parts.pop(pass_)) if len(self._parts[pass_]) == members else None
+        pass_, parts = (message.phase, message.number), self._parts[message.phase, message.number]
+        parts.append((message.rows, dict(message.scores)))
+        scores = mean_scores(self._parts.pop(pass_)) if len(parts) == message.members else None
         if message.phase == TRAIN:
+            self._shares.seen(envelope.sender, message.rows, message.seconds)
             self._scores.exposed(message.exposed)
             self._note_loss(message, scores)
             await self._reported(message.number)
         elif scores is not None:
             del self._heard[TEST, message.number]
-            self._scores.tested(message.rows, scores)
+            self._scores.tested(sum(rows for rows, _ in parts), scores)
             if self._schedule.tested():
                 self._report_test()
             await self._serve()
@@ -116,30 +119,24 @@ class Coordinator(Actor):
     # -- inside
 
     async def _serve(self) -> None:
-        """Answer every worker that can be answered now. Members of a group get the same ticket per position."""
+        """Answer every worker that can be answered now. Members of a group get the same pass."""
         asked, self._asked = self._asked, []
-        for message, envelope in asked:
-            ticket = self._ticket(message.group, message.position)
+        for envelope in asked:
+            ticket = self._grouping.next_of(envelope.sender, self._next_pass)
             if ticket is None:
-                self._asked.append((message, envelope))
+                self._asked.append(envelope)
             else:
                 await self.reply(envelope, ticket)
         self._changed.set()
 
-    def _ticket(self, group: int, position: int) -> Ticket | None:
-        known = self._tickets[group]
-        if position not in known:
-            ticket = self._schedule.next_ticket(self._groups[group] + self._updates)
-            if ticket is None:
-                return None
-            known[position] = ticket
-            if ticket.phase == TEST and ticket.number == 0:
-                self._scores.pause(self.now())
-        ticket = known[position]
-        self._given[group, position] += 1
-        if self._given[group, position] == self._groups[group]:  # everyone has it
-            del known[position], self._given[group, position]
-        return ticket
+    def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
+        """What a group does next, and how its batch is cut."""
+        found = self._schedule.next_pass(len(members) + self._updates)
+        if found is None:
+            return None
+        if found.phase == TEST and found.number == 0:
+            self._scores.pause(self.now())
+        return found, self._shares.cuts(members, found.rows) if found.rows else ()
 
     def _hear(self, phase: str, number: int, reporter: str) -> set[str]:
         """Note who reports about a pass. MessageError if it is not under way or that was heard already."""

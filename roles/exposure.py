@@ -18,7 +18,8 @@ class Exposure:
         self._actor = actor
         self._histogram = actor.histogram("exposed_seconds", "Seconds of an iteration without any computing.")
         self._excused = 0.0
-        self.last = 0.0  # seconds of the last iteration
+        self.last = 0.0  # seconds of the last iteration without computing
+        self.busy = 0.0  # and with
 
     def excuse(self, seconds: float) -> None:
         """So many seconds of this iteration a peer computed for us: that was no communication."""
@@ -30,5 +31,6 @@ class Exposure:
         actor, self._excused = self._actor, 0.0
         started, busy = actor.now(), actor.busy_seconds
         yield
-        self.last = max(0.0, actor.now() - started - (actor.busy_seconds - busy) - self._excused)
+        self.busy = actor.busy_seconds - busy
+        self.last = max(0.0, actor.now() - started - self.busy - self._excused)
         self._histogram.observe(self.last)

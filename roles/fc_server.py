@@ -25,13 +25,12 @@ Parts = dict[int, tuple[Activations, Envelope]]  # rank -> its part of the batch
 
 
 class FcServer(Actor):
-    """Options: the job, the data's image shape, the number of members per group."""
+    """Options: the job, the data's image shape."""
 
-    def __init__(self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int], groups: list[int]) -> None:
+    def __init__(self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int]) -> None:
         self._job = Job.from_options(job)
         self._image_shape = image_shape
-        self._groups = groups
-        self._parts: dict[tuple[int, int], Parts] = {}  # (group, position) -> parts so far
+        self._parts: dict[tuple[str, int], Parts] = {}  # (phase, number) -> parts so far
 
     async def on_start(self) -> None:
         """Build the FC phase of the net and its parameters."""
@@ -51,12 +50,12 @@ class FcServer(Actor):
 
     async def on_activations(self, message: Activations, envelope: Envelope) -> None:
         """Collect the group's parts; with the last one, run the FC phase and answer each member."""
-        key = (message.group, message.position)
+        key = (message.phase, message.number)
         parts = self._parts.setdefault(key, {})
         if message.rank in parts:
             raise MessageError("unexpected", f"{message!r} of {envelope.sender} came twice")
         parts[message.rank] = (message, envelope)
-        if len(parts) < self._groups[message.group]:
+        if len(parts) < message.members:
             return
         del self._parts[key]
         ordered = [parts[rank] for rank in sorted(parts)]

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from roles.options import Gradients
 from roles.wire_formats import Layers
 from runtime.topology import ActorSpec, Topology
 
-SENDERS = ("conv_compute", "tree_reducer")  # the roles that tell their `parent` gradients
 ARROW = "->"
 
 Link = tuple[str, str]
@@ -23,7 +22,7 @@ Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [trai
 
 def gradient_links(topology: Topology) -> list[Link]:
     """(sender, receiver) of every link that gradients travel, in the order of the senders."""
-    return [(actor.name, actor.options["parent"]) for actor in topology.actors if actor.role in SENDERS]
+    return [(actor.name, way["parent"]) for actor in topology.actors for way in _ways(actor)]
 
 
 def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
@@ -56,17 +55,28 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, kerne
     """Tell each sender the format of what it sends, each reducer what to expect and how to compute."""
     formats = formats_of(gradient_links(topology), gradients)
 
+    def wired(actor: ActorSpec, way: Mapping[str, Any]) -> dict[str, Any]:
+        own = formats[actor.name, way["parent"]]
+        return {**way, "wire": {"format": own, "block": gradients.block, "tau": gradients.tau}}
+
     def told(actor: ActorSpec) -> ActorSpec:
-        if actor.role not in SENDERS:
-            return actor
-        own = formats[actor.name, actor.options["parent"]]
-        more: dict[str, Any] = {"wire": {"format": own, "block": gradients.block, "tau": gradients.tau}}
-        if actor.role == "tree_reducer":
+        if actor.role == "conv_compute":
+            options = {**actor.options, "models": [wired(actor, way) for way in _ways(actor)]}
+        elif actor.role == "tree_reducer":
             coded = any(name != "float32" for link, name in formats.items() if actor.name in link)
-            more |= {"layers": layers, "kernels": kernels if coded else "numpy"}
-        return dataclasses.replace(actor, options={**actor.options, **more})
+            options = wired(actor, actor.options) | {"layers": layers, "kernels": kernels if coded else "numpy"}
+        else:
+            return actor
+        return dataclasses.replace(actor, options=options)
 
     return dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors))
+
+
+def _ways(actor: ActorSpec) -> Sequence[Mapping[str, Any]]:
+    """The plain data that says where an actor's gradients go: of each model server, or of a reducer itself."""
+    if actor.role == "conv_compute":
+        return tuple(actor.options["models"])
+    return (actor.options,) if actor.role == "tree_reducer" else ()
 
 
 def _fits(link: Link, pattern: str) -> bool:

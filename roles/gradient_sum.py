@@ -1,4 +1,4 @@
-"""Sums gradients of several sources in a fixed order, so that the result does not depend on who came first."""
+"""Sums gradients in parts, in a fixed order, so that the result does not depend on who came first."""
 
 from __future__ import annotations
 
@@ -11,31 +11,30 @@ Blobs = tuple[Array, ...]
 
 
 class GradientSum:
-    """Collects one contribution per source and key; gives the sum when the last has come.
+    """Collects the parts of each key; gives their sum when the last has come.
 
-    Contributions are added in the order of `sources` ((a + b) + c), each as soon as its turn has come.
+    Parts are added in their order ((a + b) + c), each as soon as its turn has come.
     """
 
-    def __init__(self, sources: tuple[str, ...], ops: Backend) -> None:
-        self.sources = sources
+    def __init__(self, ops: Backend) -> None:
         self._ops = ops
-        self._waiting: dict[Hashable, dict[str, Blobs]] = {}
-        self._sums: dict[Hashable, tuple[int, Blobs]] = {}  # key -> (sources added, their sum)
+        self._waiting: dict[Hashable, dict[int, Blobs]] = {}
+        self._sums: dict[Hashable, tuple[int, Blobs]] = {}  # key -> (parts added, their sum)
 
     def __repr__(self) -> str:
-        return f"<sum over {len(self.sources)} sources, {len(self._waiting)} keys open>"
+        return f"<gradient sum, {len(self._waiting)} keys open>"
 
-    def add(self, key: Hashable, source: str, blobs: Blobs) -> Blobs | None:
-        """Note a contribution; the whole sum if it was the last missing one. ValueError for a stranger or a repeat."""
+    def add(self, key: Hashable, part: int, parts: int, blobs: Blobs) -> Blobs | None:
+        """Note a part; the whole sum if it was the last missing one. ValueError: there is no such part, a repeat."""
         added, total = self._sums.get(key, (0, ()))
-        if source not in self.sources or source in self._waiting.get(key, ()) or source in self.sources[:added]:
-            raise ValueError(f"{source} is no source of {self.sources}, or came twice for {key}")
+        if not added <= part < parts or part in self._waiting.get(key, ()):
+            raise ValueError(f"part {part} of {parts}: there is none, or it came twice for {key}")
         early = self._waiting.setdefault(key, {})
-        early[source] = blobs
-        while added < len(self.sources) and self.sources[added] in early:
-            total = self._plus(added, total, early.pop(self.sources[added]))
+        early[part] = blobs
+        while added in early:
+            total = self._plus(added, total, early.pop(added))
             added += 1
-        if added < len(self.sources):
+        if added < parts:
             self._sums[key] = (added, total)
             return None
         self._sums.pop(key, None)

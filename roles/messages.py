@@ -1,7 +1,7 @@
 """What the training roles say to one another. One class per sentence; no logic.
 
-`group` and `rank` name a worker; `position` counts the tickets of a group, so (group, position) names one pass of
-one group whatever its kind. `number` is the global number of a training iteration or test batch.
+`phase` and `number`, the global number of a training iteration or test batch, name a pass. A group of `members`
+workers does it, each by its `rank`. Who is in which group is known from the tickets alone: servers keep no table.
 """
 
 from __future__ import annotations
@@ -13,31 +13,51 @@ TRAIN, TEST, STOP = "TRAIN", "TEST", "STOP"
 
 @message
 class NextTicket(Message):
-    """Worker asks the coordinator: what is my group's pass number `position`?"""
-
-    group: int
-    position: int
+    """Worker asks the coordinator: what is the next pass of my group?"""
 
 
 @message
 class Ticket(Message):
-    """Answer: run batch `number` (its first `rows` rows) in this phase; or STOP."""
+    """Answer: run batch `number` in this phase, as member `rank` of the group; or STOP.
+
+    `cuts` cut the batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is the
+    group's training iteration before this one, whose update the model must hold; -1 for none.
+    """
 
     phase: str
     number: int
-    rows: int
+    group: int = 0
+    rank: int = 0
+    cuts: tuple[int, ...] = ()
+    after: int = -1
+
+    @property
+    def members(self) -> int:
+        """Workers of the group."""
+        return len(self.cuts) - 1
+
+    @property
+    def rows(self) -> int:
+        """Of the whole batch."""
+        return self.cuts[-1]
+
+    @property
+    def mine(self) -> tuple[int, int]:
+        """The rows [low, high) that are the member's."""
+        return self.cuts[self.rank], self.cuts[self.rank + 1]
 
 
 @message
 class PullLayer(Message):
-    """Worker asks the conv model for a layer's parameters for one pass, once `after` updates of its own group are in.
+    """Worker asks a model server for a layer's parameters for one pass, once its group's iteration `after` is in.
 
     All members of the group get the version that the first of them got.
     """
 
     group: int
-    position: int
+    members: int
     phase: str
+    number: int
     layer: str
     after: int
 
@@ -53,11 +73,11 @@ class LayerModel(Message):
 
 @message
 class Activations(Message):
-    """Worker asks the FC server: the blobs that cross from conv to FC phase, rows of rank `rank` of the batch."""
+    """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of `rows`."""
 
     group: int
     rank: int
-    position: int
+    members: int
     phase: str
     number: int
     rows: int
@@ -80,13 +100,15 @@ class ActivationGrads(Message):
 class LayerGradient(Message):
     """The gradient of one layer's parameters, summed over the members below the sender.
 
-    `formats` says how each blob travels; a blob has one array or two (`wire_formats`).
+    The receiver adds up `parts` of them, in the order of their `part`. `formats` says how each blob travels; a blob
+    has one array or two (`wire_formats`).
     """
 
     group: int
-    position: int
     number: int
     layer: str
+    part: int
+    parts: int
     formats: tuple[str, ...]
     blobs: tuple[Array, ...]
 
@@ -102,19 +124,35 @@ class Updated(Message):
 
 @message
 class PassDone(Message):
-    """Worker tells the coordinator: my part of this pass is computed and sent.
+    """Worker tells the coordinator: my part of this pass, `rows` rows, is computed and sent.
 
-    `scores` are means over the worker's own rows, or over the whole batch where one server computed them; `exposed`:
-    seconds of the pass in which nobody computed for it.
+    `scores` are means over the worker's own rows, or over the whole batch where one server computed them; `seconds`:
+    what the worker computed; `exposed`: seconds of the pass in which nobody computed for it.
     """
 
-    group: int
-    rank: int
+    members: int
     phase: str
     number: int
     rows: int
     scores: Json
+    seconds: float = 0.0
     exposed: float = 0.0
+
+
+@message
+class Place(Message):
+    """Coordinator tells a worker or reducer where its gradients for `server` go from now on, and as which part of how
+    many. Nothing is under way when it asks."""
+
+    server: str
+    parent: str
+    part: int
+    parts: int
+
+
+@message
+class Placed(Message):
+    """Answer: so it is."""
 
 
 @message

@@ -32,12 +32,14 @@ class Gradients(Section):
 
 
 class Strategy(Section):
-    """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker."""
+    """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker. With
+    `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second."""
 
     preset: Literal["single", "sync", "async", "omnivore", "replicas"] = "omnivore"
     workers: Count = 2
     groups: Count = 1
     fan_in: Annotated[int, Field(ge=2)] = 2
+    shares: Literal["equal", "throughput"] = "equal"
 
 
 class Data(Section):

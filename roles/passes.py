@@ -11,42 +11,33 @@ from collections.abc import Awaitable, Callable, Mapping
 from nets import Net
 from nets.data import Prefetcher
 from roles.messages import STOP, NextTicket, Ticket
-from roles.tree import rows_of
 from runtime import Actor
 
 
 class Passes:
-    """Of one member of a group. `readers` are its data by phase; it closes them."""
+    """Of one worker. `readers` are its data by phase; it closes them."""
 
-    def __init__(
-        self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], *, group: int, rank: int, members: int
-    ) -> None:
+    def __init__(self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher]) -> None:
         self._actor, self._coordinator, self._readers = actor, coordinator, readers
-        self._group, self._rank, self._members = group, rank, members
 
-    def rows(self, ticket: Ticket) -> tuple[int, int]:
-        """The rows [low, high) of the pass that are this member's."""
-        return rows_of(self._rank, self._members, ticket.rows)
-
-    async def run(self, do: Callable[[Ticket, int], Awaitable[None]]) -> None:
-        """`do(ticket, position)` for pass after pass until the coordinator says stop."""
-        position, upcoming = 0, asyncio.create_task(self._next(0))
+    async def run(self, do: Callable[[Ticket], Awaitable[None]]) -> None:
+        """`do(ticket)` for pass after pass until the coordinator says stop."""
+        upcoming = asyncio.create_task(self._next())
         try:
             while True:
                 with self._actor.phase("wait_ticket"):
                     ticket = await upcoming
                 if ticket.phase == STOP:
                     return
-                upcoming = asyncio.create_task(self._next(position + 1))
-                await do(ticket, position)
-                position += 1
+                upcoming = asyncio.create_task(self._next())
+                await do(ticket)
         finally:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
 
     def read(self, net: Net, ticket: Ticket) -> None:
         """Begin the pass on this member's rows; in the compute thread."""
-        low, high = self.rows(ticket)
+        low, high = ticket.mine
         batch = self._readers[ticket.phase].get(ticket.number, low, high)
         net.begin(ticket.number, (low, high))
         for name, array in zip(net.inputs, batch, strict=True):
@@ -57,8 +48,8 @@ class Passes:
         for reader in self._readers.values():
             reader.close()
 
-    async def _next(self, position: int) -> Ticket:
-        ticket = await self._actor.ask(self._coordinator, NextTicket(group=self._group, position=position), Ticket)
+    async def _next(self) -> Ticket:
+        ticket = await self._actor.ask(self._coordinator, NextTicket(), Ticket)
         if ticket.phase != STOP:
-            self._readers[ticket.phase].request(ticket.number, *self.rows(ticket))
+            self._readers[ticket.phase].request(ticket.number, *ticket.mine)
         return ticket

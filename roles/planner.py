@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +17,10 @@ from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
+from roles.presets.request import Request
 from roles.resume import iteration_of
 from roles.schedule import Timetable
-from roles.strategies import PRESETS, Request
+from roles.strategies import PRESETS
 from roles.wire_formats import Layers, layers_of
 from runtime.config import ClusterConfig
 from runtime.errors import ConfigError
@@ -38,11 +40,9 @@ def job_of(config: ClusterConfig, options: Options) -> Job:
     return job
 
 
-WHOLE = ("single", "replicas")  # presets whose workers hold the whole net
-
-
-def _named(presets: tuple[str, ...]) -> str:
-    return " and ".join(f"'{preset}'" for preset in presets)
+def _named(presets: list[str]) -> str:
+    *first, last = (f"'{preset}'" for preset in presets)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class _Planner:
@@ -52,7 +52,8 @@ class _Planner:
         self.config, self.train = config, train
         self.base = config.raw.path.resolve().parent
         self.problems: list[str] = []
-        self.layers: Layers = {}  # of the conv phase: what travels
+        self.preset = PRESETS[train.strategy.preset]
+        self.layers: Layers = {}  # of the part that workers compute: what travels
 
     def topology(self) -> Topology:
         """The preset's topology, once everything is read and checked."""
@@ -83,11 +84,10 @@ class _Planner:
             timetable=self._with_test(timetable, job, sources),
             display=job.solver_spec.display,
             image_shape=sources[TRAIN].shape,
-            workers=strategy.workers,
-            groups=strategy.groups,
-            fan_in=strategy.fan_in,
+            strategy=strategy,
+            layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
         )
-        return self._on_devices(self._with_formats(PRESETS[strategy.preset](request)))
+        return self._on_devices(self._with_formats(self.preset.layout(request)))
 
     def _with_formats(self, topology: Topology) -> Topology:
         """Tell each actor that sends gradients in which format."""
@@ -181,29 +181,33 @@ class _Planner:
             text = "found a net with recurrent layers, whose rows are steps of time: only preset 'single' trains it"
             self._problem(text, "train", "strategy", "preset")
             return
-        if self.train.strategy.preset in WHOLE:
+        if self.preset.part == "all":
+            self.layers = layers_of(whole)
             return
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
         self.layers = layers_of(conv)
         if not conv.params:
+            whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
-            text += f"only presets {_named(WHOLE)} train it"
+            text += f"only presets {_named(whole_nets)} train it"
             self._problem(text, "train", "strategy", "preset")
 
     def _check_solver(self, job: Job) -> None:
         """Refuse clipping by a norm over all layers where layers are updated apart."""
         with self._reading("train", "solver"):
-            if job.solver_spec.clips and self.train.strategy.preset not in WHOLE:
-                text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(WHOLE)} know it"
+            if job.solver_spec.clips and not self.preset.joint:
+                joint = [name for name, preset in PRESETS.items() if preset.joint]
+                text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(joint)} know it"
                 self._problem(text, "train", "strategy", "preset")
 
     def _check_shape(self, job: Job) -> None:
         self._check_solver(job)
         strategy = self.train.strategy
-        if strategy.preset == "omnivore" and strategy.groups > strategy.workers:
-            text = f"found {strategy.groups}, expected at most {strategy.workers}, the number of workers"
+        groups = self.preset.groups(strategy)
+        if groups > strategy.workers:
+            text = f"found {groups}, expected at most {strategy.workers}, the number of workers"
             self._problem(text, "train", "strategy", "groups")
-        groups = {"omnivore": min(strategy.groups, strategy.workers), "async": strategy.workers}.get(strategy.preset, 1)
+            groups = strategy.workers
         if not job.batch:
             return  # the net could not be read: its batch is not known
         members = -(-strategy.workers // groups) if strategy.preset != "single" else 1

@@ -35,11 +35,11 @@ from runtime import Actor, Envelope
 
 
 class Replica(Actor):
-    """Options: the job, its rank among `members` (names, in the order of summation), the coordinator's name."""
+    """Options: the job, the names of all `members` in the order of summation, the coordinator's name."""
 
-    def __init__(self, *, job: Mapping[str, Any], rank: int, members: list[str], coordinator: str) -> None:
+    def __init__(self, *, job: Mapping[str, Any], members: list[str], coordinator: str) -> None:
         self._job = Job.from_options(job)
-        self._rank, self._members, self._coordinator = rank, members, coordinator
+        self._members, self._coordinator = members, coordinator
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
@@ -56,7 +56,7 @@ class Replica(Actor):
         job.backend_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers, group=0, rank=self._rank, members=len(self._members))
+        self._passes = Passes(self, self._coordinator, readers)
         self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
         for net in self._nets.values():
             warm(net)
@@ -73,7 +73,7 @@ class Replica(Actor):
         """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
         await self._passes.run(self._pass)
 
-    async def _pass(self, ticket: Ticket, position: int) -> None:
+    async def _pass(self, ticket: Ticket) -> None:
         await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
@@ -106,7 +106,7 @@ class Replica(Actor):
                     sums.append(group.create_task(self._sum(ticket.number, bucket, flat)))
             if self._clips:
                 await self.compute("update", self._clip_and_update, [task.result() for task in sums])
-        low, high = self._passes.rows(ticket)
+        low, high = ticket.mine
         self._images.inc(high - low)
         self._iterations.inc()
         await self._report(ticket)
@@ -119,14 +119,14 @@ class Replica(Actor):
         return total
 
     async def _report(self, ticket: Ticket) -> None:
-        scores = self._nets[ticket.phase].scalars()
+        low, high = ticket.mine
         done = PassDone(
-            group=0,
-            rank=self._rank,
+            members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
-            rows=ticket.rows,
-            scores=scores,
+            rows=high - low,
+            scores=self._nets[ticket.phase].scalars(),
+            seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )
         await self.tell(self._coordinator, done, step=ticket.number)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
-from roles.messages import STOP, TEST, TRAIN, Ticket
+from roles.messages import STOP, TEST, TRAIN
 
 
 class Stage(Enum):
@@ -22,6 +23,14 @@ class Stage(Enum):
     TESTING = "testing"
     SAVING = "saving"
     DONE = "done"
+
+
+class Pass(NamedTuple):
+    """What a group does next: batch `number`, its first `rows` rows, in this phase; or STOP."""
+
+    phase: str
+    number: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Timetable:
 
 
 class Schedule:
-    """Hands out tickets and follows their completion."""
+    """Hands out passes and follows their completion."""
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
@@ -60,22 +69,22 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<schedule {self.stage.value}: {self.completed} of {self._last} done, {self.issued} handed out>"
 
-    def next_ticket(self, reports: int) -> Ticket | None:
+    def next_pass(self, reports: int) -> Pass | None:
         """The next thing for a group that will send `reports` reports about it; None: nothing yet, ask again later."""
         if self.stage is Stage.DONE:
-            return Ticket(phase=STOP, number=0, rows=0)
+            return Pass(STOP)
         if self.stage is Stage.TRAINING:
             number = self.issued
             self.issued += 1
             self._owed[number] = reports
             if self.issued == self._next_boundary(number):
                 self.stage = Stage.DRAINING
-            return Ticket(phase=TRAIN, number=number, rows=self.table.batch)
+            return Pass(TRAIN, number, self.table.batch)
         if self.stage is Stage.TESTING and self._tests_issued < self._test_count:
             number = self._tests_issued
             self._tests_issued += 1
             rows = min(self.table.test_batch, self.table.test_rows - number * self.table.test_batch)
-            return Ticket(phase=TEST, number=number, rows=rows)
+            return Pass(TEST, number, rows)
         return None
 
     def owes(self, phase: str, number: int) -> bool:

@@ -42,20 +42,19 @@ class Single(Actor):
 
     async def run(self) -> None:
         """Do pass after pass until the coordinator says stop."""
-        position = 0
         while True:
-            ticket = await self.ask(self._coordinator, NextTicket(group=0, position=position), Ticket)
+            ticket = await self.ask(self._coordinator, NextTicket(), Ticket)
             if ticket.phase == STOP:
                 return
             with self.phase(ticket.phase.lower()):
                 scores = await self.compute(ticket.phase.lower(), self._pass, ticket)
-            done = PassDone(group=0, rank=0, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
+            done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
             await self.tell(self._coordinator, done, step=ticket.number)
             if ticket.phase == TRAIN:
                 self._images.inc(ticket.rows)
                 self._iterations.inc()
-                await self.tell(self._coordinator, Updated(number=ticket.number, version=position, staleness=0))
-            position += 1
+                version = ticket.number + 1
+                await self.tell(self._coordinator, Updated(number=ticket.number, version=version, staleness=0))
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""

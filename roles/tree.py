@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -38,19 +40,26 @@ def reduction_tree(leaves: list[str], fan_in: int, root: str, prefix: str) -> li
     return [TreeReducerSpec(name, children, parents.get(name, root)) for name, children in made]
 
 
-def parent_of(leaf: str, reducers: list[TreeReducerSpec], root: str) -> str:
-    """To whom a leaf sends its gradients."""
-    return next((reducer.name for reducer in reducers if leaf in reducer.children), root)
+class Parent(NamedTuple):
+    """Who gets a node's gradients, and as which part of how many it adds them up."""
+
+    name: str
+    part: int
+    parts: int
+
+
+def parents(leaves: Sequence[str], reducers: Sequence[TreeReducerSpec], root: str) -> dict[str, Parent]:
+    """The parent of every leaf and reducer; without reducers, `root` adds up all the leaves."""
+    found = {
+        child: Parent(reducer.name, part, len(reducer.children))
+        for reducer in reducers
+        for part, child in enumerate(reducer.children)
+    }
+    top = [name for name in (*leaves, *(reducer.name for reducer in reducers)) if name not in found]
+    return found | {name: Parent(root, part, len(top)) for part, name in enumerate(top)}
 
 
 def split(total: int, parts: int) -> list[int]:
     """`total` things over `parts`, as evenly as whole numbers allow, larger parts first."""
     share, rest = divmod(total, parts)
     return [share + (index < rest) for index in range(parts)]
-
-
-def rows_of(rank: int, members: int, rows: int) -> tuple[int, int]:
-    """The rows [low, high) of a batch of `rows` that member `rank` of `members` computes."""
-    sizes = split(rows, members)
-    low = sum(sizes[:rank])
-    return low, low + sizes[rank]

@@ -7,25 +7,27 @@ from typing import Any
 
 from roles.gradient_sum import GradientSum
 from roles.job import cpu_ops
-from roles.messages import LayerGradient
+from roles.messages import LayerGradient, Place, Placed
+from roles.tree import Parent
 from roles.wire_formats import PLAIN, Blobs, Formats, Layers, Wire
 from runtime import Actor, Envelope, MessageError
 
 
 class TreeReducer(Actor):
-    """Options: its children in the order of summation, its parent (a reducer or the model server), the blobs of each
-    layer, the format of what it sends, and the kernels it computes with: gradients travel in host memory."""
+    """Options: its parent (a reducer or the model server) and its place there, the blobs of each layer, the format of
+    what it sends, and the kernels it computes with: gradients travel in host memory."""
 
     def __init__(
         self,
         *,
-        children: list[str],
         parent: str,
+        part: int,
+        parts: int,
         layers: Layers,
         wire: Mapping[str, Any] = PLAIN,
         kernels: str = "numpy",
     ) -> None:
-        self._children, self._parent = tuple(children), parent
+        self._parent = Parent(parent, part, parts)
         self._layers, self._options, self._kernels = layers, wire, kernels
 
     async def on_start(self) -> None:
@@ -36,31 +38,37 @@ class TreeReducer(Actor):
     def _build(self) -> None:
         ops = cpu_ops(self._kernels)
         ops.memory = self.memory
-        self._sum, self._wire = GradientSum(self._children, ops), Wire(self._layers, ops, self._options)
+        self._sum, self._wire = GradientSum(ops), Wire(self._layers, ops, self._options)
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Add a child's gradient; with the last one, send the sum to the parent."""
         with self.phase("reduce"):
-            total = await self.compute("reduce", self._add, message, envelope.sender)
+            total = await self.compute("reduce", self._add, message)
         if total is None:
             return
         self._sums.inc()
         formats, blobs = total
         onward = LayerGradient(
             group=message.group,
-            position=message.position,
             number=message.number,
             layer=message.layer,
+            part=self._parent.part,
+            parts=self._parent.parts,
             formats=formats,
             blobs=blobs,
         )
-        await self.tell(self._parent, onward, step=message.number)
+        await self.tell(self._parent.name, onward, step=message.number)
 
-    def _add(self, message: LayerGradient, sender: str) -> tuple[Formats, Blobs] | None:
+    async def on_place(self, message: Place, envelope: Envelope) -> None:
+        """The tree has another shape from now on."""
+        self._parent = Parent(message.parent, message.part, message.parts)
+        await self.reply(envelope, Placed())
+
+    def _add(self, message: LayerGradient) -> tuple[Formats, Blobs] | None:
         """The sum as it travels, if this was the last missing part."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
         try:
-            total = self._sum.add((message.group, message.position, message.layer), sender, blobs)
+            total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
         except ValueError as error:
             raise MessageError("unexpected", str(error)) from None
         return None if total is None else self._wire.encode(message.layer, total)

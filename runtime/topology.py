@@ -20,11 +20,15 @@ from runtime.lifecycle import SUPERVISOR
 
 @dataclass(frozen=True)
 class ActorSpec:
-    """An actor to be: its unique name, its role (a key of the program's ROLES) and the role's plain options."""
+    """An actor to be: its unique name, its role (a key of the program's ROLES) and the role's plain options.
+
+    Actors that name the same `process` share it, unless cluster.toml says otherwise.
+    """
 
     name: str
     role: str
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    process: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,8 @@ class ProcessRule:
 def group_into_processes(
     topology: Topology, rules: Iterable[ProcessRule], default_machine: str, together: bool
 ) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(process, machine, actors): rules first, in order; the rest one process each, or all `together` in one."""
+    """(process, machine, actors): rules first, in order; the rest in the process that each names, or one process each,
+    or all `together` in one."""
     names = [actor.name for actor in topology.actors]
     left = dict.fromkeys(names)
     groups: list[tuple[str, str, tuple[str, ...]]] = []
@@ -139,7 +144,11 @@ def group_into_processes(
     if together and left:
         groups.append(("convoy", default_machine, tuple(left)))
     elif left:
-        groups.extend((name, default_machine, (name,)) for name in left)
+        homes: dict[str, list[str]] = {}
+        for actor in topology.actors:
+            if actor.name in left:
+                homes.setdefault(actor.process or actor.name, []).append(actor.name)
+        groups.extend((home, default_machine, tuple(members)) for home, members in homes.items())
     problems += [
         f"process '{name}': two processes would be called '{name}' (a process without a rule has its actor's name, "
         "or 'convoy'); choose another name"

@@ -72,7 +72,7 @@ def test_all_members_of_a_group_read_one_version_of_each_layer(tmp_path: Path, m
     async def noted(actor: ConvModel, envelope: Envelope, message: Message) -> None:
         if isinstance(envelope.message, PullLayer) and isinstance(message, LayerModel):
             pull = envelope.message
-            read[pull.group, pull.position, pull.layer].append(message.version)
+            read[pull.phase, pull.number, pull.layer].append(message.version)
         await reply(actor, envelope, message)
 
     monkeypatch.setattr(ConvModel, "reply", noted)

@@ -30,12 +30,12 @@ class Worker(Actor):
     async def run(self) -> None:
         position = 0
         while True:
-            ticket = await self.ask("coordinator", NextTicket(group=0, position=position), Ticket)
+            ticket = await self.ask("coordinator", NextTicket(), Ticket)
             if ticket.phase == STOP:
                 return
             await asyncio.sleep(1)
             loss = self._losses[min(position, len(self._losses) - 1)]
-            done = PassDone(group=0, rank=0, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss})
+            done = PassDone(members=1, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss})
             await self.tell("coordinator", done)
             await self.tell("coordinator", Updated(number=ticket.number, version=position, staleness=0))
             position += 1
@@ -43,7 +43,7 @@ class Worker(Actor):
 
 def train(directory: Path, *, first: int, last: int, losses: list[float]) -> Journal:
     options: dict[str, Any] = {
-        "job": JOB, "timetable": {"first": first, "last": last, "batch": 10}, "groups": [1], "updates": 1,
+        "job": JOB, "timetable": {"first": first, "last": last, "batch": 10}, "groups": [["worker"]], "updates": 1,
         "servers": [], "display": 5,
     }  # fmt: skip
     actors = (ActorSpec("coordinator", "coordinator", options), ActorSpec("worker", "worker", {"losses": losses}))

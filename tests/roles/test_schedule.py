@@ -41,7 +41,7 @@ class Play:
             steps += 1
             assert steps < 10_000, "no end"
         assert not self.training and not self.testing
-        last = self.schedule.next_ticket(1)
+        last = self.schedule.next_pass(1)
         assert last is not None
         assert (last.phase, last.number, last.rows) == (STOP, 0, 0)
 
@@ -61,7 +61,7 @@ class Play:
 
     def ask(self) -> None:
         group = self.choice.choice(self.idle)
-        ticket = self.schedule.next_ticket(self.reports[group])
+        ticket = self.schedule.next_pass(self.reports[group])
         if ticket is None:
             assert self.training or self.testing or self.schedule.stage is Stage.SAVING, "nobody will ever go on"
             return
@@ -182,7 +182,7 @@ def drained(table: Timetable) -> Schedule:
     """A schedule whose first iterations are done one by one up to its first test, save or end."""
     made = Schedule(table)
     while made.stage is Stage.TRAINING:
-        ticket = made.next_ticket(1)
+        ticket = made.next_pass(1)
         assert ticket is not None
         made.reported(ticket.number)
     return made
@@ -191,9 +191,9 @@ def drained(table: Timetable) -> Schedule:
 def test_winding_down_during_a_test_still_saves_the_model_under_test() -> None:
     made = drained(Timetable(last=10, batch=1, test_interval=2, test_batch=1, test_rows=2))
     assert made.stage is Stage.TESTING
-    made.next_ticket(1)
+    made.next_pass(1)
     made.wind_down()
-    made.next_ticket(1)
+    made.next_pass(1)
     assert not made.tested()
     assert made.tested()
     assert made.stage is Stage.SAVING
@@ -210,11 +210,11 @@ def test_winding_down_before_the_first_iteration_ends_at_once_with_nothing_to_sa
 
 def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
     made = Schedule(Timetable(last=10, batch=1))
-    first, second = made.next_ticket(2), made.next_ticket(1)
+    first, second = made.next_pass(2), made.next_pass(1)
     assert first is not None
     assert second is not None
     made.save()
-    assert made.next_ticket(1) is None
+    assert made.next_pass(1) is None
     assert made.reported(second.number)
     assert not made.reported(first.number)
     assert made.stage is Stage.DRAINING
@@ -226,7 +226,7 @@ def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
 
 def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again() -> None:
     made = drained(Timetable(last=10, batch=1, test_interval=2, test_rows=1))
-    made.next_ticket(1)
+    made.next_pass(1)
     assert made.tested()
     assert made.stage is Stage.TRAINING
     made.save()
@@ -236,12 +236,12 @@ def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again(
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (7, 3), (6, 3), (3, 7)])
 def test_the_last_test_batch_holds_what_is_left(rows: int, batch: int) -> None:
     made = drained(Timetable(last=1, batch=1, test_batch=batch, test_rows=rows))
-    tickets = [made.next_ticket(1) for _ in range(math.ceil(rows / batch))]
+    tickets = [made.next_pass(1) for _ in range(math.ceil(rows / batch))]
     assert sum(ticket.rows for ticket in tickets if ticket is not None) == rows
-    assert made.next_ticket(1) is None
+    assert made.next_pass(1) is None
 
 
 def test_a_schedule_shows_its_state_in_one_line() -> None:
     made = Schedule(Timetable(first=2, last=10, batch=1))
-    made.next_ticket(1)
+    made.next_pass(1)
     assert repr(made) == "<schedule training: 2 of 10 done, 3 handed out>"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.tree import TreeReducerSpec, parent_of, reduction_tree, rows_of, split
+from roles.tree import TreeReducerSpec, parents, reduction_tree, split
 
 counts, fan_ins = st.integers(1, 200), st.integers(2, 9)
 
@@ -41,7 +41,7 @@ def test_every_leaf_is_counted_exactly_once_and_in_order(count: int, fan_in: int
 
 
 def _parent(name: str, reducers: dict[str, TreeReducerSpec], made: list[TreeReducerSpec]) -> str:
-    return reducers[name].parent if name in reducers else parent_of(name, made, "root")
+    return reducers[name].parent if name in reducers else parents([name], made, "root")[name].name
 
 
 @given(counts, fan_ins)
@@ -66,7 +66,7 @@ def test_no_leaf_is_deeper_than_the_logarithm_rounded_up(count: int, fan_in: int
 
 def test_one_leaf_needs_no_reducer() -> None:
     assert reduction_tree(["a"], 2, "root", "sum") == []
-    assert parent_of("a", [], "root") == "root"
+    assert parents(["a"], [], "root") == {"a": ("root", 0, 1)}
 
 
 def test_five_leaves_by_twos_as_drawn() -> None:
@@ -92,8 +92,20 @@ def test_shares_are_whole_differ_by_one_at_most_and_the_larger_come_first(total:
     assert shares[0] - shares[-1] <= 1
 
 
-@given(st.integers(1, 40), st.integers(0, 300))
-def test_the_members_rows_follow_one_another_and_make_up_the_batch(members: int, rows: int) -> None:
-    ranges = [rows_of(rank, members, rows) for rank in range(members)]
-    assert [row for low, high in ranges for row in range(low, high)] == list(range(rows))
-    assert [high - low for low, high in ranges] == split(rows, members)
+@given(st.integers(1, 40), st.integers(2, 7))
+def test_every_node_knows_its_place_at_its_parent_and_the_places_are_the_order_of_the_children(
+    leaves: int, fan_in: int
+) -> None:
+    names = [f"leaf-{n}" for n in range(leaves)]
+    reducers = reduction_tree(names, fan_in, "root", "sum")
+    found = parents(names, reducers, "root")
+    assert found.keys() == {*names, *(reducer.name for reducer in reducers)}
+    for reducer in reducers:
+        assert [found[child] for child in reducer.children] == [
+            (reducer.name, part, len(reducer.children)) for part in range(len(reducer.children))
+        ]
+    assert [place for place in found.values() if place.name == "root"] == [("root", 0, 1)]
+
+
+def test_without_reducers_the_root_adds_up_all_leaves() -> None:
+    assert parents(["a", "b", "c"], [], "root") == {"a": ("root", 0, 3), "b": ("root", 1, 3), "c": ("root", 2, 3)}

@@ -84,6 +84,18 @@ def test_what_no_rule_takes_follows_the_default() -> None:
     assert grouped(rule, together=True)[1:] == [("convoy", "here", ("model", "server"))]
 
 
+def test_actors_that_name_a_process_share_it_unless_a_rule_takes_them() -> None:
+    actors = (ActorSpec("a", "r", process="pair"), ActorSpec("b", "r"), ActorSpec("c", "r", process="pair"))
+    made = Topology("p", actors, (), "a")
+    assert group_into_processes(made, [], "here", False) == [("pair", "here", ("a", "c")), ("b", "here", ("b",))]
+    rule = ProcessRule("apart", "there", ("c",))
+    assert group_into_processes(made, [rule], "here", False) == [
+        ("apart", "there", ("c",)),
+        ("pair", "here", ("a",)),
+        ("b", "here", ("b",)),
+    ]
+
+
 def test_patterns_mind_the_case_of_letters() -> None:
     with pytest.raises(ConfigError, match="no actor left matches"):
         grouped(ProcessRule("x", "here", ("Model",)))

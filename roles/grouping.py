@@ -1,0 +1,64 @@
+"""Which worker is in which group, and which pass each of them comes to next. Plain decisions, no messages.
+
+What never lives here: what the passes are (`schedule`), how a batch is cut (`shares`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from roles.messages import TRAIN, Ticket
+from roles.schedule import Pass
+from runtime import MessageError
+
+Cut = tuple[Pass, tuple[int, ...]]  # a pass, and where its batch is cut among the members
+
+
+class _Group:
+    def __init__(self, members: Sequence[str]) -> None:
+        self.members = tuple(members)
+        self.behind = dict.fromkeys(self.members, 0)  # member -> passes that others of its group have begun before it
+        self.open: list[tuple[Cut, int]] = []  # passes that some member has yet to begin, each with its `after`
+        self.after = -1  # the last training iteration handed out
+
+
+class Grouping:
+    """Workers in groups; every member of a group gets the same passes in the same order."""
+
+    def __init__(self, groups: Sequence[Sequence[str]]) -> None:
+        self._groups = [_Group(members) for members in groups]
+        self._group_of = {name: index for index, group in enumerate(self._groups) for name in group.members}
+
+    def __repr__(self) -> str:
+        return f"<{len(self._group_of)} workers in {len(self._groups)} groups>"
+
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The workers of each group, by rank."""
+        return [group.members for group in self._groups]
+
+    def check(self, worker: str) -> None:
+        """MessageError if nobody of that name trains."""
+        if worker not in self._group_of:
+            raise MessageError("unexpected", f"{worker} asks for a ticket: it is no worker of this run")
+
+    def next_of(self, worker: str, decide: Callable[[Sequence[str]], Cut | None]) -> Ticket | None:
+        """The worker's next ticket: that of its group's first pass that it has not begun, or a new one if `decide`
+        knows one; None: nothing yet."""
+        index = self._group_of[worker]
+        group = self._groups[index]
+        at = len(group.open) - group.behind[worker]
+        if at == len(group.open):
+            found = decide(group.members)
+            if found is None:
+                return None
+            group.open.append((found, group.after))
+            group.behind = {name: count + 1 for name, count in group.behind.items()}
+            if found[0].phase == TRAIN:
+                group.after = found[0].number
+        (pass_, cuts), after = group.open[at]
+        group.behind[worker] -= 1
+        while len(group.open) > max(group.behind.values()):
+            group.open.pop(0)
+        rank = group.members.index(worker)
+        return Ticket(phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after)

@@ -1,0 +1,66 @@
+"""What every preset starts from: the request, the coordinator, the model servers' part of a topology."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roles.job import Job
+from roles.options import Strategy
+from roles.schedule import Timetable
+from runtime.topology import ActorSpec, Topology
+
+COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"
+Link = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a preset is asked to lay out: the job, the strategy's options, and what is known of net and data.
+
+    `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order.
+    """
+
+    job: Job
+    timetable: Timetable
+    display: int
+    image_shape: tuple[int, int, int]
+    strategy: Strategy
+    layers: Mapping[str, int]
+
+    @property
+    def workers(self) -> int:
+        """How many."""
+        return self.strategy.workers
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A strategy: how it is laid out, and what it asks of the net.
+
+    `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
+    once. `groups`: how many groups of workers it makes.
+    """
+
+    layout: Callable[[Request], Topology]
+    part: str = "conv"
+    joint: bool = False
+    groups: Callable[[Strategy], int] = lambda strategy: 1
+
+
+def coordinator(
+    request: Request, groups: Sequence[Sequence[str]], *, updates: int, servers: Sequence[str]
+) -> ActorSpec:
+    """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save."""
+    options: dict[str, Any] = {
+        "job": request.job.to_options(),
+        "timetable": dataclasses.asdict(request.timetable),
+        "groups": [list(members) for members in groups],
+        "updates": updates,
+        "servers": list(servers),
+        "display": request.display,
+        "in_proportion": request.strategy.shares == "throughput",
+    }
+    return ActorSpec(COORDINATOR, "coordinator", options)

@@ -1,0 +1,72 @@
+"""Who gets which pass: every member of a group the same ones in the same order, whatever the order of asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.grouping import Grouping
+from roles.messages import TEST, TRAIN, Ticket
+from roles.schedule import Pass
+from runtime import MessageError
+
+GROUPS = [["a", "b", "c"], ["d"], ["e", "f"]]
+WORKERS = [name for group in GROUPS for name in group]
+
+
+class Deciding:
+    """Training passes, every third one a test."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def __call__(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]]:
+        self.made += 1
+        return Pass(TEST if self.made % 3 == 0 else TRAIN, self.made, 60), tuple(range(0, 61, 60 // len(members)))
+
+
+@given(st.lists(st.sampled_from(WORKERS), max_size=80))
+def test_every_member_gets_its_groups_passes_in_order_and_no_two_groups_share_one(asking: list[str]) -> None:
+    grouping, decide = Grouping(GROUPS), Deciding()
+    got: dict[str, list[Ticket]] = {name: [] for name in WORKERS}
+    for name in asking:
+        ticket = grouping.next_of(name, decide)
+        assert ticket is not None
+        got[name].append(ticket)
+    seen: set[int] = set()
+    for index, members in enumerate(GROUPS):
+        longest = max((got[name] for name in members), key=len)
+        numbers = [ticket.number for ticket in longest]
+        assert numbers == sorted(numbers)
+        assert not seen & set(numbers)
+        seen |= set(numbers)
+        for rank, name in enumerate(members):
+            assert [ticket.number for ticket in got[name]] == numbers[: len(got[name])]
+            assert all(
+                (ticket.group, ticket.rank, ticket.members) == (index, rank, len(members)) for ticket in got[name]
+            )
+    assert len(seen) == decide.made
+
+
+def test_a_ticket_names_the_groups_training_iteration_before_it() -> None:
+    grouping, decide = Grouping([["a"], ["b"]]), Deciding()
+    order = [grouping.next_of(name, decide) for name in "aabba"]
+    assert [(t.phase, t.number, t.after) for t in order if t is not None] == [
+        (TRAIN, 1, -1), (TRAIN, 2, 1), (TEST, 3, -1), (TRAIN, 4, -1), (TRAIN, 5, 2),
+    ]  # fmt: skip
+
+
+def test_nothing_is_handed_out_while_nothing_is_decided() -> None:
+    grouping = Grouping(GROUPS)
+    assert grouping.next_of("a", lambda members: None) is None
+    ticket = grouping.next_of("a", Deciding())
+    assert ticket is not None
+    assert ticket.number == 1
+
+
+def test_a_stranger_gets_no_ticket() -> None:
+    with pytest.raises(MessageError, match="x asks for a ticket: it is no worker of this run"):
+        Grouping(GROUPS).check("x")
