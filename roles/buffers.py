@@ -12,6 +12,7 @@ import numpy as np
 
 from nets import Net
 from ops import Array, Backend, Shape
+from roles.micro_batches import WorkerNet
 
 Blobs = tuple[Array, ...]
 
@@ -21,7 +22,7 @@ def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
     return ops.empty((math.prod(shape),), dtype).reshape(shape)
 
 
-def layer_gradients(net: Net, layer: str) -> Blobs:
+def layer_gradients(net: WorkerNet, layer: str) -> Blobs:
     """New arrays for the gradients of a layer's parameters."""
     return tuple(new_parameter(net.ops, param.shape, net.dtype) for param in net.params[layer])
 

@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from nets import Net, Stage
+from nets import Stage
 from nets.data import Prefetcher
 from nets.warm import warm
 from roles.buffers import layer_gradients
 from roles.exposure import Exposure
 from roles.fc_phase import FcPhase
 from roles.job import Job
-from roles.messages import TRAIN, LayerGradient, LayerModel, PassDone, Place, Placed, PullLayer, Ticket
+from roles.messages import TRAIN, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
+from roles.micro_batches import MicroBatches, WorkerNet
 from roles.model_links import ModelLink
 from roles.passes import Passes
 from roles.tree import Parent
@@ -61,13 +62,19 @@ class ConvCompute(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.build(phase, self._part, sources[phase].shape) for phase in job.phases}
+        self._nets = {phase: self._net(phase, sources[phase].shape) for phase in job.phases}
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(options, layers, job.host_ops) for options in self._models]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
         self._fc = FcPhase(self, self._fc_servers, job.host_ops)
-        for net in self._nets.values():
-            warm(net)
+
+    def _net(self, phase: str, shape: tuple[int, int, int]) -> WorkerNet:
+        job = self._job
+        net = job.build(phase, self._part, shape)
+        warm(net)
+        if phase != TRAIN or not job.micro_batches:
+            return net
+        return MicroBatches(lambda: job.build(phase, self._part, shape), job.micro_batches)
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""
@@ -83,7 +90,7 @@ class ConvCompute(Actor):
         for link in self._links:
             if link.server == message.server:
                 link.parent = Parent(message.parent, message.part, message.parts)
-        await self.reply(envelope, Placed())
+        await self.reply(envelope, Done())
 
     async def _pass(self, ticket: Ticket) -> None:
         net, train = self._nets[ticket.phase], ticket.phase == TRAIN
@@ -107,7 +114,7 @@ class ConvCompute(Actor):
         )
         await self.tell(self._coordinator, done, step=ticket.number)
 
-    async def _forward(self, net: Net, ticket: Ticket) -> Blobs:
+    async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
         with self.phase("read"):
             await self.compute("read", self._passes.read, net, ticket)
         activations: Blobs = ()
@@ -129,7 +136,7 @@ class ConvCompute(Actor):
         with self.phase("wait_model"):
             return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
 
-    async def _top(self, net: Net, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
+    async def _top(self, net: WorkerNet, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
         """The pass's scores, and the gradients that come back from an FC phase elsewhere."""
         if not self._fc_servers:
             return net.scalars(), ()
@@ -138,7 +145,7 @@ class ConvCompute(Actor):
         self._exposure.excuse(answer.seconds)
         return dict(answer.scores), answer.blobs
 
-    async def _backward(self, net: Net, ticket: Ticket, incoming: Blobs) -> None:
+    async def _backward(self, net: WorkerNet, ticket: Ticket, incoming: Blobs) -> None:
         for stage in reversed(net.stages):
             with self.phase("backward"):
                 work = self.compute(f"backward {stage.layer}", self._backward_stage, net, stage, incoming)
@@ -159,7 +166,7 @@ class ConvCompute(Actor):
 
     # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
 
-    def _forward_stage(self, net: Net, stage: Stage, blobs: Blobs) -> Blobs:
+    def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
         """The activations that cross to the FC phase, after the last stage."""
         if stage.layer is not None:
             net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
@@ -168,7 +175,7 @@ class ConvCompute(Actor):
             return ()
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 
-    def _backward_stage(self, net: Net, stage: Stage, incoming: Blobs) -> tuple[Formats, Blobs]:
+    def _backward_stage(self, net: WorkerNet, stage: Stage, incoming: Blobs) -> tuple[Formats, Blobs]:
         """The stage's parameter gradients as they travel. `incoming`: what came back from the FC phase, for the first
         to run."""
         if incoming:

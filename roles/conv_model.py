@@ -15,7 +15,7 @@ from typing import Any
 from nets import Net
 from roles.gradient_sum import GradientSum
 from roles.job import Job
-from roles.messages import TRAIN, GetState, LayerGradient, LayerModel, PullLayer, State, Updated
+from roles.messages import TRAIN, Done, GetState, LayerGradient, LayerModel, PullLayer, Rates, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from roles.wire_formats import Wire, layers_of
@@ -107,6 +107,11 @@ class ConvModel(Actor):
         except ValueError as error:
             raise MessageError("unexpected", str(error)) from None
         return None if total is None else self._store.apply(message.layer, total)
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""

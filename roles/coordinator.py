@@ -6,24 +6,40 @@ What comes next is decided in `schedule`; what the numbers say is kept in `score
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nets import NetError, SolverSpec
 from ops import Array
 from roles.grouping import Grouping
 from roles.job import Job
-from roles.messages import TEST, TRAIN, GetState, NextTicket, PassDone, State, Updated
+from roles.messages import (
+    STOP,
+    TEST,
+    TRAIN,
+    Done,
+    GetState,
+    NextTicket,
+    PassDone,
+    Rates,
+    Regroup,
+    State,
+    Ticket,
+    Updated,
+)
+from roles.regroup import Live
 from roles.resume import checkpoint_path, write
 from roles.schedule import Pass, Schedule, Stage, Timetable
 from roles.scoreboard import Part, Scoreboard, Scores, mean_scores
 from roles.shares import Shares
-from runtime import Actor, Envelope, MessageError, ProgramFailed, Save, WindDown
+from runtime import Actor, Envelope, Message, MessageError, ProgramFailed, Save, WindDown
 
 
 class Coordinator(Actor):
-    """Options: the job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds state,
-    and whether members get shares of a batch in proportion to their throughput."""
+    """Options: the job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a
+    checkpoint must, who holds parameters (`holders`), how a batch is cut (`Shares`), what else the run can become
+    (`Live`)."""
 
     def __init__(
         self,
@@ -34,12 +50,17 @@ class Coordinator(Actor):
         updates: int,
         servers: list[str],
         display: int,
-        in_proportion: bool = False,
+        holders: Sequence[str] = (),
+        shares: Mapping[str, Any] | None = None,
+        live: Mapping[str, Any] | None = None,
     ) -> None:
         self._job = Job.from_options(job)
+        self._solver = self._job.solver_spec
         self._schedule = Schedule(Timetable(**timetable))
         self._grouping = Grouping(groups)
-        self._shares = Shares(in_proportion=in_proportion)
+        self._shares, self._live, self._holders = Shares(**(shares or {})), Live.from_options(live), holders
+        self._workers = {*self._live.workers, *(name for members in groups for name in members)}
+        self._wishes: deque[tuple[Regroup, Envelope]] = deque()
         self._updates = updates
         self._servers = servers
         self._display = display
@@ -72,12 +93,17 @@ class Coordinator(Actor):
                 await self._save()
                 self._schedule.saved()
                 await self._serve()
+            if self._schedule.stage is Stage.CHANGING:
+                await self._change()
+                self._schedule.changed()
+                await self._serve()
         await self._serve()
         self.emit("finished", **self._scores.summary(self._schedule.completed, self.now()), checkpoint=self._checkpoint)
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
         """A worker wants its group's next pass; it is answered when there is one."""
-        self._grouping.check(envelope.sender)
+        if envelope.sender not in self._workers:
+            raise MessageError("unexpected", f"{envelope.sender} asks for a ticket: it is no worker of this run")
         self._asked.append(envelope)
         await self._serve()
 
@@ -116,18 +142,59 @@ class Coordinator(Actor):
         self._schedule.save()
         await self._serve()
 
+    async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
+        """Other groups, workers or rates after the iterations under way; answered when it is so."""
+        self._regrouped(message)  # MessageError if it cannot be
+        self._wishes.append((message, envelope))
+        self._schedule.change()
+        await self._serve()
+
     # -- inside
+
+    def _regrouped(self, wish: Regroup) -> tuple[list[list[str]], SolverSpec]:
+        table = self._schedule.table
+        rows = min(table.batch, table.test_batch) if table.test_rows else table.batch
+        given = {"base_lr": wish.base_lr, "momentum": wish.momentum}
+        try:
+            solver = self._solver.override({name: value for name, value in given.items() if value >= 0})
+        except NetError as error:
+            raise MessageError("unexpected", f"regroup: {error}") from None
+        return self._live.groups(wish, self._grouping.groups, self._shares, rows), solver
+
+    async def _change(self) -> None:
+        """Nothing is under way: tell everybody who must know, then answer who asked."""
+        while self._wishes:
+            wish, envelope = self._wishes.popleft()
+            groups, self._solver = self._regrouped(wish)
+            proto = self._solver.proto
+            rates = Rates(base_lr=proto.base_lr, momentum=proto.momentum)
+            told: list[tuple[str, Message]] = []
+            if max(wish.base_lr, wish.momentum) >= 0:
+                told += [(name, rates) for name in self._holders]
+            if groups != [list(members) for members in self._grouping.groups]:
+                told += self._live.places(groups)
+                self._grouping = Grouping(groups)
+            await asyncio.gather(*(self.ask(name, what, Done) for name, what in told))
+            sizes = [len(members) for members in groups]
+            now = {"iteration": self._schedule.completed, "workers": sum(sizes), "groups": len(sizes)}
+            self.emit("regrouped", **now, base_lr=proto.base_lr, momentum=proto.momentum)
+            await self.reply(envelope, Done())
 
     async def _serve(self) -> None:
         """Answer every worker that can be answered now. Members of a group get the same pass."""
         asked, self._asked = self._asked, []
         for envelope in asked:
-            ticket = self._grouping.next_of(envelope.sender, self._next_pass)
+            ticket = self._ticket(envelope.sender)
             if ticket is None:
                 self._asked.append(envelope)
             else:
                 await self.reply(envelope, ticket)
         self._changed.set()
+
+    def _ticket(self, worker: str) -> Ticket | None:
+        if self._schedule.stage is Stage.DONE:
+            return Ticket(phase=STOP, number=0)
+        return self._grouping.next_of(worker, self._next_pass)
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """What a group does next, and how its batch is cut."""
@@ -136,7 +203,7 @@ class Coordinator(Actor):
             return None
         if found.phase == TEST and found.number == 0:
             self._scores.pause(self.now())
-        return found, self._shares.cuts(members, found.rows) if found.rows else ()
+        return found, self._shares.cuts(members[: found.rows], found.rows)
 
     def _hear(self, phase: str, number: int, reporter: str) -> set[str]:
         """Note who reports about a pass. MessageError if it is not under way or that was heard already."""
@@ -152,7 +219,7 @@ class Coordinator(Actor):
         """Stop at a part's loss that is no number; note the whole batch's, once all its parts are here."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0:
-            rate = self._job.solver_spec.rate(done.number)
+            rate = self._solver.rate(done.number)
             raise ProgramFailed(
                 f"the loss is {loss} at iteration {done.number}: training diverged; "
                 f"the learning rate is {rate:g}, try a smaller base_lr"
@@ -168,7 +235,7 @@ class Coordinator(Actor):
         done = self._schedule.completed
         self._done.inc()
         self._images.inc(self._schedule.table.batch)
-        self._rate.set(self._job.solver_spec.rate(done))
+        self._rate.set(self._solver.rate(done))
         first = done == self._schedule.table.first + 1
         if first or (self._display and done % self._display == 0):
             self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))

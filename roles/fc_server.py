@@ -16,7 +16,7 @@ from nets.warm import warm
 from ops import Array, Backend
 from roles.buffers import gradient_buffers
 from roles.job import Job
-from roles.messages import TRAIN, ActivationGrads, Activations, GetState, State
+from roles.messages import TRAIN, ActivationGrads, Activations, Done, GetState, Rates, State
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from runtime import Actor, Envelope, MessageError
@@ -71,6 +71,11 @@ class FcServer(Actor):
             rows = tuple(gradient[low:high] for gradient in gradients)
             await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
             low = high
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 
 from roles.messages import TRAIN, Ticket
 from roles.schedule import Pass
-from runtime import MessageError
 
 Cut = tuple[Pass, tuple[int, ...]]  # a pass, and where its batch is cut among the members
 
@@ -20,6 +19,21 @@ class _Group:
         self.behind = dict.fromkeys(self.members, 0)  # member -> passes that others of its group have begun before it
         self.open: list[tuple[Cut, int]] = []  # passes that some member has yet to begin, each with its `after`
         self.after = -1  # the last training iteration handed out
+
+    def begin(self, found: Cut | None) -> bool:
+        """Open another pass, if there is one."""
+        if found is None:
+            return False
+        self.open.append((found, self.after))
+        self.behind = {name: count + 1 for name, count in self.behind.items()}
+        if found[0].phase == TRAIN:
+            self.after = found[0].number
+        return True
+
+    def begun(self, member: str) -> None:
+        """A member begins its next pass; passes that everybody has begun are forgotten."""
+        self.behind[member] -= 1
+        del self.open[: len(self.open) - max(self.behind.values())]
 
 
 class Grouping:
@@ -37,28 +51,20 @@ class Grouping:
         """The workers of each group, by rank."""
         return [group.members for group in self._groups]
 
-    def check(self, worker: str) -> None:
-        """MessageError if nobody of that name trains."""
-        if worker not in self._group_of:
-            raise MessageError("unexpected", f"{worker} asks for a ticket: it is no worker of this run")
-
     def next_of(self, worker: str, decide: Callable[[Sequence[str]], Cut | None]) -> Ticket | None:
         """The worker's next ticket: that of its group's first pass that it has not begun, or a new one if `decide`
-        knows one; None: nothing yet."""
+        knows one; None: nothing yet, or nothing for a stranger. A pass of fewer rows than members is for the first of
+        them only."""
+        if worker not in self._group_of:
+            return None
         index = self._group_of[worker]
         group = self._groups[index]
-        at = len(group.open) - group.behind[worker]
-        if at == len(group.open):
-            found = decide(group.members)
-            if found is None:
-                return None
-            group.open.append((found, group.after))
-            group.behind = {name: count + 1 for name, count in group.behind.items()}
-            if found[0].phase == TRAIN:
-                group.after = found[0].number
-        (pass_, cuts), after = group.open[at]
-        group.behind[worker] -= 1
-        while len(group.open) > max(group.behind.values()):
-            group.open.pop(0)
         rank = group.members.index(worker)
-        return Ticket(phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after)
+        while True:
+            at = len(group.open) - group.behind[worker]
+            if at == len(group.open) and not group.begin(decide(group.members)):
+                return None
+            (pass_, cuts), after = group.open[at]
+            group.begun(worker)
+            if rank < len(cuts) - 1:
+                return Ticket(phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after)

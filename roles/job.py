@@ -29,7 +29,8 @@ class Job:
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
     first parameters, or "". `device` is "cpu" or "cuda:N": where the role that gets this job computes. `kernels` and
-    `precision` are those of the CPU's operations (see `Train`).
+    `precision` are those of the CPU's operations (see `Train`). `micro_batches` of a reproducible run, else 0: workers
+    cut their rows so, and every role computes with one thread, since sums depend on how threads share them out.
     """
 
     net: str
@@ -46,6 +47,7 @@ class Job:
     precision: str = "fast"
     resume: str = ""
     weights: str = ""
+    micro_batches: int = 0
     solver_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def to_options(self) -> dict[str, Any]:
@@ -77,7 +79,8 @@ class Job:
     def backend_ops(self) -> ops.Backend:
         """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
         if self.device == "cpu":
-            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision)
+            threads = 1 if self.micro_batches else None
+            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
         return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
 
     @cached_property
@@ -118,11 +121,13 @@ class Job:
         return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
 
 
-def cpu_ops(kernels: str, *, b_p: int | None = None, precision: str = "fast") -> ops.Backend:
+def cpu_ops(
+    kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
+) -> ops.Backend:
     """The CPU's array backend; plain NumPy where there are no compiled kernels."""
     if kernels == "compiled":
         try:
-            return ops.get_backend("cpu", b_p=b_p, threads=team_size(), precision=precision)
+            return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)
         except ops.KernelsMissing as missing:
             logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
     return ops.get_backend("numpy", b_p=b_p)

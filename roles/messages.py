@@ -140,9 +140,22 @@ class PassDone(Message):
 
 
 @message
+class Regroup(Message):
+    """Anybody asks the coordinator: from the next iteration on, so many `workers` in so many `groups`, and these rates.
+
+    0 workers or groups, a negative rate or momentum: as it is. Answered with Done once it is so.
+    """
+
+    workers: int = 0
+    groups: int = 0
+    base_lr: float = -1.0
+    momentum: float = -1.0
+
+
+@message
 class Place(Message):
-    """Coordinator tells a worker or reducer where its gradients for `server` go from now on, and as which part of how
-    many. Nothing is under way when it asks."""
+    """Coordinator asks a worker or reducer: send gradients for `server` to `parent` from now on, as part `part` of
+    `parts`. Nothing is under way when it asks."""
 
     server: str
     parent: str
@@ -151,7 +164,15 @@ class Place(Message):
 
 
 @message
-class Placed(Message):
+class Rates(Message):
+    """Coordinator asks who holds parameters: go on with this learning rate and momentum. Nothing is under way."""
+
+    base_lr: float
+    momentum: float
+
+
+@message
+class Done(Message):
     """Answer: so it is."""
 
 

@@ -31,15 +31,31 @@ class Gradients(Section):
     tau: Annotated[float, Field(ge=1e-30, le=1e30), Expected("a number from 1e-30 to 1e30")] = 0.01
 
 
+MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a group
+
+
 class Strategy(Section):
     """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker. With
-    `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second."""
+    `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
+    `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
+    a group. `pipeline`: so many conv workers, of as many groups, share each process."""
 
     preset: Literal["single", "sync", "async", "omnivore", "replicas"] = "omnivore"
     workers: Count = 2
     groups: Count = 1
     fan_in: Annotated[int, Field(ge=2)] = 2
     shares: Literal["equal", "throughput"] = "equal"
+    live: bool = False
+    reproducible: bool = False
+    pipeline: Count = 1
+
+    @property
+    def cutting(self) -> dict[str, Any]:
+        """How batches are cut among the members of a group (`shares.Shares`)."""
+        return {
+            "in_proportion": self.shares == "throughput",
+            "micro_batches": MICRO_BATCHES if self.reproducible else 0,
+        }
 
 
 class Data(Section):

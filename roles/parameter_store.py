@@ -64,6 +64,10 @@ class ParameterStore:
         """The present version's arrays in host memory, as they travel; no copy on the CPU."""
         return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])
 
+    def set_rates(self, base_lr: float, momentum: float) -> None:
+        """Go on with another learning rate (the policy's first) and momentum."""
+        self._solver = self._solver.override({"base_lr": base_lr, "momentum": momentum})
+
     def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
         """Take first parameters of some or all layers, of the right shapes."""
         for layer, arrays in blobs.items():

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from nets import Net
 from nets.data import Prefetcher
 from roles.messages import STOP, NextTicket, Ticket
+from roles.micro_batches import WorkerNet
 from runtime import Actor
 
 
@@ -35,7 +35,7 @@ class Passes:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
 
-    def read(self, net: Net, ticket: Ticket) -> None:
+    def read(self, net: WorkerNet, ticket: Ticket) -> None:
         """Begin the pass on this member's rows; in the compute thread."""
         low, high = ticket.mine
         batch = self._readers[ticket.phase].get(ticket.number, low, high)

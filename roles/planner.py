@@ -17,10 +17,13 @@ from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
+from roles.presets.merged import asynchronous, omnivore, sync
 from roles.presets.request import Request
 from roles.resume import iteration_of
 from roles.schedule import Timetable
+from roles.shares import Shares
 from roles.strategies import PRESETS
+from roles.tree import split
 from roles.wire_formats import Layers, layers_of
 from runtime.config import ClusterConfig
 from runtime.errors import ConfigError
@@ -134,6 +137,7 @@ class _Planner:
             b_p=train.b_p,
             kernels=train.kernels,
             precision=train.precision,
+            micro_batches=train.strategy.cutting["micro_batches"],
             resume=str((self.base / train.resume).resolve()) if train.resume else "",
             weights=str((self.base / train.weights).resolve()) if train.weights else "",
             solver_values={name: value for name, value in values.items() if value is not None},
@@ -210,11 +214,29 @@ class _Planner:
             groups = strategy.workers
         if not job.batch:
             return  # the net could not be read: its batch is not known
-        members = -(-strategy.workers // groups) if strategy.preset != "single" else 1
-        smallest = min(job.batch, job.test_batch if TEST in job.data else job.batch)
-        if members > smallest:
-            text = f"found {strategy.workers}: a group of {members} workers cannot share a batch of {smallest} images"
-            self._problem(text, "train", "strategy", "workers")
+        shares = Shares(**strategy.cutting)
+        for members in {*split(strategy.workers, groups)} if strategy.preset != "single" else {1}:
+            problem = shares.problem(members, job.batch)
+            if problem:
+                self._problem(f"found {strategy.workers}: {problem}", "train", "strategy", "workers")
+        self._check_reproducible()
+
+    def _check_reproducible(self) -> None:
+        strategy = self.train.strategy
+        if not strategy.reproducible:
+            return
+        if self.preset.layout not in (omnivore, sync, asynchronous):
+            text = f"found true, but only presets 'sync', 'async' and 'omnivore' can, not '{strategy.preset}'"
+            self._problem(text, "train", "strategy", "reproducible")
+        if strategy.fan_in != 2:
+            text = f"found {strategy.fan_in}, but a reproducible run adds up in pairs: expected 2"
+            self._problem(text, "train", "strategy", "fan_in")
+        if strategy.shares != "equal":
+            text = f"found '{strategy.shares}', but a reproducible run's shares are 'equal'"
+            self._problem(text, "train", "strategy", "shares")
+        if self.train.kernels != "compiled":
+            text = "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its threads share"
+            self._problem(text, "train", "kernels")
 
     @contextmanager
     def _reading(self, *keys: str) -> Iterator[None]:

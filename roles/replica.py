@@ -22,8 +22,10 @@ from roles.job import Job
 from roles.messages import (
     TRAIN,
     Contribution,
+    Done,
     GetState,
     PassDone,
+    Rates,
     SharedSum,
     State,
     Ticket,
@@ -83,6 +85,11 @@ class Replica(Actor):
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
         """Another replica has added up its share of a bucket."""
         self._collective.summed(message, envelope.sender)
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""

@@ -1,8 +1,8 @@
-"""What the groups do next: training iterations, test batches, snapshots, the end. Plain decisions, no messages.
+"""What the groups do next: training iterations, test batches, snapshots, changes, the end. Plain decisions.
 
-Iterations are handed out one by one, to whichever group asks. When a test or a snapshot is due, no further
-iteration is handed out until every one that was is in the model; so both see one definite model, whatever the
-number of groups.
+Iterations are handed out one by one, to whichever group asks. When a test, a snapshot or a change of the groups is due,
+no further iteration is handed out until every one that was is in the model; so each sees one definite model, whatever
+the number of groups.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from roles.messages import STOP, TEST, TRAIN
+from roles.messages import TEST, TRAIN
 
 
 class Stage(Enum):
@@ -22,15 +22,16 @@ class Stage(Enum):
     DRAINING = "draining"
     TESTING = "testing"
     SAVING = "saving"
+    CHANGING = "changing"
     DONE = "done"
 
 
 class Pass(NamedTuple):
-    """What a group does next: batch `number`, its first `rows` rows, in this phase; or STOP."""
+    """What a group does next: batch `number`, its first `rows` rows, in this phase."""
 
     phase: str
-    number: int = 0
-    rows: int = 0
+    number: int
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Schedule:
         self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
         self._winding_down = False
         self._save_asked = False
+        self._change_asked = False
+        self._saved_at = -1  # iterations in the model that was saved last
         self._test_due = timetable.test_first and timetable.test_rows > 0
         self._snapshot_due = False
         self._settle()
@@ -71,8 +74,6 @@ class Schedule:
 
     def next_pass(self, reports: int) -> Pass | None:
         """The next thing for a group that will send `reports` reports about it; None: nothing yet, ask again later."""
-        if self.stage is Stage.DONE:
-            return Pass(STOP)
         if self.stage is Stage.TRAINING:
             number = self.issued
             self.issued += 1
@@ -116,20 +117,32 @@ class Schedule:
     def saved(self) -> None:
         """The snapshot that was due is written."""
         self._snapshot_due = self._save_asked = False
-        self.stage = Stage.DONE if self._at_end else Stage.TRAINING
+        self._saved_at = self.completed
+        self._go_on()
+
+    def changed(self) -> None:
+        """The groups are what they were asked to be."""
+        self._change_asked = False
+        self._go_on()
 
     def wind_down(self) -> None:
         """Hand out no further iteration and begin no test; save what there is, then end."""
         self._winding_down = True
         self._last = self.issued
         self._test_due = False
-        if self.stage is Stage.TRAINING:
-            self.stage = Stage.DRAINING
-        self._settle()
+        self._drain()
 
     def save(self) -> None:
         """Save as soon as what was handed out is in the model, then go on."""
         self._save_asked = True
+        self._drain()
+
+    def change(self) -> None:
+        """Let the groups be changed as soon as what was handed out is in the model, then go on."""
+        self._change_asked = True
+        self._drain()
+
+    def _drain(self) -> None:
         if self.stage is Stage.TRAINING:
             self.stage = Stage.DRAINING
         self._settle()
@@ -157,7 +170,7 @@ class Schedule:
             every = table.test_interval
             self._test_due = self._test_due or self._at_end or bool(every and done % every == 0)
         every = table.snapshot_interval
-        self._snapshot_due = trained and bool(every and done % every == 0)
+        self._snapshot_due = trained and bool(every and done % every == 0) and done != self._saved_at
         if self._test_due:
             self.stage = Stage.TESTING
             self._tests_issued, self._tests_missing = 0, self._test_count
@@ -169,4 +182,10 @@ class Schedule:
         if self._snapshot_due or self._save_asked or (trained and self._at_end):
             self.stage = Stage.SAVING
         else:
-            self.stage = Stage.DONE if self._at_end else Stage.TRAINING
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._at_end:
+            self.stage = Stage.DONE
+        else:
+            self.stage = Stage.CHANGING if self._change_asked else Stage.TRAINING

@@ -14,13 +14,12 @@ KEPT = 0.8  # of an old rate, when a new one is measured: one slow pass moves a 
 
 
 class Shares:
-    """Cuts batches for groups. `in_proportion`: to the rows per second that the workers were seen to compute.
-
-    Omnivore, section 5.1: a device is a black box of known throughput.
+    """Cuts batches for groups. `in_proportion`: to the rows per second that the workers were seen to compute (Omnivore,
+    section 5.1: a device is a black box of known throughput). With `micro_batches`, only between two of these.
     """
 
-    def __init__(self, *, in_proportion: bool) -> None:
-        self._in_proportion = in_proportion
+    def __init__(self, *, in_proportion: bool = False, micro_batches: int = 0) -> None:
+        self._in_proportion, self._micro_batches = in_proportion, micro_batches
         self._rates: dict[str, float] = {}  # worker -> rows per second
 
     def __repr__(self) -> str:
@@ -32,14 +31,32 @@ class Shares:
             rate = rows / seconds
             self._rates[worker] = KEPT * self._rates.get(worker, rate) + (1 - KEPT) * rate
 
+    def problem(self, members: int, rows: int) -> str:
+        """Why so many members cannot share a batch of so many rows; empty if they can."""
+        if members > rows:
+            return f"a group of {members} workers cannot share a batch of {rows} images"
+        if self._micro_batches > rows:
+            return f"a reproducible run needs batches of {self._micro_batches} images or more, not {rows}"
+        if self._micro_batches and (members > self._micro_batches or self._micro_batches % members):
+            powers = [str(2**n) for n in range(self._micro_batches.bit_length())]
+            return f"a reproducible run's groups have {', '.join(powers[:-1])} or {powers[-1]} workers, not {members}"
+        return ""
+
     def cuts(self, members: Sequence[str], rows: int) -> tuple[int, ...]:
         """Where the batch is cut, len(members) + 1 numbers from 0 to `rows`; every member has a row."""
+        if self._micro_batches and rows >= self._micro_batches:
+            return micro_cuts(rows, self._micro_batches)[:: self._micro_batches // len(members)]
         known = all(worker in self._rates for worker in members)
         if not self._in_proportion or not known:
             sizes = split(rows, len(members))
         else:
             sizes = _in_proportion([self._rates[worker] for worker in members], rows)
         return (0, *itertools.accumulate(sizes))
+
+
+def micro_cuts(rows: int, micro_batches: int) -> tuple[int, ...]:
+    """Where a batch is cut into micro-batches; some may be empty."""
+    return (0, *itertools.accumulate(split(rows, micro_batches)))
 
 
 def _in_proportion(rates: list[float], rows: int) -> list[int]:

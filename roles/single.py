@@ -9,7 +9,7 @@ from nets import Net
 from nets.warm import warm
 from roles.buffers import gradient_buffers
 from roles.job import Job
-from roles.messages import STOP, TRAIN, GetState, NextTicket, PassDone, State, Ticket, Updated
+from roles.messages import STOP, TRAIN, Done, GetState, NextTicket, PassDone, Rates, State, Ticket, Updated
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from runtime import Actor, Envelope
@@ -55,6 +55,11 @@ class Single(Actor):
                 self._iterations.inc()
                 version = ticket.number + 1
                 await self.tell(self._coordinator, Updated(number=ticket.number, version=version, staleness=0))
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
 
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""

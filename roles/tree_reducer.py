@@ -7,7 +7,7 @@ from typing import Any
 
 from roles.gradient_sum import GradientSum
 from roles.job import cpu_ops
-from roles.messages import LayerGradient, Place, Placed
+from roles.messages import Done, LayerGradient, Place
 from roles.tree import Parent
 from roles.wire_formats import PLAIN, Blobs, Formats, Layers, Wire
 from runtime import Actor, Envelope, MessageError
@@ -62,7 +62,7 @@ class TreeReducer(Actor):
     async def on_place(self, message: Place, envelope: Envelope) -> None:
         """The tree has another shape from now on."""
         self._parent = Parent(message.parent, message.part, message.parts)
-        await self.reply(envelope, Placed())
+        await self.reply(envelope, Done())
 
     def _add(self, message: LayerGradient) -> tuple[Formats, Blobs] | None:
         """The sum as it travels, if this was the last missing part."""

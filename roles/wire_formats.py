@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from nets import Net
 from ops import Array, Backend, OpsError, Shape
 from ops.compression import HALVES
+from roles.micro_batches import WorkerNet
 from runtime.errors import MessageError
 
 Blobs = tuple[Array, ...]
@@ -29,7 +29,7 @@ FORMATS = {"float32": 1, "float16": 1, "bfloat16": 1, "one-bit": 2, "threshold":
 PLAIN: Mapping[str, Any] = {"format": "float32", "block": 256, "tau": 0.01}
 
 
-def layers_of(net: Net) -> Layers:
+def layers_of(net: WorkerNet) -> Layers:
     """The gradients of a net, as plain data."""
     return {
         layer: [(list(param.shape), param.keep is None) for param in params] for layer, params in net.params.items()

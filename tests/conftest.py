@@ -13,6 +13,11 @@ for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 
 import pytest  # noqa: E402
 import pytest_asyncio  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+# How long a case takes, or how many are drawn in vain, says something about the machine, not about the code.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -51,9 +51,16 @@ class Preset:
 
 
 def coordinator(
-    request: Request, groups: Sequence[Sequence[str]], *, updates: int, servers: Sequence[str]
+    request: Request,
+    groups: Sequence[Sequence[str]],
+    *,
+    updates: int,
+    servers: Sequence[str],
+    holders: Sequence[str] | None = None,
+    live: Mapping[str, Any] | None = None,
 ) -> ActorSpec:
-    """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save."""
+    """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save;
+    `holders`: who holds parameters (none named: the same); `live`: what the run can become (`regroup.Live`)."""
     options: dict[str, Any] = {
         "job": request.job.to_options(),
         "timetable": dataclasses.asdict(request.timetable),
@@ -61,6 +68,8 @@ def coordinator(
         "updates": updates,
         "servers": list(servers),
         "display": request.display,
-        "in_proportion": request.strategy.shares == "throughput",
+        "holders": list(servers if holders is None else holders),
+        "shares": request.strategy.cutting,
+        "live": live,
     }
     return ActorSpec(COORDINATOR, "coordinator", options)

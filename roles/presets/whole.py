@@ -18,7 +18,7 @@ def single(request: Request) -> Topology:
 def replicas(request: Request) -> Topology:
     """Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0."""
     names = [f"replica-{rank}" for rank in range(request.workers)]
-    actors = [coordinator(request, [names], updates=0, servers=names[:1])]
+    actors = [coordinator(request, [names], updates=0, servers=names[:1], holders=names)]
     links: list[Link] = []
     options = {"job": request.job.to_options(), "members": names, "coordinator": COORDINATOR}
     for rank, name in enumerate(names):

@@ -19,7 +19,7 @@ import pytest
 from tests.support import configure, environment, events, run_directory, run_up, runtime_command
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
-VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0-0", "coordinator"]
+VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]
 NAMED_WITHIN, GONE_WITHIN = 3.0, 5.0  # seconds: the promises
 
 

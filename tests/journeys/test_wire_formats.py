@@ -22,7 +22,7 @@ from runtime.compute import InlineCompute
 from runtime.messages import Envelope, Message
 from tests.support import configure, events, run_directory, run_up, train
 
-LINKS = "reducer-0-0 -> conv_model, conv-0-0 -> reducer-0-0, conv-0-1 -> reducer-0-0"
+LINKS = "reducer-0 -> conv_model, conv-0-0 -> reducer-0, conv-0-1 -> reducer-0"
 CHOICES = "'float32' or 'float16' or 'bfloat16' or 'one-bit' or 'threshold'"
 GRADIENTS = "[train.gradients]\n"
 

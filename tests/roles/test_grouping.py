@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.grouping import Grouping
 from roles.messages import TEST, TRAIN, Ticket
 from roles.schedule import Pass
-from runtime import MessageError
 
 GROUPS = [["a", "b", "c"], ["d"], ["e", "f"]]
 WORKERS = [name for group in GROUPS for name in group]
@@ -68,5 +66,16 @@ def test_nothing_is_handed_out_while_nothing_is_decided() -> None:
 
 
 def test_a_stranger_gets_no_ticket() -> None:
-    with pytest.raises(MessageError, match="x asks for a ticket: it is no worker of this run"):
-        Grouping(GROUPS).check("x")
+    assert Grouping(GROUPS).next_of("x", Deciding()) is None
+
+
+def test_a_pass_of_fewer_rows_than_members_is_for_the_first_of_them_only() -> None:
+    grouping = Grouping([["a", "b", "c"]])
+    passes = iter([(Pass(TEST, 0, 2), (0, 1, 2)), (Pass(TRAIN, 5, 60), (0, 20, 40, 60))])
+    tickets = {name: grouping.next_of(name, lambda members: next(passes)) for name in "cab"}
+    assert {name: (t.phase, t.members) for name, t in tickets.items() if t is not None} == {
+        "c": (TRAIN, 3), "a": (TEST, 2), "b": (TEST, 2),
+    }  # fmt: skip
+    later = grouping.next_of("a", lambda members: None)
+    assert later is not None
+    assert later.number == 5

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.messages import STOP, TEST, TRAIN
+from roles.messages import TEST, TRAIN
 from roles.schedule import Schedule, Stage, Timetable
 
 Event = tuple[str, int]
+WAITING = (Stage.SAVING, Stage.CHANGING)  # for somebody other than the workers
 
 
 class Play:
@@ -29,6 +30,7 @@ class Play:
         self.events: list[Event] = []  # ("test" | "save", iterations in the model)
         self.rows: list[tuple[int, int]] = []  # (number, rows) of the present test
         self.wound_down_at: int | None = None
+        self.changed_at: int | None = None
 
     def run(self, interrupt: tuple[str, int] | None = None) -> None:
         """To the end; `interrupt` = (what, at which step) calls `wind_down` or `save` in between."""
@@ -41,29 +43,32 @@ class Play:
             steps += 1
             assert steps < 10_000, "no end"
         assert not self.training and not self.testing
-        last = self.schedule.next_pass(1)
-        assert last is not None
-        assert (last.phase, last.number, last.rows) == (STOP, 0, 0)
+        assert self.schedule.next_pass(1) is None
 
     def interrupt(self, what: str) -> None:
         if what == "wind_down":
             self.schedule.wind_down()
             self.wound_down_at = len(self.trained)
-        else:
+        elif what == "save":
             self.schedule.save()
+        else:
+            self.schedule.change()
 
     def step(self) -> None:
         moves = [self.ask] * bool(self.idle) + [self.report] * bool(self.training) + [self.score] * bool(self.testing)
         if self.schedule.stage is Stage.SAVING:
             assert not self.training and not self.testing, "something was under way while saving"
             moves.append(self.save)
+        if self.schedule.stage is Stage.CHANGING:
+            assert not self.training and not self.testing, "something was under way while changing"
+            moves.append(self.change)
         self.choice.choice(moves)()
 
     def ask(self) -> None:
         group = self.choice.choice(self.idle)
         ticket = self.schedule.next_pass(self.reports[group])
         if ticket is None:
-            assert self.training or self.testing or self.schedule.stage is Stage.SAVING, "nobody will ever go on"
+            assert self.training or self.testing or self.schedule.stage in WAITING, "nobody will ever go on"
             return
         self.idle.remove(group)
         if ticket.phase == TRAIN:
@@ -101,6 +106,10 @@ class Play:
         self.schedule.saved()
         self.events.append(("save", self.schedule.completed))
 
+    def change(self) -> None:
+        self.schedule.changed()
+        self.changed_at = self.schedule.completed
+
 
 def expected(table: Timetable) -> list[Event]:
     """Tests and saves as the timetable's docstring has them, by a plain loop."""
@@ -131,7 +140,7 @@ def timetables(draw: st.DrawFn) -> Timetable:
     )
 
 
-everything = {"table": timetables(), "groups": st.integers(1, 4), "choice": st.randoms(use_true_random=False)}
+everything = {"table": timetables(), "groups": st.integers(1, 4), "choice": st.integers(0, 2**32).map(random.Random)}
 
 
 @settings(max_examples=100, deadline=None)
@@ -176,6 +185,19 @@ def test_a_save_asked_for_at_any_point_is_one_save_more_at_most_and_changes_noth
     for count in planned_saves:
         extra.remove(count)
     assert len(extra) <= 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(at=st.integers(0, 60), **everything)
+def test_a_change_asked_for_at_any_point_happens_between_two_iterations_and_changes_nothing_else(
+    table: Timetable, groups: int, choice: random.Random, at: int
+) -> None:
+    play = Play(table, groups, choice)
+    play.run(("change", at))
+    assert play.trained == list(range(table.first, table.last))
+    assert play.events == expected(table)
+    if play.changed_at is not None:
+        assert table.first <= play.changed_at < table.last
 
 
 def drained(table: Timetable) -> Schedule:

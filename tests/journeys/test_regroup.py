@@ -1,0 +1,194 @@
+"""While a run goes on: other groups, other workers, other rates, without a sample lost or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets import checkpoint
+from roles import ROLES, Options, plan
+from roles.messages import TRAIN, Done, Regroup, Ticket
+from roles.passes import Passes
+from runtime import Actor, ActorSpec, Refused
+from runtime.clock import run_virtual
+from runtime.config import load_with_program
+from runtime.simulation import Journal, simulate
+from runtime.up import place
+from tests.support import Simulated, configure, train
+
+LIVE = ["train.strategy.live=true", "train.batch=16"]
+Wish = dict[str, Any]
+
+
+class Meddler(Actor):
+    """Asks the coordinator for one change after the other, at random times."""
+
+    def __init__(self, *, wishes: list[Wish], seed: int = 1) -> None:
+        self._wishes, self._random = wishes, random.Random(seed)
+
+    async def run(self) -> None:
+        for wish in self._wishes:
+            await asyncio.sleep(self._random.uniform(0, 0.12))
+            try:
+                await self.ask("coordinator", Regroup(**wish), Done)
+                self.emit("granted", **wish)
+            except Refused as refused:
+                self.emit("refused", reason=str(refused))
+
+
+def meddled(cluster: Path, wishes: list[Wish], settings: list[str], seed: int = 1) -> Journal:
+    """A run on virtual time, an iteration every 0.3 seconds or so, with a meddler in it."""
+    loaded = load_with_program(cluster, settings)
+    assert isinstance(loaded.options, Options)
+    topology = plan(loaded.config, loaded.options)
+    actor = ActorSpec("meddler", "meddler", {"wishes": wishes, "seed": seed})
+    more = dataclasses.replace(
+        topology, actors=(*topology.actors, actor), links=(*topology.links, ("meddler", "coordinator"))
+    )
+    delays = random.Random(seed)
+    return run_virtual(
+        simulate(
+            place(more, loaded.config),
+            {**ROLES, "meddler": Meddler},
+            directory=cluster.parent,
+            service_time=lambda actor, label: delays.uniform(0.0, 0.04),
+        )
+    )
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[tuple[int, int]]]:
+    """Training iteration -> the rows that each worker read of it, in the order of reading."""
+    found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    original = Passes.read
+
+    def note(passes: Passes, net: Any, ticket: Ticket) -> None:
+        if ticket.phase == TRAIN:
+            found[ticket.number].append(ticket.mine)
+        original(passes, net, ticket)
+
+    monkeypatch.setattr(Passes, "read", note)
+    return found
+
+
+def every_sample_once(read: dict[int, list[tuple[int, int]]], iterations: int, rows: int) -> None:
+    assert sorted(read) == list(range(iterations))
+    for ranges in read.values():
+        assert [row for low, high in sorted(ranges) for row in range(low, high)] == list(range(rows))
+
+
+def test_50_random_regroups_lose_no_sample_and_do_none_twice(
+    tmp_path: Path, read: dict[int, list[tuple[int, int]]]
+) -> None:
+    chance = random.Random(7)
+    wishes: list[Wish] = []
+    for _ in range(50):
+        workers = chance.randint(1, 8)
+        rates = {"momentum": 1 - 1 / workers, "base_lr": 0.005} if chance.random() < 0.5 else {}
+        wishes.append({"workers": workers, "groups": chance.randint(1, workers), **rates})
+    cluster = configure(tmp_path, "omnivore", workers=8, groups=3, iterations=350, test=True)
+    journal = meddled(cluster, wishes, LIVE)
+    assert len(journal.of("granted")) == 50
+    assert [fields["groups"] for fields in journal.of("regrouped")] == [wish["groups"] for wish in wishes]
+    every_sample_once(read, 350, 16)
+    sizes = {len(ranges) for ranges in read.values()}
+    assert len(sizes) >= 5  # groups of many sizes did train
+    (end,) = journal.of("finished")
+    assert end["accuracy"] > 0.9
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """A reproducible run of one worker."""
+    directory = tmp_path_factory.mktemp("undisturbed")
+    cluster = configure(directory, "sync", workers=1, iterations=200)
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n") + "reproducible = true\n")
+    return train(cluster)
+
+
+def test_a_reproducible_run_regrouped_50_times_has_the_bits_of_an_undisturbed_one(
+    tmp_path: Path, undisturbed: Simulated, read: dict[int, list[tuple[int, int]]]
+) -> None:
+    chance = random.Random(3)
+    wishes = [{"workers": chance.choice([1, 2, 4, 8]), "groups": 1} for _ in range(50)]
+    cluster = configure(tmp_path, "omnivore", workers=8, groups=1, iterations=200)
+    journal = meddled(cluster, wishes, [*LIVE, "train.strategy.reproducible=true"])
+    assert len(journal.of("granted")) == 50
+    every_sample_once(read, 200, 16)
+    arrays = _arrays(tmp_path, journal)
+    for name, expected in undisturbed.arrays.items():
+        assert arrays[name].tobytes() == expected.tobytes(), name
+
+
+def _arrays(directory: Path, journal: Journal) -> dict[str, np.ndarray]:
+    arrays, _ = checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])
+    return arrays
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_a_reproducible_run_has_the_same_bits_with_any_number_of_members(
+    tmp_path: Path, undisturbed: Simulated, workers: int
+) -> None:
+    cluster = configure(tmp_path, "sync", workers=workers, iterations=200)
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n") + "reproducible = true\n")
+    found = train(cluster)
+    for name, expected in undisturbed.arrays.items():
+        assert found.arrays[name].tobytes() == expected.tobytes(), name
+
+
+def test_without_it_the_bits_differ_so_the_comparison_means_something(tmp_path: Path) -> None:
+    one, two = (train(configure(tmp_path / str(n), "sync", workers=n, iterations=5)) for n in (1, 2))
+    assert any(one.arrays[name].tobytes() != two.arrays[name].tobytes() for name in one.arrays)
+
+
+def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> None:
+    """With a learning rate of 0 nothing is learnt after the change."""
+    cluster = configure(tmp_path, "sync", workers=2, iterations=40)
+    journal = meddled(cluster, [{"base_lr": 0.0, "momentum": 0.0}], [])
+    (changed,) = journal.of("regrouped")
+    assert 0 < changed["iteration"] < 35
+    arrays = _arrays(tmp_path, journal)
+    before = train(configure(tmp_path / "before", "sync", workers=2, iterations=changed["iteration"]))
+    for name, expected in before.arrays.items():
+        if "history" not in name:
+            assert arrays[name].tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason"),
+    [
+        ({"workers": 9}, "found 9 workers, expected 1 to 3, those that were started"),
+        ({"groups": 4}, "found 4 groups, expected 1 to 3, the workers"),
+        ({"momentum": 1.5}, "found 1.5, expected 0 <= momentum < 1"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(tmp_path: Path, wish: Wish, reason: str) -> None:
+    journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [wish], LIVE)
+    (refused,) = journal.of("refused")
+    assert reason in refused["reason"]
+    assert journal.of("finished")[0]["iterations"] == 8
+
+
+def test_a_run_that_was_not_prepared_says_how_it_can_be(tmp_path: Path) -> None:
+    journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [{"groups": 2}], [])
+    assert "was not prepared for it: train.strategy.live = true" in journal.of("refused")[0]["reason"]
+
+
+def test_a_pipeline_trains_two_batches_on_each_machine(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=2, groups=1, iterations=40)
+    loaded = load_with_program(cluster, ["train.strategy.pipeline=2"])
+    assert isinstance(loaded.options, Options)
+    placement = place(plan(loaded.config, loaded.options), loaded.config)
+    shared = {spec.name: spec.actors for spec in placement.processes if len(spec.actors) > 1}
+    assert shared == {"workers-0-0": ("conv-0-0", "conv-1-0"), "workers-0-1": ("conv-0-1", "conv-1-1")}
+    cluster.write_text(cluster.read_text() + "pipeline = 2\n")
+    journal = train(cluster, service_time=lambda actor, label: 0.01).journal
+    staleness = [fields["staleness"] for fields in journal.of("progress")]
+    assert np.mean(staleness[5:]) == pytest.approx(1, abs=0.15)  # two groups: D.4.2
