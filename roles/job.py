@@ -118,11 +118,13 @@ class Job:
         return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
 
 
-def cpu_ops(kernels: str, *, b_p: int | None = None, precision: str = "fast") -> ops.Backend:
-    """The CPU's array backend; plain NumPy where there are no compiled kernels."""
+def cpu_ops(
+    kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
+) -> ops.Backend:
+    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none said, the team's."""
     if kernels == "compiled":
         try:
-            return ops.get_backend("cpu", b_p=b_p, threads=team_size(), precision=precision)
+            return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)
         except ops.KernelsMissing as missing:
             logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
     return ops.get_backend("numpy", b_p=b_p)

@@ -32,12 +32,17 @@ class Gradients(Section):
 
 
 class Strategy(Section):
-    """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker. With
+    """[train.strategy]: the preset and its shape. `groups` is omnivore's, singa's and adam's: sync has one, async one
+    per worker. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief). With
     `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second."""
 
-    preset: Literal["single", "sync", "async", "omnivore", "replicas"] = "omnivore"
+    preset: Literal[
+        "single", "sync", "async", "omnivore", "replicas",
+        "mxnet-sync", "mxnet-async", "singa", "distbelief", "parameter-server", "adam",
+    ] = "omnivore"  # fmt: skip
     workers: Count = 2
     groups: Count = 1
+    servers: Count | None = None
     fan_in: Annotated[int, Field(ge=2)] = 2
     shares: Literal["equal", "throughput"] = "equal"
 

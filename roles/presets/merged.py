@@ -1,4 +1,5 @@
-"""Omnivore and its two ends: conv workers in groups, a conv model server, one server for the whole FC phase."""
+"""Omnivore, its two ends and Project Adam: conv workers in groups, a conv model server, one server for the whole FC
+phase."""
 
 from __future__ import annotations
 
@@ -42,6 +43,16 @@ def sync(request: Request) -> Topology:
 def asynchronous(request: Request) -> Topology:
     """Every worker a group of its own: staleness g - 1 on average."""
     return omnivore(with_groups(request, request.workers))
+
+
+def adam(request: Request) -> Topology:
+    """Project Adam: as omnivore, but the updates of different groups race over the conv model (hogwild)."""
+    topology = omnivore(request)
+    actors = tuple(
+        dataclasses.replace(actor, options={**actor.options, "hogwild": True}) if actor.name == CONV_MODEL else actor
+        for actor in topology.actors
+    )
+    return dataclasses.replace(topology, actors=actors)
 
 
 def with_groups(request: Request, groups: int) -> Request:
