@@ -33,7 +33,10 @@ def singa(request: Request) -> Topology:
 
 
 def distbelief(request: Request) -> Topology:
-    """Downpour SGD: asynchronous workers, a model in shards; fetched and pushed every iteration (n_fetch, n_push = 1)."""
+    """Downpour SGD: asynchronous workers and a model in shards.
+
+    Each iteration pulls and pushes (n_fetch = n_push = 1).
+    """
     return unmerged(request, groups=request.workers, servers=downpour_servers(request.strategy))
 
 
