@@ -79,7 +79,7 @@ class ConvModel(Actor):
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
         self._wire, self._sum = Wire(layers_of(net), self._job.host_ops), GradientSum(self._job.host_ops)
         mine = net.params if self._layers is None else {layer: net.params[layer] for layer in self._layers}
-        blobs = {layer: of for layer, of in net.initial_blobs().items() if layer in mine}
+        blobs = net.initial_blobs(mine)
         solver, ops = self._job.solver_spec, self._job.backend_ops
         if self._hogwild:
             make_ops = partial(cpu_ops, self._job.kernels, threads=1)

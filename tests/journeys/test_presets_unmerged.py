@@ -200,7 +200,8 @@ def test_every_layer_is_pulled_from_and_pushed_to_the_server_that_holds_it(
 ) -> None:
     cluster = laid_out(tmp_path, preset, servers=3, workers=4, groups=2, iterations=4)
     train(cluster)
-    home = {layer: actor.name for actor in planned(cluster).actors for layer in actor.options.get("layers") or ()}
+    servers = [actor for actor in planned(cluster).actors if actor.role == "conv_model"]
+    home = {layer: actor.name for actor in servers for layer in actor.options["layers"]}
     pulls = Counter((to, said.layer) for _, to, said in told if isinstance(said, PullLayer))
     pushes = {(to, said.layer) for _, to, said in told if isinstance(said, LayerGradient) and to in home.values()}
     assert set(pulls) == {(home[layer], layer) for layer in LENET} == pushes
