@@ -71,7 +71,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4])
-@pytest.mark.parametrize(("preset", "servers"), [("mxnet-sync", None), ("mxnet-sync", 3), ("parameter-server", None)])
+@pytest.mark.parametrize(
+    ("preset", "servers"), [("mxnet-sync", None), ("mxnet-sync", 3), ("parameter-server", None), ("singa", 2)]
+)
 def test_one_group_equals_single_in_every_parameter_after_10_iterations(
     tmp_path: Path, preset: str, servers: int | None, workers: int
 ) -> None:
