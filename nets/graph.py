@@ -12,7 +12,7 @@ the sum of all, comes out. A running statistic's gradient is what the pass adds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,11 +128,11 @@ class Net:
         """Return the shape of blob `name` (its last value) for the rows of the present pass."""
         return self._value(self._index(name)).shape
 
-    def initial_blobs(self) -> dict[str, tuple[Array, ...]]:
-        """Return the first parameters of this part, the same numbers whatever the part."""
+    def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
+        """Return the first parameters of this part or of some of its layers, the same numbers whatever the part."""
         return {
-            layer: tuple(self.ops.asarray(p.initial(self.seed, self.dtype)) for p in params)
-            for layer, params in self.params.items()
+            layer: tuple(self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer])
+            for layer in (self.params if layers is None else layers)
         }
 
     @property

@@ -7,6 +7,7 @@
     coordinator  schedule grouping shares scoreboard resume   tickets, tests, checkpoints
     passes fc_phase model_links               a worker's way through a pass, and to its peers
     parameter_store gradient_sum tree job     plain objects behind the roles
+    hogwild                                   updates that race, and live arrays
     wire_formats gradient_links               how gradients travel, and on which link
     strategies presets planner options        presets, cluster.toml -> topology
 

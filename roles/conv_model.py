@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nets import Net
 from roles.gradient_sum import GradientSum
-from roles.job import Job
+from roles.hogwild import HogwildStore, Races
+from roles.job import Job, cpu_ops
 from roles.messages import TRAIN, Done, GetState, LayerGradient, LayerModel, PullLayer, Rates, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
@@ -26,7 +28,11 @@ STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
 class ConvModel(Actor):
     """Options: the job, the data's image shape, the coordinator's name, which `part` of the net the model is of ("conv"
-    or "all"), and which of its `layers` this server holds (none named: all)."""
+    or "all"), and which of its `layers` this server holds (none named: all).
+
+    With `hogwild`, updates of different groups race over one set of arrays, and these are what workers read (see
+    `hogwild`). They lie in host memory and are updated there, whatever the device.
+    """
 
     def __init__(
         self,
@@ -36,10 +42,13 @@ class ConvModel(Actor):
         coordinator: str,
         part: str = "conv",
         layers: Sequence[str] | None = None,
+        hogwild: bool = False,
     ) -> None:
-        self._job = Job.from_options(job)
+        self._job = Job.from_options({**job, "device": "cpu"} if hogwild else job)
+        self._hogwild = hogwild
         self._image_shape, self._part, self._layers = image_shape, part, layers
         self._coordinator = coordinator
+        self._live: HogwildStore  # the store, if updates race
         self._waiting: list[tuple[PullLayer, Envelope]] = []
         # (phase, number, layer) -> (version, blobs, members still to pull): all members read one version
         self._pinned: dict[tuple[str, int, str], tuple[int, Blobs, int]] = {}
@@ -52,6 +61,7 @@ class ConvModel(Actor):
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
+        self._races = Races()
         self._staleness = self.histogram(
             "gradient_staleness_updates",
             "Iterations of others between an iteration's first read and last update.",
@@ -69,12 +79,22 @@ class ConvModel(Actor):
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
         self._wire, self._sum = Wire(layers_of(net), self._job.host_ops), GradientSum(self._job.host_ops)
         mine = net.params if self._layers is None else {layer: net.params[layer] for layer in self._layers}
-        blobs = {layer: of for layer, of in net.initial_blobs().items() if layer in mine}
-        store = ParameterStore(mine, blobs, self._job.solver_spec, self._job.backend_ops)
-        return restored(store, self._job)
+        blobs = net.initial_blobs(mine)
+        solver, ops = self._job.solver_spec, self._job.backend_ops
+        if self._hogwild:
+            make_ops = partial(cpu_ops, self._job.kernels, threads=1)
+            self._live = HogwildStore(mine, blobs, solver, ops, make_ops)
+            return restored(self._live, self._job)
+        return restored(ParameterStore(mine, blobs, solver, ops), self._job)
+
+    async def run(self) -> None:
+        """End with the first update that fails beside the inbox."""
+        await self._races.watched()
 
     async def on_pull_layer(self, message: PullLayer, envelope: Envelope) -> None:
         """Publish a layer, at once or when the asking group's own earlier updates are in."""
+        if message.layer not in self._store.versions:
+            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: this server does not hold that layer")
         if self._applied[message.group, message.layer] < message.after:
             self._waiting.append((message, envelope))
         else:
@@ -86,13 +106,26 @@ class ConvModel(Actor):
         key = (message.number, layer)
         if key not in self._read:
             raise MessageError("unexpected", f"{message!r} of {envelope.sender}: it came twice, or nobody read that")
+        if self._hogwild:
+            total = await self.compute(f"sum {layer}", self._total, message)
+            if total is not None:
+                self._races.start(self._race(message, total, self._read.pop(key)))
+            return
         with self.phase("apply"):
             version = await self.compute(f"update {layer}", self._apply, message)
-        if version is None:
-            return
-        read = self._read.pop(key)
-        self._applied[message.group, layer] = message.number
-        self._layer_staleness[layer].observe(version - 1 - read)
+        if version is not None:
+            await self._updated(message, version, self._read.pop(key))
+
+    async def _race(self, message: LayerGradient, total: Blobs, read: int) -> None:
+        """Apply a gradient beside those of other groups."""
+        with self.phase("apply"):
+            await self.race(f"update {message.layer}", self._live.race, message.layer, total)
+        await self._updated(message, self._live.count(message.layer), read)
+
+    async def _updated(self, message: LayerGradient, version: int, read: int) -> None:
+        """A gradient of a layer that was `read` at that version made this one: count it, serve those who waited."""
+        self._applied[message.group, message.layer] = message.number
+        self._layer_staleness[message.layer].observe(version - 1 - read)
         await self._count(message)  # before the waiting pulls: they begin to read the version this makes
         ready = [item for item in self._waiting if self._applied[item[0].group, item[0].layer] >= item[0].after]
         self._waiting = [item for item in self._waiting if item not in ready]
@@ -101,12 +134,16 @@ class ConvModel(Actor):
 
     def _apply(self, message: LayerGradient) -> int | None:
         """The layer's new version; None if parts of the gradient are missing."""
+        total = self._total(message)
+        return None if total is None else self._store.apply(message.layer, total)
+
+    def _total(self, message: LayerGradient) -> Blobs | None:
+        """The gradient, if this was its last missing part."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
         try:
-            total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
+            return self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
         except ValueError as error:
             raise MessageError("unexpected", str(error)) from None
-        return None if total is None else self._store.apply(message.layer, total)
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
         """Another learning rate and momentum from now on."""

@@ -67,6 +67,7 @@ class Coordinator(Actor):
         self._asked: list[Envelope] = []
         self._heard: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (phase, number) -> who reported
         self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # and what scores of which rows
+        self._staleness: defaultdict[int, int] = defaultdict(int)  # iteration -> where it was stalest, so far
         self._changed = asyncio.Event()
         self._checkpoint = ""
 
@@ -126,9 +127,10 @@ class Coordinator(Actor):
             await self._serve()
 
     async def on_updated(self, message: Updated, envelope: Envelope) -> None:
-        """A server has an iteration in its model."""
+        """A server has an iteration in its layers. It is as stale as on the server where it read first and came in
+        last, which saw most others in between."""
         self._hear(TRAIN, message.number, f"{envelope.sender} (update)")
-        self._scores.stale(message.staleness)
+        self._staleness[message.number] = max(self._staleness[message.number], message.staleness)
         await self._reported(message.number)
 
     async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
@@ -232,6 +234,8 @@ class Coordinator(Actor):
         if not self._schedule.reported(number):
             return
         del self._heard[TRAIN, number]
+        if number in self._staleness:
+            self._scores.stale(self._staleness.pop(number))
         done = self._schedule.completed
         self._done.inc()
         self._images.inc(self._schedule.table.batch)

@@ -124,7 +124,7 @@ class Job:
 def cpu_ops(
     kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
 ) -> ops.Backend:
-    """The CPU's array backend; plain NumPy where there are no compiled kernels."""
+    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none said, the team's."""
     if kernels == "compiled":
         try:
             return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)

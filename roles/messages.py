@@ -64,7 +64,8 @@ class PullLayer(Message):
 
 @message
 class LayerModel(Message):
-    """Answer: a published version of a layer's parameters, weights first. Nobody writes to it again."""
+    """Answer: a published version of a layer's parameters, weights first. Nobody writes to it again, but a hogwild
+    server does."""
 
     layer: str
     version: int

@@ -18,6 +18,19 @@ def model_link(server: str, parent: Parent, layers: Sequence[str] | None = None)
     return {"server": server, "layers": layers, "parent": parent.name, "part": parent.part, "parts": parent.parts}
 
 
+def spread(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
+    """The layers of each of `servers`, in net order: largest first, each to the server that holds least so far.
+
+    The fullest server then holds at most 4/3 of what it would with the best choice (Graham, 1969). With no more servers
+    than layers, every server has one.
+    """
+    held: list[dict[str, int]] = [{} for _ in range(servers)]
+    for layer in sorted(sizes, key=lambda layer: -sizes[layer]):
+        least = min(held, key=lambda layers: sum(layers.values()))
+        least[layer] = sizes[layer]
+    return [[layer for layer in sizes if layer in layers] for layers in held]
+
+
 class ModelLink:
     """One server's layers on their way to and from a worker."""
 

@@ -35,14 +35,19 @@ MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a g
 
 
 class Strategy(Section):
-    """[train.strategy]: the preset and its shape. `groups` is omnivore's: sync has one, async one per worker. With
+    """[train.strategy]: the preset and its shape. `groups` is omnivore's, singa's and adam's: sync has one, async one
+    per worker. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief). With
     `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process."""
 
-    preset: Literal["single", "sync", "async", "omnivore", "replicas"] = "omnivore"
+    preset: Literal[
+        "single", "sync", "async", "omnivore", "replicas",
+        "mxnet-sync", "mxnet-async", "singa", "distbelief", "parameter-server", "adam",
+    ] = "omnivore"  # fmt: skip
     workers: Count = 2
     groups: Count = 1
+    servers: Count | None = None
     fan_in: Annotated[int, Field(ge=2)] = 2
     shares: Literal["equal", "throughput"] = "equal"
     live: bool = False

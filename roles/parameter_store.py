@@ -83,17 +83,24 @@ class ParameterStore:
         The iteration that rates and Adam's correction depend on is the layer's number of updates so far. Running
         statistics are part of the layer: their "gradients" are applied by the same call.
         """
-        gradients = tuple(self._ops.asarray(gradient) for gradient in gradients)  # they come from host memory
+        self._update(self._ops, layer, gradients)
+        return self.count(layer)
+
+    def count(self, layer: str) -> int:
+        """A layer's new version, after an update."""
+        self.versions[layer] += 1
+        return self.versions[layer]
+
+    def _update(self, ops: Backend, layer: str, gradients: Blobs) -> None:
+        gradients = tuple(ops.asarray(gradient) for gradient in gradients)  # they come from host memory
         updated = [
-            self._solver.update(self._ops, self.versions[layer], param, w, g, history, self._next(w))
+            self._solver.update(ops, self.versions[layer], param, w, g, history, self._next(w))
             for param, w, g, history in zip(
                 self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
             )
         ]
         self._blobs[layer] = tuple(w for w, _ in updated)
         self._history[layer] = tuple(h for _, h in updated)
-        self.versions[layer] += 1
-        return self.versions[layer]
 
     def _next(self, w: Array) -> Array:
         """Where the next version of a parameter is written."""

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nets import NetError
+from nets.caffemodel import Weights
 from nets.data import Source
-from nets.weights import read_weights
+from nets.weights import match, read_weights
 from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
@@ -57,6 +58,7 @@ class _Planner:
         self.problems: list[str] = []
         self.preset = PRESETS[train.strategy.preset]
         self.layers: Layers = {}  # of the part that workers compute: what travels
+        self.weights: Weights = {}  # first parameters, if a file is named
 
     def topology(self) -> Topology:
         """The preset's topology, once everything is read and checked."""
@@ -72,7 +74,7 @@ class _Planner:
                 sources[phase] = job.source(phase)
         with self._reading("train", "weights"):
             if job.weights:
-                read_weights(Path(job.weights))
+                self.weights = read_weights(Path(job.weights))
         self._check_shape(job)
         self.stop_if_wrong()
         assert timetable is not None
@@ -80,6 +82,7 @@ class _Planner:
             with self._reading("train", "net"):
                 self._check_net(job, phase, source)
                 job.batches(phase, source)
+        self._check_servers()
         self.stop_if_wrong()
         strategy = self.train.strategy
         request = Request(
@@ -179,6 +182,9 @@ class _Planner:
     def _check_net(self, job: Job, phase: str, source: Source) -> None:
         """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
         whole = job.build(phase, "all", source.shape)
+        if phase == TRAIN and self.weights:
+            with self._reading("train", "weights"):
+                match(self.weights, whole.params, Path(job.weights).name)
         if self.train.strategy.preset == "single":
             return
         if whole.time_first:
@@ -195,6 +201,17 @@ class _Planner:
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self._problem(text, "train", "strategy", "preset")
+
+    def _check_servers(self) -> None:
+        """Each model server needs a layer to hold."""
+        strategy = self.train.strategy
+        servers, most = self.preset.servers(strategy), len(self.layers)
+        if strategy.servers and not servers:
+            text = f"found {strategy.servers}, but preset '{strategy.preset}' does not let you choose how many"
+            self._problem(text, "train", "strategy", "servers")
+        elif servers > most:
+            text = f"found {servers}, expected at most {most}, the number of layers that have parameters"
+            self._problem(text, "train", "strategy", "servers")
 
     def _check_solver(self, job: Job) -> None:
         """Refuse clipping by a norm over all layers where layers are updated apart."""

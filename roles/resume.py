@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nets import NetError, checkpoint
-from nets.weights import load_weights
+from nets.weights import match, read_weights
 from ops import Array
 from roles.job import Job
 from roles.parameter_store import ParameterStore
@@ -31,9 +31,15 @@ def iteration_of(path: str) -> int:
 
 
 def restored(store: ParameterStore, job: Job) -> ParameterStore:
-    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if it names a file."""
+    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if it names a file.
+
+    A file of weights may have other layers only: the planner saw that some layer of the net is in it.
+    """
     if job.weights:
-        store.start_from(load_weights(Path(job.weights), store.params).blobs)
+        path = Path(job.weights)
+        weights = read_weights(path)
+        mine = {layer: params for layer, params in store.params.items() if layer in weights}
+        store.start_from(match(weights, mine, path.name).blobs)
     if job.resume:
         arrays, facts = checkpoint.load(Path(job.resume))
         store.restore(arrays, int(facts["iteration"]))

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from roles.presets.merged import asynchronous, omnivore, sync
+from roles.presets.merged import adam, asynchronous, omnivore, sync
 from roles.presets.request import Preset
+from roles.presets.unmerged import (
+    chosen,
+    distbelief,
+    downpour_servers,
+    mxnet_async,
+    mxnet_sync,
+    parameter_server,
+    singa,
+)
 from roles.presets.whole import replicas, single
 
 PRESETS: dict[str, Preset] = {
@@ -12,4 +21,10 @@ PRESETS: dict[str, Preset] = {
     "async": Preset(asynchronous, groups=lambda strategy: strategy.workers),
     "omnivore": Preset(omnivore, groups=lambda strategy: strategy.groups),
     "replicas": Preset(replicas, part="all", joint=True),
+    "mxnet-sync": Preset(mxnet_sync, part="all", servers=chosen),
+    "mxnet-async": Preset(mxnet_async, part="all", groups=lambda strategy: strategy.workers, servers=chosen),
+    "singa": Preset(singa, part="all", groups=lambda strategy: strategy.groups, servers=chosen),
+    "distbelief": Preset(distbelief, part="all", groups=lambda strategy: strategy.workers, servers=downpour_servers),
+    "parameter-server": Preset(parameter_server, part="all"),
+    "adam": Preset(adam, groups=lambda strategy: strategy.groups),
 }

@@ -59,14 +59,17 @@ def parents(leaves: Sequence[str], reducers: Sequence[TreeReducerSpec], root: st
     return found | {name: Parent(root, part, len(top)) for part, name in enumerate(top)}
 
 
-def forest(groups: Sequence[Sequence[str]], fan_in: int, root: str, reducers: Sequence[str]) -> dict[str, Parent]:
-    """The parent of every worker, and of every reducer that is needed, with one tree in each group.
+def forest(
+    groups: Sequence[Sequence[str]], fan_in: int | None, root: str, reducers: Sequence[str]
+) -> dict[str, Parent]:
+    """The parent of every worker, and of every reducer that is needed, with one tree in each group; without a
+    `fan_in`, the root's children are all the workers of a group.
 
     `reducers` are names to choose from, in order; ValueError if they are too few (`reducers_needed`).
     """
     left, found = list(reducers), {}
     for members in groups:
-        made = reduction_tree(list(members), fan_in, root, "")
+        made = [] if fan_in is None else reduction_tree(list(members), fan_in, root, "")
         if len(made) > len(left):
             raise ValueError(f"{len(reducers)} reducers are too few for groups of {[len(group) for group in groups]}")
         names = {reducer.name: left.pop(0) for reducer in made}
@@ -75,8 +78,10 @@ def forest(groups: Sequence[Sequence[str]], fan_in: int, root: str, reducers: Se
     return found
 
 
-def reducers_needed(workers: int, groups: int, fan_in: int) -> int:
+def reducers_needed(workers: int, groups: int, fan_in: int | None) -> int:
     """Of a `forest` over so many workers in groups of nearly the same size."""
+    if fan_in is None:
+        return 0
     return sum(len(reduction_tree([str(n) for n in range(size)], fan_in, "", "")) for size in split(workers, groups))
 
 

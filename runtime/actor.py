@@ -126,6 +126,10 @@ class Actor:
         """Run array work in the process's compute thread and return its result."""
         return await self._node.compute.run(self.name, label, work, *args)
 
+    async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
+        """Run array work at once, beside whatever else the process computes. Nothing keeps two pieces off one array."""
+        return await self._node.compute.race(self.name, label, work, *args)
+
     @property
     def busy_seconds(self) -> float:
         """Seconds that this process's compute thread has worked so far."""

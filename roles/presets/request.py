@@ -41,13 +41,15 @@ class Preset:
     """A strategy: how it is laid out, and what it asks of the net.
 
     `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
-    once. `groups`: how many groups of workers it makes.
+    once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the layers; 0 where
+    that is not to be chosen.
     """
 
     layout: Callable[[Request], Topology]
     part: str = "conv"
     joint: bool = False
     groups: Callable[[Strategy], int] = lambda strategy: 1
+    servers: Callable[[Strategy], int] = lambda strategy: 0
 
 
 def coordinator(

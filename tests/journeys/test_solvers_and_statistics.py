@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nets.spec import ZOO
+from roles.presets.request import Preset
+from roles.strategies import PRESETS
 from runtime.errors import ConfigError
 from tests.support import Simulated, configure, train
 
@@ -43,6 +46,12 @@ def run(directory: Path, preset: str, *, solver: str = "", batch: int = 8, net: 
         more += 'net = "own.prototxt"\n'
     cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\n{more}", 1))
     return train(cluster)
+
+
+def named(fits: Callable[[Preset], bool]) -> str:
+    """The presets that fit, as a sentence names them."""
+    *first, last = (f"'{name}'" for name, preset in PRESETS.items() if fits(preset))
+    return f"{', '.join(first)} and {last}"
 
 
 def same(a: Simulated, b: Simulated) -> bool:
@@ -92,12 +101,12 @@ def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(t
         (
             {"solver": "clip_gradients: 5"},
             "train.strategy.preset: clip_gradients needs the norm of all gradients at once: "
-            "only presets 'single' and 'replicas' know it",
+            f"only presets {named(lambda preset: preset.joint)} know it",
         ),
         (
             {"net": DATA + DENSE % "data"},
             "train.strategy.preset: found a net without a conv phase that learns (own): "
-            "only presets 'single' and 'replicas' train it",
+            f"only presets {named(lambda preset: preset.part == 'all')} train it",
         ),
         (
             {"net": DATA + RECURRENT + DENSE % "lstm"},

@@ -91,7 +91,49 @@ async def test_a_closed_compute_thread_takes_no_more_work() -> None:
     compute.close()
     with pytest.raises(RuntimeError):
         await compute.run("a", "late", lambda: None)
+    with pytest.raises(RuntimeError):
+        await compute.race("a", "late", lambda: None)
     assert compute.current is None
+
+
+async def test_races_run_beside_one_another_and_beside_the_piece_whose_turn_it_is() -> None:
+    compute, met = ThreadCompute(), threading.Barrier(3)
+    turn = compute.run("a", "turn", met.wait, 10)
+    races = [compute.race("b", f"race {number}", met.wait, 10) for number in range(2)]
+    assert sorted(await asyncio.gather(turn, *races)) == [0, 1, 2]  # all three were inside at once
+    assert (compute.done, compute.current) == (3, None)
+    compute.close()
+
+
+async def test_of_several_pieces_in_progress_the_oldest_is_the_current_one() -> None:
+    compute, first, second = ThreadCompute(), Kernel(), Kernel()
+    running = []
+    for label, kernel in (("first", first), ("second", second)):
+        running.append(asyncio.create_task(compute.race("a", label, kernel)))
+        await kernel.started.wait()
+    for kernel, label in ((first, "first"), (second, "second")):
+        assert compute.current is not None
+        assert compute.current.label == label
+        kernel.go.set()
+        await running.pop(0)
+    assert compute.current is None
+    compute.close()
+
+
+async def test_an_error_of_a_race_comes_through_and_the_next_one_runs(compute: Compute) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await compute.race("a", "divide", lambda: 1 // 0)
+    assert await compute.race("a", "add", lambda: 1) == 1
+    assert (compute.done, compute.current) == (2, None)
+
+
+def test_races_on_virtual_time_last_beside_one_another() -> None:
+    async def main() -> tuple[float, float]:
+        compute = InlineCompute(lambda actor, label: 2.0)
+        await asyncio.gather(*(compute.race("a", "race", lambda: None) for _ in range(3)))
+        return asyncio.get_running_loop().time(), compute.busy
+
+    assert run_virtual(main()) == (2.0, 6.0)
 
 
 def test_inline_work_takes_its_service_time_on_the_virtual_clock_one_after_another() -> None:

@@ -1,0 +1,84 @@
+"""Workers in groups, and the trees above them to a model server: what presets with model servers share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from roles.presets.request import COORDINATOR, Link, Request
+from roles.tree import forest, reducers_needed, split
+from runtime.topology import ActorSpec
+
+
+def with_groups(request: Request, groups: int) -> Request:
+    """The same request, in so many groups."""
+    return dataclasses.replace(request, strategy=request.strategy.model_copy(update={"groups": groups}))
+
+
+def groups_of(request: Request) -> list[list[str]]:
+    """The names of the workers of each group. A pipeline has as many times the workers, and the groups (Omnivore,
+    appendix D.4.2)."""
+    sizes = split(request.workers, request.strategy.groups)
+    return [
+        [f"conv-{group * request.strategy.pipeline + turn}-{rank}" for rank in range(members)]
+        for group, members in enumerate(sizes)
+        for turn in range(request.strategy.pipeline)
+    ]
+
+
+def process_of(request: Request, group: int, rank: int) -> str:
+    """The process that a worker shares with the other groups of its pipeline; empty: none."""
+    pipeline = request.strategy.pipeline
+    return f"workers-{group // pipeline}-{rank}" if pipeline > 1 else ""
+
+
+class Tree:
+    """The reduction trees of all groups to one model server; without a `fan_in` the server adds up itself.
+
+    `mark` tells its reducers from those of other servers.
+    """
+
+    def __init__(self, request: Request, server: str, fan_in: int | None, mark: str = "") -> None:
+        self.server, self.fan_in, self.live = server, fan_in, request.strategy.live
+        self._groups = groups_of(request)
+        self.workers = [name for members in self._groups for name in members]
+        self.reducers = [f"reducer{mark}-{number}" for number in range(self._needed())]
+        self.places = forest(self._groups, fan_in, server, self.reducers)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.reducers)} reducers between {len(self.workers)} workers and {self.server}>"
+
+    def _needed(self) -> int:
+        """Reducers for these groups, or where they can be changed, for any."""
+        workers = len(self.workers)
+        shapes = range(1, workers + 1) if self.live else [len(self._groups)]
+        return max(reducers_needed(workers, groups, self.fan_in) for groups in shapes)
+
+    def actors(self) -> list[ActorSpec]:
+        """The reducers."""
+        made = []
+        for name in self.reducers:
+            place = self.places.get(name)
+            parent, part, parts = (self.server, 0, 1) if place is None else place
+            made.append(ActorSpec(name, "tree_reducer", {"parent": parent, "part": part, "parts": parts}))
+        return made
+
+    def links(self) -> list[Link]:
+        """The links that gradients travel, or where groups can be changed, may travel."""
+        if not self.live:
+            return [(name, parent.name) for name, parent in self.places.items()]
+        among = [(one, other) for index, one in enumerate(self.reducers) for other in self.reducers[index + 1 :]]
+        inward = [(name, to) for name in self.workers for to in (*self.reducers, self.server)]
+        outward = [(reducer, end) for reducer in self.reducers for end in (COORDINATOR, self.server)]
+        return [*inward, *among, *outward]
+
+
+def live_of(request: Request, trees: Sequence[Tree]) -> dict[str, Any] | None:
+    """What the run can become, for the coordinator (`regroup.Live`); None: only what it is."""
+    if not request.strategy.live:
+        return None
+    return {
+        "workers": trees[0].workers,
+        "trees": {tree.server: {"fan_in": tree.fan_in, "reducers": tree.reducers} for tree in trees},
+    }

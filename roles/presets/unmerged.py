@@ -1,0 +1,79 @@
+"""FC phases unmerged: every worker computes the whole net, model servers hold all parameters, each some layers.
+
+MXNet, SINGA, DistBelief (Omnivore, Table 2 and section D.3) and FireCaffe's parameter server (section 6.1). What is
+compared with them: gradients of FC layers travel like all others, and are as stale.
+"""
+
+from __future__ import annotations
+
+from roles.model_links import model_link, spread
+from roles.options import Strategy
+from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
+from roles.presets.request import COORDINATOR, Link, Request, coordinator
+from runtime.topology import ActorSpec, Topology
+
+
+def mxnet_sync(request: Request) -> Topology:
+    """One group; the servers add up what its workers send, and these pull the next version layer by layer."""
+    return unmerged(request, groups=1, servers=chosen(request.strategy))
+
+
+def mxnet_async(request: Request) -> Topology:
+    """Every worker a group of its own: staleness g - 1 on average, of all layers."""
+    return unmerged(request, groups=request.workers, servers=chosen(request.strategy))
+
+
+def singa(request: Request) -> Topology:
+    """g groups, synchronous inside: a reduction tree from each group to each server."""
+    strategy = request.strategy
+    return unmerged(request, groups=strategy.groups, servers=chosen(strategy), fan_in=strategy.fan_in)
+
+
+def distbelief(request: Request) -> Topology:
+    """Downpour SGD: asynchronous workers and a model in shards.
+
+    Each iteration pulls and pushes (n_fetch = n_push = 1).
+    """
+    return unmerged(request, groups=request.workers, servers=downpour_servers(request.strategy))
+
+
+def parameter_server(request: Request) -> Topology:
+    """FireCaffe's comparison: one server receives all p gradients of an iteration and adds them up (equation 3)."""
+    return unmerged(request, groups=1, servers=1)
+
+
+def chosen(strategy: Strategy) -> int:
+    """How many model servers: one, unless the key says otherwise."""
+    return strategy.servers or 1
+
+
+def downpour_servers(strategy: Strategy) -> int:
+    """How many shards of the model: two, unless the key says otherwise."""
+    return strategy.servers or 2
+
+
+def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None = None) -> Topology:
+    """Workers in `groups` and `servers` with as even shares of the parameters as whole layers allow.
+
+    With a `fan_in`, a group's gradients are summed in a tree on their way to each server; else the server adds them up.
+    """
+    request = with_groups(request, groups)
+    job, members = request.job.to_options(), groups_of(request)
+    shards = {f"model-{number}": layers for number, layers in enumerate(spread(request.layers, servers))}
+    trees = {
+        server: Tree(request, server, fan_in, f"-{number}" * (servers > 1)) for number, server in enumerate(shards)
+    }
+    live = live_of(request, list(trees.values()))
+    model = {"job": job, "image_shape": list(request.image_shape), "coordinator": COORDINATOR, "part": "all"}
+    actors = [coordinator(request, members, updates=servers, servers=list(shards), live=live)]
+    actors += [ActorSpec(name, "conv_model", {**model, "layers": layers}) for name, layers in shards.items()]
+    links: list[Link] = [(COORDINATOR, name) for name in shards]
+    for tree in trees.values():
+        actors += tree.actors()
+        links += tree.links()
+    for (group, names), name in ((each, name) for each in enumerate(members) for name in each[1]):
+        models = [model_link(server, trees[server].places[name], layers) for server, layers in shards.items()]
+        options = {"job": job, "part": "all", "coordinator": COORDINATOR, "models": models, "fc_servers": []}
+        actors.append(ActorSpec(name, "conv_compute", options, process_of(request, group, names.index(name))))
+        links += [(name, peer) for peer in (COORDINATOR, *shards)]
+    return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
