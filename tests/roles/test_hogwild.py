@@ -4,83 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import numpy as np
 import pytest
-import pytest_asyncio
 
 from nets import SolverSpec
-from roles.conv_model import ConvModel
 from roles.hogwild import Races
-from roles.job import Job
-from roles.messages import TRAIN, LayerGradient, LayerModel, PullLayer, Updated
+from roles.messages import LayerModel, Updated
 from roles.parameter_store import ParameterStore
-from runtime.compute import ThreadCompute
-from runtime.messages import Envelope, Message
-from runtime.metrics import Metrics
-from runtime.node import Node
-
-JOB = Job(
-    net="lenet", solver="lenet_solver", data={"TRAIN": {"format": "digits", "split": "train"}}, seed=1, batch=4,
-    test_batch=4, base_directory=".", solver_values={"momentum": 0.0},
-).to_options()  # fmt: skip
-PATIENCE = 20  # seconds until a test that hangs has failed
-
-
-class Model(ConvModel):
-    """A conv model that keeps what it says."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(job=JOB, image_shape=(1, 28, 28), coordinator="coordinator", **options)
-        self.said: list[Message] = []
-
-    async def reply(self, envelope: Envelope, message: Message) -> None:
-        self.said.append(message)
-
-    async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
-        self.said.append(message)
-
-    async def pulled(self, group: int, number: int, layer: str) -> LayerModel:
-        """The layer as it is published for a pass."""
-        pull = PullLayer(group=group, members=1, phase=TRAIN, number=number, layer=layer, after=-1)
-        await self.on_pull_layer(pull, envelope(pull))
-        last = self.said[-1]
-        assert isinstance(last, LayerModel)
-        return last
-
-    async def given(self, group: int, number: int, layer: str, blobs: tuple[Any, ...]) -> None:
-        """A group's gradient arrives."""
-        said = LayerGradient(
-            group=group, number=number, layer=layer, part=0, parts=1, formats=("float32",) * 2, blobs=blobs
-        )
-        await self.on_layer_gradient(said, envelope(said))
-
-    async def raced(self) -> list[Message]:
-        """What was said, once the updates under way are done."""
-        await asyncio.wait_for(asyncio.gather(*self._races._tasks), PATIENCE)
-        return self.said
-
-
-def envelope(message: Message) -> Envelope:
-    return Envelope(message, id=1, sender="conv-0-0", incarnation=1, receiver="conv_model", reply_to="conv-0-0")
-
-
-@pytest_asyncio.fixture
-async def make() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Model]]]:
-    """Makes a conv model in a process with real threads, and ends it."""
-    compute = ThreadCompute()
-    node = Node("conv_model", 1, compute, Metrics())
-
-    async def made(**options: Any) -> Model:
-        model = Model(**options)
-        node.add("conv_model", "conv_model", model)
-        await model.on_start()
-        return model
-
-    yield made
-    compute.close()
+from tests.roles.conv_model_alone import PATIENCE
 
 
 class Meeting:
@@ -107,9 +40,9 @@ def ones(model: LayerModel, value: float = 1.0) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("layers", [("conv1", "conv1"), ("conv1", "conv2")])
 async def test_updates_of_two_groups_are_in_progress_at_once(
-    make: Any, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, str]
+    make_model: Any, monkeypatch: pytest.MonkeyPatch, layers: tuple[str, str]
 ) -> None:
-    model = await make(hogwild=True, layers=sorted(set(layers)))
+    model = await make_model(hogwild=True, layers=sorted(set(layers)))
     read = [await model.pulled(group, group, layer) for group, layer in enumerate(layers)]
     before = [tuple(blob.copy() for blob in one.blobs) for one in read]
     meeting = Meeting(monkeypatch, 2)  # nobody passes before both have written their first blob
@@ -122,8 +55,8 @@ async def test_updates_of_two_groups_are_in_progress_at_once(
         assert not np.array_equal(one.blobs[1], bias)
 
 
-async def test_racing_updates_are_counted_one_after_the_other(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = await make(hogwild=True, layers=["conv1"])
+async def test_racing_updates_are_counted_one_after_the_other(make_model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = await make_model(hogwild=True, layers=["conv1"])
     read = [await model.pulled(group, group, "conv1") for group in range(3)]
     Meeting(monkeypatch, 3)
     for group, one in enumerate(read):
@@ -134,9 +67,11 @@ async def test_racing_updates_are_counted_one_after_the_other(make: Any, monkeyp
     assert (await model.pulled(0, 3, "conv1")).version == 3
 
 
-async def test_what_is_published_is_the_live_array_of_a_hogwild_server_and_a_version_of_any_other(make: Any) -> None:
+async def test_what_is_published_is_the_live_array_of_a_hogwild_server_and_a_version_of_any_other(
+    make_model: Any,
+) -> None:
     for hogwild in (True, False):
-        model = await make(hogwild=hogwild, layers=["conv1"])
+        model = await make_model(hogwild=hogwild, layers=["conv1"])
         before = await model.pulled(0, 0, "conv1")
         start = before.blobs[0].copy()
         await model.given(0, 0, "conv1", ones(before))
@@ -147,10 +82,10 @@ async def test_what_is_published_is_the_live_array_of_a_hogwild_server_and_a_ver
         assert (before.version, after.version) == (0, 1)
 
 
-async def test_without_interference_a_hogwild_update_is_the_update_of_any_other_server(make: Any) -> None:
+async def test_without_interference_a_hogwild_update_is_the_update_of_any_other_server(make_model: Any) -> None:
     found = []
     for hogwild in (True, False):
-        model = await make(hogwild=hogwild)
+        model = await make_model(hogwild=hogwild)
         for number in range(3):
             for layer in ("conv1", "conv2"):
                 one = await model.pulled(0, number, layer)
@@ -162,9 +97,9 @@ async def test_without_interference_a_hogwild_update_is_the_update_of_any_other_
 
 
 async def test_a_gradient_that_comes_twice_is_refused_while_the_first_still_races(
-    make: Any, monkeypatch: pytest.MonkeyPatch
+    make_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = await make(hogwild=True, layers=["conv1"])
+    model = await make_model(hogwild=True, layers=["conv1"])
     one = await model.pulled(0, 0, "conv1")
     meeting = Meeting(monkeypatch, 2)
     await model.given(0, 0, "conv1", ones(one))
@@ -175,12 +110,12 @@ async def test_a_gradient_that_comes_twice_is_refused_while_the_first_still_race
 
 
 async def test_an_update_that_fails_beside_the_inbox_ends_the_actors_work(
-    make: Any, monkeypatch: pytest.MonkeyPatch
+    make_model: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(store: ParameterStore, *_: Any) -> None:
         raise ArithmeticError("no such update")
 
-    model = await make(hogwild=True, layers=["conv1"])
+    model = await make_model(hogwild=True, layers=["conv1"])
     one = await model.pulled(0, 0, "conv1")
     monkeypatch.setattr(ParameterStore, "_update", broken)
     await model.given(0, 0, "conv1", ones(one))

@@ -1,0 +1,29 @@
+"""Fixtures of the tests of roles."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest_asyncio
+
+from runtime.compute import ThreadCompute
+from runtime.metrics import Metrics
+from runtime.node import Node
+from tests.roles.conv_model_alone import Model
+
+
+@pytest_asyncio.fixture
+async def make_model() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Model]]]:
+    """Makes a conv model in a process with real threads, and ends it."""
+    compute = ThreadCompute()
+    node = Node("conv_model", 1, compute, Metrics())
+
+    async def made(**options: Any) -> Model:
+        model = Model(**options)
+        node.add("conv_model", "conv_model", model)
+        await model.on_start()
+        return model
+
+    yield made
+    compute.close()

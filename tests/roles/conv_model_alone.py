@@ -1,0 +1,55 @@
+"""A conv model server alone in a process with real threads: what it says is kept, what it is told is up to the test."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from roles.conv_model import ConvModel
+from roles.job import Job
+from roles.messages import TRAIN, LayerGradient, LayerModel, PullLayer
+from runtime.messages import Envelope, Message
+
+JOB = Job(
+    net="lenet", solver="lenet_solver", data={"TRAIN": {"format": "digits", "split": "train"}}, seed=1, batch=4,
+    test_batch=4, base_directory=".", solver_values={"momentum": 0.0},
+).to_options()  # fmt: skip
+PATIENCE = 20  # seconds until a test that hangs has failed
+
+
+class Model(ConvModel):
+    """A conv model that keeps what it says."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(job=JOB, image_shape=(1, 28, 28), coordinator="coordinator", **options)
+        self.said: list[Message] = []
+
+    async def reply(self, envelope: Envelope, message: Message) -> None:
+        self.said.append(message)
+
+    async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
+        self.said.append(message)
+
+    async def pulled(self, group: int, number: int, layer: str) -> LayerModel:
+        """The layer as it is published for a pass."""
+        pull = PullLayer(group=group, members=1, phase=TRAIN, number=number, layer=layer, after=-1)
+        await self.on_pull_layer(pull, envelope(pull))
+        last = self.said[-1]
+        assert isinstance(last, LayerModel)
+        return last
+
+    async def given(self, group: int, number: int, layer: str, blobs: tuple[Any, ...]) -> None:
+        """A group's gradient arrives."""
+        said = LayerGradient(
+            group=group, number=number, layer=layer, part=0, parts=1, formats=("float32",) * 2, blobs=blobs
+        )
+        await self.on_layer_gradient(said, envelope(said))
+
+    async def raced(self) -> list[Message]:
+        """What was said, once the updates under way are done."""
+        await asyncio.wait_for(asyncio.gather(*self._races._tasks), PATIENCE)
+        return self.said
+
+
+def envelope(message: Message) -> Envelope:
+    return Envelope(message, id=1, sender="conv-0-0", incarnation=1, receiver="conv_model", reply_to="conv-0-0")
