@@ -18,10 +18,10 @@ from typing import Any
 
 from ops import Array, Backend
 from roles.messages import Contribution, SharedSum
+from roles.summands import Key, check_array
 from runtime import Actor, MessageError
 from runtime.arena import writable
 
-Key = tuple[int, int]  # iteration, bucket
 CUT = 16  # numbers: shares begin with cache lines
 ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
 
@@ -119,7 +119,7 @@ class Collective:
         """A member's array is complete."""
         rank, size = self._place(sender, message)
         for array in (message.values, *message.into):
-            _check(array, size, sender)
+            check_array(array, size, sender)
         if len(message.into) > (rank == 0):
             raise MessageError("unexpected", f"{sender} gave memory for a sum, which only the first member does")
         exchange = self._exchange((message.number, message.bucket))
@@ -132,7 +132,7 @@ class Collective:
         rank, size = self._place(sender, message)
         low, high = shares(size, len(self._members))[rank]
         for share in message.values:
-            _check(share, high - low, sender)
+            check_array(share, high - low, sender)
         _once(self._exchange((message.number, message.bucket)).add_sum, rank, message.values[:1], sender)
 
     def _exchange(self, key: Key) -> _Exchange:
@@ -171,11 +171,6 @@ class Collective:
         for share, (low, high) in zip(exchange.sums, shares(len(whole), len(arrays)), strict=True):
             whole[low:high] = share[0] if share or exchange.into is None else exchange.into[low:high]
         return whole
-
-
-def _check(values: Array, size: int, sender: str) -> None:
-    if values.shape != (size,) or values.dtype.name != "float32":
-        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected float32({size},)")
 
 
 def _once(add: Callable[[int, Any], None], rank: int, value: Any, sender: str) -> None:

@@ -40,7 +40,7 @@ class Strategy(Section):
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process."""
 
-    preset: Literal["single", "sync", "async", "omnivore", "replicas"] = "omnivore"
+    preset: Literal["single", "sync", "async", "omnivore", "replicas", "firecaffe", "host-accumulate"] = "omnivore"
     workers: Count = 2
     groups: Count = 1
     fan_in: Annotated[int, Field(ge=2)] = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roles.presets.merged import asynchronous, omnivore, sync
 from roles.presets.request import Preset
-from roles.presets.whole import replicas, single
+from roles.presets.whole import firecaffe, host_accumulate, replicas, single
 
 PRESETS: dict[str, Preset] = {
     "single": Preset(single, part="all", joint=True),
@@ -12,4 +12,6 @@ PRESETS: dict[str, Preset] = {
     "async": Preset(asynchronous, groups=lambda strategy: strategy.workers),
     "omnivore": Preset(omnivore, groups=lambda strategy: strategy.groups),
     "replicas": Preset(replicas, part="all", joint=True),
+    "firecaffe": Preset(firecaffe, part="all", joint=True),
+    "host-accumulate": Preset(host_accumulate, part="all", joint=True),
 }
