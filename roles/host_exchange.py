@@ -28,7 +28,7 @@ class HostExchange:
         step, bucket = key
         contribution = Contribution(number=step, bucket=bucket, values=mine, into=())
         await self._actor.tell(self._accumulator, contribution, step=step)
-        total = await self._summands.of(key, self._accumulator)
+        (total,) = await self._summands.of(key, self._accumulator)
         self._summands.close(key)
         return lambda: total
 
@@ -40,4 +40,4 @@ class HostExchange:
         """The accumulator has the sum of all."""
         if sender != self._accumulator or len(message.values) != 1:
             raise MessageError("unexpected", f"{message!r} of {sender}: sums are made at {self._accumulator}")
-        self._summands.arrived((message.number, message.bucket), sender, message.values[0])
+        self._summands.arrived((message.number, message.bucket), sender, message.values)

@@ -47,8 +47,7 @@ class Replica(Actor):
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
         await self.compute("build", self._build)
-        sizes = {bucket.number: bucket.size for bucket in self._buckets}
-        self._exchange = exchange_of(self, self._options, sizes, self._job.host_ops)
+        self._exchange = exchange_of(self, self._options, self._sizes(), self._job.host_ops)
         self._exposure = Exposure(self)
         self._clips = self._job.solver_spec.clips
         self._images = self.counter("images", "Images trained on.")
@@ -66,6 +65,10 @@ class Replica(Actor):
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._store, self._buckets = restored(store, job), buckets_of(net)
+
+    def _sizes(self) -> dict[int, int]:
+        """How many numbers are summed in each bucket."""
+        return {bucket.number: bucket.size for bucket in self._buckets}
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""

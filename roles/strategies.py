@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from roles.presets.merged import asynchronous, omnivore, sync
 from roles.presets.request import Preset
-from roles.presets.whole import firecaffe, host_accumulate, replicas, single
+from roles.presets.whole import dl4j, firecaffe, host_accumulate, replicas, single, sparknet
 
 PRESETS: dict[str, Preset] = {
     "single": Preset(single, part="all", joint=True),
@@ -14,4 +14,6 @@ PRESETS: dict[str, Preset] = {
     "replicas": Preset(replicas, part="all", joint=True),
     "firecaffe": Preset(firecaffe, part="all", joint=True),
     "host-accumulate": Preset(host_accumulate, part="all", joint=True),
+    "sparknet": Preset(sparknet, part="all", joint=True),
+    "dl4j": Preset(dl4j, part="all", joint=True),
 }

@@ -12,6 +12,7 @@ from ops import Array
 from runtime import MessageError
 
 Key = tuple[int, int]  # iteration, bucket
+Arrays = tuple[Array, ...]
 
 
 class Summands:
@@ -19,25 +20,34 @@ class Summands:
 
     def __init__(self, sizes: Mapping[int, int]) -> None:
         self._sizes = dict(sizes)
-        self._open: dict[Key, dict[str, asyncio.Future[Array]]] = {}
+        self._open: dict[Key, dict[str, asyncio.Future[Arrays]]] = {}
         self._done = dict.fromkeys(self._sizes, -1)  # bucket -> iteration of its last sum
 
     def __repr__(self) -> str:
         return f"<summands of {len(self._open)} sums>"
 
-    def arrived(self, key: Key, sender: str, values: Array) -> None:
-        """A peer's array is here. MessageError: no such bucket, another shape, or a sum that has it already."""
+    def size(self, key: Key, sender: str) -> int:
+        """Numbers of a sum that is not complete. MessageError if there is none such."""
         step, bucket = key
         if bucket not in self._sizes or step <= self._done[bucket]:
             raise MessageError("unexpected", f"bucket {bucket} of step {step} from {sender}: none, or summed before")
-        check_array(values, self._sizes[bucket], sender)
+        return self._sizes[bucket]
+
+    def arrived(self, key: Key, sender: str, arrays: Arrays, size: int | None = None) -> None:
+        """What a peer gives for a sum is here: arrays of the bucket's size, or of `size` numbers.
+
+        MessageError: no such bucket, another shape, or the sum has it already.
+        """
+        whole = self.size(key, sender)
+        for array in arrays:
+            check_array(array, whole if size is None else size, sender)
         place = self._place(key, sender)
         if place.done():
             raise MessageError("unexpected", f"{sender} sent the same part of a sum twice")
-        place.set_result(values)
+        place.set_result(arrays)
 
-    async def of(self, key: Key, sender: str) -> Array:
-        """That peer's array, once it has come."""
+    async def of(self, key: Key, sender: str) -> Arrays:
+        """What that peer gives, once it has come."""
         return await self._place(key, sender)
 
     def close(self, key: Key) -> None:
@@ -46,7 +56,7 @@ class Summands:
         step, bucket = key
         self._done[bucket] = step
 
-    def _place(self, key: Key, sender: str) -> asyncio.Future[Array]:
+    def _place(self, key: Key, sender: str) -> asyncio.Future[Arrays]:
         places = self._open.setdefault(key, {})
         if sender not in places:
             places[sender] = asyncio.get_running_loop().create_future()

@@ -41,12 +41,12 @@ class TreeExchange:
         step, bucket = key
         total = mine
         for children in self._levels:
-            arrays = [total, *[await self._summands.of(key, child) for child in children]]
+            arrays = [total, *[(await self._summands.of(key, child))[0] for child in children]]
             total = await self._actor.compute("reduce", self._add, arrays)
         if self._parent is not None:
             upward = Contribution(number=step, bucket=bucket, values=total, into=())
             await self._actor.tell(self._parent, upward, step=step)
-            total = await self._summands.of(key, self._parent)
+            (total,) = await self._summands.of(key, self._parent)
         for children in reversed(self._levels):
             for child in children:
                 await self._actor.tell(child, SharedSum(number=step, bucket=bucket, values=(total,)), step=step)
@@ -57,13 +57,13 @@ class TreeExchange:
         """A child's sum."""
         if sender not in self._children or message.into:
             raise MessageError("unexpected", f"{message!r} of {sender}: it is no child of {self._actor.name}")
-        self._summands.arrived((message.number, message.bucket), sender, message.values)
+        self._summands.arrived((message.number, message.bucket), sender, (message.values,))
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """The sum of all."""
         if sender != self._parent or len(message.values) != 1:
             raise MessageError("unexpected", f"{message!r} of {sender}: it is not above {self._actor.name}")
-        self._summands.arrived((message.number, message.bucket), sender, message.values[0])
+        self._summands.arrived((message.number, message.bucket), sender, message.values)
 
     def _add(self, arrays: list[Array]) -> Array:
         return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape))
