@@ -92,12 +92,12 @@ def test_gradients_are_clipped_by_their_common_norm_where_one_process_knows_it(t
         (
             {"solver": "clip_gradients: 5"},
             "train.strategy.preset: clip_gradients needs the norm of all gradients at once: "
-            "only presets 'single' and 'replicas' know it",
+            "only presets 'single', 'replicas', ",
         ),
         (
             {"net": DATA + DENSE % "data"},
             "train.strategy.preset: found a net without a conv phase that learns (own): "
-            "only presets 'single' and 'replicas' train it",
+            "only presets 'single', 'replicas', ",
         ),
         (
             {"net": DATA + RECURRENT + DENSE % "lstm"},
