@@ -14,6 +14,6 @@ PRESETS: dict[str, Preset] = {
     "replicas": Preset(replicas, part="all", joint=True),
     "firecaffe": Preset(firecaffe, part="all", joint=True),
     "host-accumulate": Preset(host_accumulate, part="all", joint=True),
-    "sparknet": Preset(sparknet, part="all", joint=True),
-    "dl4j": Preset(dl4j, part="all", joint=True),
+    "sparknet": Preset(sparknet, part="all", joint=True, averages=True),
+    "dl4j": Preset(dl4j, part="all", joint=True, averages=True),
 }

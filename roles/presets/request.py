@@ -41,13 +41,14 @@ class Preset:
     """A strategy: how it is laid out, and what it asks of the net.
 
     `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
-    once. `groups`: how many groups of workers it makes.
+    once. `groups`: how many groups of workers it makes. `averages`: before a test, all its workers meet.
     """
 
     layout: Callable[[Request], Topology]
     part: str = "conv"
     joint: bool = False
     groups: Callable[[Strategy], int] = lambda strategy: 1
+    averages: bool = False
 
 
 def coordinator(

@@ -18,6 +18,7 @@ from roles.averaging import AveragingReplica
 from roles.messages import Contribution, SharedSum
 from runtime.clock import run_virtual
 from runtime.config import load_with_program
+from runtime.errors import ConfigError
 from runtime.messages import Message
 from runtime.node import MessageError, Node
 from runtime.simulation import simulate
@@ -291,3 +292,27 @@ def test_sums_travel_while_the_backward_pass_goes_on(tmp_path: Path) -> None:
     (reported,) = [time for time, _, event, _ in journal.entries if event == "progress"]
     ticket, buckets, last_sum, report = 2.0, 2.0, 2.0, 1.0
     assert reported == pytest.approx(ticket + buckets + last_sum + report)
+
+
+def with_test_batch(cluster: Path, rows: int) -> Path:
+    """The same run, tested by so many images at a time."""
+    net = (Path(ops.__file__).parents[1] / "nets" / "zoo" / "lenet.prototxt").read_text()
+    assert net.count("batch_size: 100") == 1
+    cluster.with_name("own.prototxt").write_text(net.replace("batch_size: 100", f"batch_size: {rows}"))
+    cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1))
+    return cluster
+
+
+def test_a_last_batch_of_a_test_with_fewer_images_than_workers_does_not_hold_up_those_that_are_averaged(
+    tmp_path: Path,
+) -> None:
+    cluster = averaging(tmp_path, "sparknet", 5, workers=3, iterations=1, test=True)
+    run = train(with_test_batch(cluster, 119))  # of 359 images: the last batch has 2
+    (tested,) = run.journal.of("test")
+    assert 0 < tested["accuracy"] < 1
+
+
+def test_a_test_in_which_not_all_workers_that_are_averaged_would_meet_is_refused(tmp_path: Path) -> None:
+    cluster = with_test_batch(averaging(tmp_path, "dl4j", 5, workers=3, iterations=1, test=True), 2)
+    with pytest.raises(ConfigError, match=r"workers: found 3, but they meet in the first batch .* which has 2 images"):
+        train(cluster)
