@@ -10,7 +10,7 @@ rows it has computed since the last one: with tau 1 and a linear update that is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class AveragingReplica(Replica):
     async def _average_of(self, bucket: Bucket) -> None:
         mine = await self.compute("pack", self._pack, bucket)
         total = await self._exchange.sum((self._last, bucket.number), mine)
-        await self.compute("unpack", lambda: self._unpack(bucket, total()))
+        await self.compute("unpack", self._unpack, bucket, total)
 
     # What runs in the compute thread.
 
@@ -94,9 +94,9 @@ class AveragingReplica(Replica):
             np.multiply(self._job.backend_ops.to_host(array), np.float32(mine / total), out=part)
         return flat
 
-    def _unpack(self, bucket: Bucket, total: Array) -> None:
+    def _unpack(self, bucket: Bucket, total: Callable[[], Array]) -> None:
         arrays = self._averaged(bucket)
-        for array, part in zip(arrays, _parts(self._job.backend_ops.asarray(total), arrays), strict=True):
+        for array, part in zip(arrays, _parts(self._job.backend_ops.asarray(total()), arrays), strict=True):
             array[...] = part
 
 

@@ -14,6 +14,7 @@ What never lives here: what the arrays mean, when they are sent.
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ops import Array, Backend
@@ -32,6 +33,11 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
     lines = -(-size // CUT)
     cuts = [min(size, lines * rank // members * CUT) for rank in range(members + 1)]
     return list(itertools.pairwise(cuts))
+
+
+def adders_of(members: Sequence[str]) -> int:
+    """How many of them add up where they share this host: decided once, when a run is planned."""
+    return min(len(members), os.cpu_count() or 1)
 
 
 class Collective:

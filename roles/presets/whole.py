@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from roles.binomial import place_of
+from roles.collective import adders_of
 from roles.presets.request import COORDINATOR, Link, Request, coordinator
 from runtime.topology import ActorSpec, Topology
 
@@ -26,8 +26,7 @@ def replicas(request: Request) -> Topology:
     """Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0."""
     names = names_of(request)
     links = [(name, other) for rank, name in enumerate(names) for other in names[rank + 1 :]]
-    adders = min(len(names), os.cpu_count() or 1)
-    return equals(request, {"kind": "collective", "members": names, "adders": adders}, links)
+    return equals(request, {"kind": "collective", "members": names, "adders": adders_of(names)}, links)
 
 
 def firecaffe(request: Request) -> Topology:

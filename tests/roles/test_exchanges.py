@@ -70,6 +70,24 @@ def test_one_bucket_goes_up_and_down_a_binary_tree_in_the_time_of_equation_4(mem
     assert max(member.ended[0] for member in found.values()) == pytest.approx(expected, rel=1e-3)
 
 
+async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> None:
+    actor, told = Actor(), []
+    actor.name = "member-0"
+
+    async def tell(to: str, message: Any, *, step: int) -> None:
+        told.append(to)
+
+    async def compute(label: str, work: Any, *args: Any) -> Any:
+        return work(*args)
+
+    actor.tell, actor.compute = tell, compute  # type: ignore[method-assign, assignment]
+    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS)
+    for child in (1, 2, 4):
+        exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
+    assert (await exchange.sum((0, 0), np.zeros(2, np.float32)))().tolist() == [7, 7]
+    assert told == ["member-4", "member-2", "member-1"]
+
+
 # -- what is rejected: seen by member-1 of three; 0 is above it in a tree, nobody below
 
 
