@@ -13,7 +13,7 @@ import numpy as np
 
 import ops
 from ops import Array
-from roles.collective import Collective
+from roles.collective import Collective, adders_of
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec, Envelope, Topology
 from runtime.config import ClusterConfig, Section
@@ -22,9 +22,10 @@ from runtime.messages import Message, message
 
 
 class Options(Section):
-    """How many members, how many float32 numbers, how often."""
+    """How many members, how many of them add up (None: as many as a run has), how many float32 numbers, how often."""
 
     members: Count = 2
+    adders: Count | None = None
     numbers: Count = 1 << 20
     rounds: Count = 20
 
@@ -44,8 +45,9 @@ def input_of(rank: int, numbers: int) -> Array:
 class Member(Actor):
     """Sums with the others; the first one reports the seconds of each of its rounds."""
 
-    def __init__(self, *, rank: int, members: list[str], numbers: int, rounds: int) -> None:
-        self._rank, self._members, self._numbers, self._rounds = rank, members, numbers, rounds
+    def __init__(self, *, rank: int, members: list[str], adders: int, numbers: int, rounds: int) -> None:
+        self._rank, self._members, self._adders = rank, members, adders
+        self._numbers, self._rounds = numbers, rounds
         self._digests: dict[str, str] = {}
         self._all_told = asyncio.Event()
 
@@ -53,7 +55,7 @@ class Member(Actor):
         """Make this member's array where the others can read it."""
         self._ops = ops.get_backend("cpu", threads=1)
         self._ops.memory = self.memory
-        self._collective = Collective(self, self._members, {0: self._numbers}, self._ops)
+        self._collective = Collective(self, self._members, {0: self._numbers}, self._ops, self._adders)
         self._mine = await self.compute("make", self._make)
 
     async def run(self) -> None:
@@ -98,6 +100,7 @@ def plan(config: ClusterConfig, options: Options) -> Topology:
     """The members, each of which talks to all others."""
     names = [f"member-{rank}" for rank in range(options.members)]
     shared: dict[str, Any] = {"members": names, "numbers": options.numbers, "rounds": options.rounds}
+    shared["adders"] = options.adders or adders_of(names)
     actors = tuple(ActorSpec(name, "member", {"rank": rank, **shared}) for rank, name in enumerate(names))
     links = tuple((a, b) for a in names for b in names if a < b)
     return Topology(__name__, actors, links, names[0])

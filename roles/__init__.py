@@ -3,8 +3,9 @@
     messages                                  what the roles say
     conv_compute conv_model fc_server         one training iteration, in this order
     tree_reducer single                       the tree inside a group; one worker that does it all
-    replica      collective buckets           workers with the whole net each that add up their gradients themselves
-    coordinator  schedule grouping shares scoreboard resume   tickets, tests, checkpoints
+    replica      averaging buckets exchange   workers with the whole net each that add up their gradients, and how:
+                 collective tree_exchange binomial host_exchange host_accumulator summands
+    coordinator  schedule grouping shares scoreboard resume mean_state   tickets, tests, checkpoints
     passes fc_phase model_links               a worker's way through a pass, and to its peers
     parameter_store gradient_sum tree job     plain objects behind the roles
     hogwild                                   updates that race, and live arrays
@@ -20,10 +21,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import ops
+from roles.averaging import AveragingReplica
 from roles.conv_compute import ConvCompute
 from roles.conv_model import ConvModel
 from roles.coordinator import Coordinator
 from roles.fc_server import FcServer
+from roles.host_accumulator import HostAccumulator
 from roles.replica import Replica
 from roles.single import Single
 from roles.tree_reducer import TreeReducer
@@ -36,10 +39,12 @@ if TYPE_CHECKING:
 preload = ops.preload  # what every role process needs besides this import, done once before they are forked
 
 ROLES: dict[str, type[Actor]] = {
+    "averaging_replica": AveragingReplica,
     "conv_compute": ConvCompute,
     "conv_model": ConvModel,
     "coordinator": Coordinator,
     "fc_server": FcServer,
+    "host_accumulator": HostAccumulator,
     "replica": Replica,
     "single": Single,
     "tree_reducer": TreeReducer,

@@ -1,27 +1,29 @@
-"""Sums arrays of p members without a server: each member adds up its 1/p of every array for all (One weird trick, 4.1).
+"""Sums arrays of p members in memory that all of them see: a few add up, each its share of every array, for all.
 
-    member -> others   Contribution: my array is complete; the first: and here is memory for the sum
-    member             adds up its share of all p arrays, in the order of ranks, into its place of the sum
-    member -> others   SharedSum: my share is there; or, where memory is not shared, the share itself
+    member -> adders       Contribution: my array is complete; the first: and here is memory for the sum
+    adder                  adds up its share of all p arrays, in the order of ranks, into its place of the sum
+    adder -> adders        SharedSum: my share is there; or, where memory is not shared, the share itself
+    first member -> rest   SharedSum: the sum is there
 
-In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. Of small
-arrays all members add up everything: that is sooner done than told. All get the same bits either way.
+In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. There are as
+many adders as the host has cores to add with: more would only have to be told. Of small arrays all members add up
+everything: that is sooner done than told. All get the same bits either way.
 What never lives here: what the arrays mean, when they are sent.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ops import Array, Backend
 from roles.messages import Contribution, SharedSum
+from roles.summands import Arrays, Key, Summands
 from runtime import Actor, MessageError
 from runtime.arena import writable
+from runtime.messages import Message
 
-Key = tuple[int, int]  # iteration, bucket
 CUT = 16  # numbers: shares begin with cache lines
 ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
 
@@ -33,57 +35,33 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-class _Exchange:
-    """What has come for one key so far: arrays, shares of the sum (none: it is in its place of `into`)."""
-
-    def __init__(self, members: int) -> None:
-        self._arrays: list[Array | None] = [None] * members
-        self._sums: list[tuple[Array, ...] | None] = [None] * members
-        self.all_arrays, self.all_sums = asyncio.Event(), asyncio.Event()
-        self.into: Array | None = None
-
-    def add(self, rank: int, array: Array) -> None:
-        """A member's array; ValueError if it came before."""
-        _put(self._arrays, rank, array, self.all_arrays)
-
-    def add_sum(self, rank: int, share: tuple[Array, ...]) -> None:
-        """A member's share of the sum; ValueError if it came before."""
-        _put(self._sums, rank, share, self.all_sums)
-
-    @property
-    def arrays(self) -> list[Array]:
-        """All arrays, once they have come."""
-        return [array for array in self._arrays if array is not None]
-
-    @property
-    def sums(self) -> list[tuple[Array, ...]]:
-        """All shares, once they have come."""
-        return [share for share in self._sums if share is not None]
-
-
-def _put(places: list[Any], rank: int, value: Any, complete: asyncio.Event) -> None:
-    if places[rank] is not None:
-        raise ValueError("it came twice")
-    places[rank] = value
-    if all(place is not None for place in places):
-        complete.set()
+def adders_of(members: Sequence[str]) -> int:
+    """How many of them add up where they share this host: decided once, when a run is planned."""
+    return min(len(members), os.cpu_count() or 1)
 
 
 class Collective:
     """For one actor, which hands `Contribution` and `SharedSum` to `contributed` and `summed`.
 
-    `members` are all of them in the order of summation, this actor too; `sizes` are those of the buckets, in numbers.
+    `members` are all of them in the order of summation, this actor too; the first `adders` of them add up (None: all);
+    `sizes` are those of the buckets, in numbers.
     """
 
-    def __init__(self, actor: Actor, members: Sequence[str], sizes: Mapping[int, int], ops: Backend) -> None:
-        self._actor, self._members, self._sizes, self._ops = actor, tuple(members), dict(sizes), ops
+    def __init__(
+        self,
+        actor: Actor,
+        members: Sequence[str],
+        sizes: Mapping[int, int],
+        ops: Backend,
+        adders: int | None = None,
+    ) -> None:
+        self._actor, self._members, self._ops = actor, tuple(members), ops
+        self._adders = self._members[:adders]
         self._rank = self._members.index(actor.name)
-        self._others = [name for name in self._members if name != actor.name]
-        self._open: dict[Key, _Exchange] = {}
-        self._done = dict.fromkeys(self._sizes, -1)  # bucket -> iteration of its last sum
+        self._arrays, self._sums = Summands(sizes), Summands(sizes)
 
     def __repr__(self) -> str:
-        return f"<collective {self._rank} of {len(self._members)}, {len(self._open)} sums open>"
+        return f"<collective {self._rank} of {len(self._members)}, {self._arrays!r}>"
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """Exchange what is needed for the sum of all members' arrays of this key (float32, 1-D).
@@ -91,95 +69,88 @@ class Collective:
         Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
         """
         step, bucket = key
-        exchange = self._exchange(key)
-        apart = len(self._others) * mine.nbytes > ALONE_BYTES
-        if apart and not self._rank:
-            exchange.into = self._ops.empty(mine.shape)
-        into = () if exchange.into is None or self._rank else (exchange.into,)
-        exchange.add(self._rank, mine)
-        for name in self._others:
-            await self._actor.tell(name, Contribution(number=step, bucket=bucket, values=mine, into=into), step=step)
-        await exchange.all_arrays.wait()
-        if apart:
-            await self._share(key, exchange)
-        del self._open[key]
-        self._done[bucket] = step
-        return lambda: self._total(exchange)
+        shared = self._is_shared(len(mine))
+        into = (self._ops.empty(mine.shape),) if shared and not self._rank else ()
+        adders = self._adders if shared else self._members
+        await self._tell(adders, Contribution(number=step, bucket=bucket, values=mine, into=into))
+        if self._rank >= len(adders):
+            (whole,) = await self._sums.of(key, self._members[0])
+            total = lambda: whole  # noqa: E731
+        else:
+            arrays = await self._of_all(self._arrays, self._members, key, (mine, *into))
+            total = await self._share(key, arrays) if shared else lambda: self._add([given[0] for given in arrays])
+        for summands in (self._arrays, self._sums):
+            summands.close(key)
+        return total
 
-    async def _share(self, key: Key, exchange: _Exchange) -> None:
+    async def _share(self, key: Key, arrays: Sequence[Arrays]) -> Callable[[], Array]:
         """Add up this member's share for all, and wait for the shares of the others."""
         step, bucket = key
-        share = await self._actor.compute("reduce", self._reduce, exchange)
-        for name in self._others:
-            await self._actor.tell(name, SharedSum(number=step, bucket=bucket, values=share), step=step)
-        exchange.add_sum(self._rank, share)
-        await exchange.all_sums.wait()
+        share = await self._actor.compute("reduce", self._reduce, arrays)
+        await self._tell(self._adders, SharedSum(number=step, bucket=bucket, values=share))
+        sums = await self._of_all(self._sums, self._adders, key, share)
+        whole = arrays[0][1]
+        if any(sums):
+            whole = await self._actor.compute("gather", self._gather, whole, sums)
+        if not self._rank:
+            rest = self._members[len(self._adders) :]
+            await self._tell(rest, SharedSum(number=step, bucket=bucket, values=(whole,)))
+        return lambda: whole
+
+    async def _tell(self, names: Iterable[str], message: Contribution | SharedSum) -> None:
+        for name in names:
+            if name != self._actor.name:
+                await self._actor.tell(name, message, step=message.number)
+
+    async def _of_all(self, summands: Summands, names: Iterable[str], key: Key, mine: Arrays) -> list[Arrays]:
+        return [mine if name == self._actor.name else await summands.of(key, name) for name in names]
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
-        rank, size = self._place(sender, message)
-        for array in (message.values, *message.into):
-            _check(array, size, sender)
-        if len(message.into) > (rank == 0):
-            raise MessageError("unexpected", f"{sender} gave memory for a sum, which only the first member does")
-        exchange = self._exchange((message.number, message.bucket))
-        _once(exchange.add, rank, message.values, sender)
-        if message.into:
-            (exchange.into,) = message.into
+        key, rank = (message.number, message.bucket), self._rank_of(sender, message)
+        first = rank == 0 and self._is_shared(self._arrays.size(key, sender))
+        if len(message.into) != first:
+            raise MessageError("unexpected", f"{sender} gave {len(message.into)} memories for a sum, not {int(first)}")
+        self._arrays.arrived(key, sender, (message.values, *message.into))
 
     def summed(self, message: SharedSum, sender: str) -> None:
-        """A member's share is added up."""
-        rank, size = self._place(sender, message)
-        low, high = shares(size, len(self._members))[rank]
-        for share in message.values:
-            _check(share, high - low, sender)
-        _once(self._exchange((message.number, message.bucket)).add_sum, rank, message.values[:1], sender)
+        """A member's share is added up, or the whole."""
+        key, rank, count = (message.number, message.bucket), self._rank_of(sender, message), len(message.values)
+        size, adding = self._sums.size(key, sender), self._rank < len(self._adders)
+        legal = rank < len(self._adders) and count <= 1 if adding else rank == 0 and count == 1
+        if not legal or not self._is_shared(size):
+            raise MessageError("unexpected", f"{message!r} of {sender}: it adds up nothing such for {self._actor.name}")
+        low, high = shares(size, len(self._adders))[rank] if adding else (0, size)
+        self._sums.arrived(key, sender, message.values, high - low)
 
-    def _exchange(self, key: Key) -> _Exchange:
-        if key not in self._open:
-            self._open[key] = _Exchange(len(self._members))
-        return self._open[key]
+    def _is_shared(self, size: int) -> bool:
+        """Is a sum of so many numbers shared out?"""
+        return (len(self._members) - 1) * size * 4 > ALONE_BYTES
 
-    def _place(self, sender: str, message: Contribution | SharedSum) -> tuple[int, int]:
-        bucket = message.bucket
-        if sender not in self._others or bucket not in self._sizes or message.number <= self._done[bucket]:
-            raise MessageError("unexpected", f"{message!r} of {sender}: no member, no bucket here, or summed before")
-        return self._members.index(sender), self._sizes[bucket]
+    def _rank_of(self, sender: str, message: Message) -> int:
+        if sender not in self._members or sender == self._actor.name:
+            raise MessageError("unexpected", f"{message!r} of {sender}: no member")
+        return self._members.index(sender)
 
     # in the compute thread
 
-    def _reduce(self, exchange: _Exchange) -> tuple[Array, ...]:
+    def _reduce(self, arrays: Sequence[Arrays]) -> Arrays:
         """Add up this member's share: into its place of the sum if that may be written to, else it is returned."""
-        arrays = exchange.arrays
-        low, high = shares(len(arrays[0]), len(arrays))[self._rank]
-        parts = [array[low:high] for array in arrays]
-        place = exchange.into if not self._rank or exchange.into is None else writable(exchange.into)
+        into = arrays[0][1]
+        low, high = shares(len(into), len(self._adders))[self._rank]
+        parts = [given[0][low:high] for given in arrays]
+        place = writable(into) if self._rank else into
         if place is None:
-            return (self._ops.add_all(parts, self._ops.empty((high - low,))),)
+            return (self._add(parts),)
         self._ops.add_all(parts, place[low:high])
         return ()
 
-    def _total(self, exchange: _Exchange) -> Array:
-        arrays = exchange.arrays
-        if len(arrays) == 1:
-            return arrays[0]
-        if not exchange.all_sums.is_set():
-            return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape))
-        if exchange.into is not None and not any(exchange.sums):
-            return exchange.into
-        whole = self._ops.empty(arrays[0].shape)
-        for share, (low, high) in zip(exchange.sums, shares(len(whole), len(arrays)), strict=True):
-            whole[low:high] = share[0] if share or exchange.into is None else exchange.into[low:high]
+    def _gather(self, into: Array, sums: Sequence[Arrays]) -> Array:
+        """The shares side by side, where some of them travelled."""
+        whole = self._ops.empty(into.shape)
+        for share, (low, high) in zip(sums, shares(len(whole), len(self._adders)), strict=True):
+            whole[low:high] = share[0] if share else into[low:high]
         return whole
 
-
-def _check(values: Array, size: int, sender: str) -> None:
-    if values.shape != (size,) or values.dtype.name != "float32":
-        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected float32({size},)")
-
-
-def _once(add: Callable[[int, Any], None], rank: int, value: Any, sender: str) -> None:
-    try:
-        add(rank, value)
-    except ValueError:
-        raise MessageError("unexpected", f"{sender} sent the same part of a sum twice") from None
+    def _add(self, arrays: list[Array]) -> Array:
+        return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape)) if len(arrays) > 1 else arrays[0]

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nets import NetError, SolverSpec
-from ops import Array
 from roles.grouping import Grouping
 from roles.job import Job
+from roles.mean_state import MeanState
 from roles.messages import (
     STOP,
     TEST,
@@ -255,12 +255,13 @@ class Coordinator(Actor):
 
     async def _save(self) -> None:
         self._scores.pause(self.now())
-        arrays: dict[str, Array] = {}
+        mean = MeanState()
         for server in self._servers:
             state = await self.ask(server, GetState(), State)
-            arrays.update(zip(state.names, state.arrays, strict=True))
+            await self.compute("mean", mean.add, state)
         iteration = self._schedule.completed
         path = checkpoint_path(self.run_directory, iteration)
+        arrays = await self.compute("mean", mean.arrays)
         await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
         self._scores.resume(self.now())
         self._checkpoint = path.name

@@ -41,7 +41,7 @@ def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[P
         if gradients.format != "float32":
             unused.insert(0, (gradients.format, ("format",)))
         for name, keys in unused:
-            yield f"found '{name}', but no gradients travel with preset '{preset}'", keys
+            yield f"found '{name}', but no gradients have a format of their own with preset '{preset}'", keys
         return
     for pattern in gradients.links:
         if ARROW not in pattern:

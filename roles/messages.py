@@ -193,9 +193,9 @@ class State(Message):
 
 @message
 class Contribution(Message):
-    """A member of a collective tells the others: my gradients of this bucket, complete for good.
+    """A worker tells those who add up: my gradients of this bucket, and those below me in a tree, complete for good.
 
-    `into`: from the first member, memory for the sum, where the others may put their shares of it.
+    `into`: from a collective's first member, memory for the sum, where the others may put their shares of it.
     """
 
     number: int
@@ -206,7 +206,7 @@ class Contribution(Message):
 
 @message
 class SharedSum(Message):
-    """A member of a collective tells the others: the sum of all members' gradients, of my share of this bucket.
+    """Answer, to all: the sum of all workers' gradients of this bucket; of a collective's member, that of its share.
 
     No `values`: it is in its place of the memory that the first member gave.
     """

@@ -39,16 +39,19 @@ class Strategy(Section):
     per worker. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief). With
     `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
-    a group. `pipeline`: so many conv workers, of as many groups, share each process."""
+    a group. `pipeline`: so many conv workers, of as many groups, share each process.
+    `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves."""
 
     preset: Literal[
         "single", "sync", "async", "omnivore", "replicas",
         "mxnet-sync", "mxnet-async", "singa", "distbelief", "parameter-server", "adam",
+        "firecaffe", "host-accumulate", "sparknet", "dl4j",
     ] = "omnivore"  # fmt: skip
     workers: Count = 2
     groups: Count = 1
     servers: Count | None = None
     fan_in: Annotated[int, Field(ge=2)] = 2
+    tau: Count = 10
     shares: Literal["equal", "throughput"] = "equal"
     live: bool = False
     reproducible: bool = False

@@ -55,6 +55,14 @@ class ParameterStore:
         """The present version's arrays of a layer."""
         return self._blobs[layer]
 
+    def in_place(self, layer: str, *, histories: bool) -> list[Array]:
+        """The arrays of a layer that may be written over where nobody else reads: each parameter, and if wanted the
+        solver's histories of it behind it."""
+        found: list[Array] = []
+        for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
+            found += (blob, *of) if histories else (blob,)
+        return found
+
     @property
     def params(self) -> dict[str, tuple[ParamSpec, ...]]:
         """What the parameters of each layer are."""

@@ -85,9 +85,11 @@ class _Planner:
         self._check_servers()
         self.stop_if_wrong()
         strategy = self.train.strategy
+        timetable = self._with_test(timetable, job, sources)
+        self._check_tests(timetable)
         request = Request(
             job=job,
-            timetable=self._with_test(timetable, job, sources),
+            timetable=timetable,
             display=job.solver_spec.display,
             image_shape=sources[TRAIN].shape,
             strategy=strategy,
@@ -178,6 +180,14 @@ class _Planner:
         wanted = job.solver_spec.test_iter * job.test_batch
         rows = min(wanted, len(sources[TEST])) if wanted else len(sources[TEST])
         return Timetable(**{**timetable.__dict__, "test_rows": rows})
+
+    def _check_tests(self, timetable: Timetable) -> None:
+        """Workers that are averaged before a test must all take part in its first batch."""
+        workers, rows = self.train.strategy.workers, min(timetable.test_batch, timetable.test_rows)
+        if self.preset.averages and 0 < rows < workers:
+            text = f"found {workers}, but they meet in the first batch of a test, which has {rows} images: one for each"
+            self._problem(text, "train", "strategy", "workers")
+            self.stop_if_wrong()
 
     def _check_net(self, job: Job, phase: str, source: Source) -> None:
         """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""

@@ -1,9 +1,10 @@
-"""A replica: one of p workers that hold the whole net each, and add up their gradients among themselves.
+"""A replica: one of p workers that hold the whole net each, and add up their gradients.
 
 ticket -> read rows, forward -> backward, bucket by bucket: each is summed and its layers updated while the next is
        computed and travels -> report
 
 All replicas start from the same parameters and apply the same sums: they stay equal to the last bit without a server.
+Who adds up, and which way the sums travel, is the exchange's business (`exchange`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from nets.data import Prefetcher
 from nets.warm import warm
 from ops import Array
 from roles.buckets import Bucket, buckets_of
-from roles.collective import Collective
+from roles.exchange import exchange_of
 from roles.exposure import Exposure
 from roles.job import Job
 from roles.messages import (
@@ -37,17 +38,16 @@ from runtime import Actor, Envelope
 
 
 class Replica(Actor):
-    """Options: the job, the names of all `members` in the order of summation, the coordinator's name."""
+    """Options: the job, the exchange that sums (`exchange_of`), the coordinator's name."""
 
-    def __init__(self, *, job: Mapping[str, Any], members: list[str], coordinator: str) -> None:
+    def __init__(self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str) -> None:
         self._job = Job.from_options(job)
-        self._members, self._coordinator = members, coordinator
+        self._options, self._coordinator = exchange, coordinator
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
         await self.compute("build", self._build)
-        sizes = {bucket.number: bucket.size for bucket in self._buckets}
-        self._collective = Collective(self, self._members, sizes, self._job.backend_ops)
+        self._exchange = exchange_of(self, self._options, self._sizes(), self._job.host_ops)
         self._exposure = Exposure(self)
         self._clips = self._job.solver_spec.clips
         self._images = self.counter("images", "Images trained on.")
@@ -55,7 +55,7 @@ class Replica(Actor):
 
     def _build(self) -> None:
         job = self._job
-        job.backend_ops.memory = self.memory
+        job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
@@ -65,6 +65,10 @@ class Replica(Actor):
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._store, self._buckets = restored(store, job), buckets_of(net)
+
+    def _sizes(self) -> dict[int, int]:
+        """How many numbers are summed in each bucket."""
+        return {bucket.number: bucket.size for bucket in self._buckets}
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""
@@ -79,12 +83,12 @@ class Replica(Actor):
         await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
-        """Another replica's gradients of a bucket are complete."""
-        self._collective.contributed(message, envelope.sender)
+        """Gradients of others are complete, of a bucket."""
+        self._exchange.contributed(message, envelope.sender)
 
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
-        """Another replica has added up its share of a bucket."""
-        self._collective.summed(message, envelope.sender)
+        """A bucket is added up, or a share of it."""
+        self._exchange.summed(message, envelope.sender)
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
         """Another learning rate and momentum from now on."""
@@ -120,7 +124,7 @@ class Replica(Actor):
 
     async def _sum(self, number: int, bucket: Bucket, flat: Array) -> Callable[[], Array]:
         """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
-        total = await self._collective.sum((number, bucket.number), flat)
+        total = await self._exchange.sum((number, bucket.number), flat)
         if not self._clips:
             await self.compute("update", self._update, bucket, total)
         return total
@@ -154,21 +158,21 @@ class Replica(Actor):
         return self._backward(bucket)
 
     def _backward(self, bucket: Bucket) -> Array:
-        """A bucket's gradients, in a new array that peers can read."""
+        """A bucket's gradients, in a new array in host memory that peers can read."""
         net = self._nets[TRAIN]
         flat = net.ops.empty((bucket.size,), net.dtype)
         views = bucket.views(flat)
         for stage in bucket.stages:
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
-        return flat
+        return net.ops.to_host(flat)
 
     def _update(self, bucket: Bucket, total: Callable[[], Array]) -> None:
-        for layer, gradients in bucket.views(total()).items():
+        for layer, gradients in bucket.views(self._job.backend_ops.asarray(total())).items():
             self._store.apply(layer, gradients)
 
     def _clip_and_update(self, sums: list[Callable[[], Array]]) -> None:
         """Clipping needs all gradients at once, and writes over them: these are everybody's."""
         gradients: dict[str, Blobs] = {}
         for bucket, total in zip(self._buckets, sums, strict=True):
-            gradients |= bucket.views(total().copy())
+            gradients |= bucket.views(self._job.backend_ops.asarray(total()).copy())
         self._store.apply_all(gradients)

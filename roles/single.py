@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,8 +83,11 @@ class Single(Actor):
         return net.scalars()
 
 
-def train(net: Net, store: ParameterStore, gradients: Mapping[str, Blobs]) -> None:
-    """After a forward pass: the whole net backward, then every parameter updated."""
+def train(net: Net, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0) -> None:
+    """After a forward pass: the whole net backward, then every parameter updated by `factor` times its gradient."""
     for stage in reversed(net.stages):
         net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)
+    if factor != 1.0:
+        for gradient in itertools.chain.from_iterable(gradients.values()):
+            gradient *= factor
     store.apply_all(gradients)

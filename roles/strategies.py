@@ -13,7 +13,7 @@ from roles.presets.unmerged import (
     parameter_server,
     singa,
 )
-from roles.presets.whole import replicas, single
+from roles.presets.whole import dl4j, firecaffe, host_accumulate, replicas, single, sparknet
 
 PRESETS: dict[str, Preset] = {
     "single": Preset(single, part="all", joint=True),
@@ -27,4 +27,8 @@ PRESETS: dict[str, Preset] = {
     "distbelief": Preset(distbelief, part="all", groups=lambda strategy: strategy.workers, servers=downpour_servers),
     "parameter-server": Preset(parameter_server, part="all"),
     "adam": Preset(adam, groups=lambda strategy: strategy.groups),
+    "firecaffe": Preset(firecaffe, part="all", joint=True),
+    "host-accumulate": Preset(host_accumulate, part="all", joint=True),
+    "sparknet": Preset(sparknet, part="all", joint=True, averages=True),
+    "dl4j": Preset(dl4j, part="all", joint=True, averages=True),
 }

@@ -42,7 +42,7 @@ class Preset:
 
     `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
     once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the layers; 0 where
-    that is not to be chosen.
+    that is not to be chosen. `averages`: before a test, all its workers meet.
     """
 
     layout: Callable[[Request], Topology]
@@ -50,6 +50,7 @@ class Preset:
     joint: bool = False
     groups: Callable[[Strategy], int] = lambda strategy: 1
     servers: Callable[[Strategy], int] = lambda strategy: 0
+    averages: bool = False
 
 
 def coordinator(

@@ -1,0 +1,40 @@
+"""What a checkpoint holds: the servers' states side by side; of an array that several of them have, the mean.
+
+What never lives here: asking for states, writing files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from ops import Array
+from roles.messages import State
+
+
+class MeanState:
+    """Takes one server's state after the other. Sums are kept in float64: the mean of equal arrays is that array, to
+    the last bit."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Array] = {}
+        self._sums: dict[str, Array] = {}  # of the arrays that came more than once
+        self._counts: Counter[str] = Counter()
+
+    def add(self, state: State) -> None:
+        """One more server's arrays. ValueError if one has another shape than before."""
+        for name, array in zip(state.names, state.arrays, strict=True):
+            self._counts[name] += 1
+            if self._counts[name] == 1:
+                self._first[name] = array
+            else:
+                total = self._sums.setdefault(name, self._first[name].astype(np.float64))
+                total += array
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays by name, means where several servers have one."""
+        means = {
+            name: (total / self._counts[name]).astype(self._first[name].dtype) for name, total in self._sums.items()
+        }
+        return self._first | means

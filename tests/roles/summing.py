@@ -1,0 +1,102 @@
+"""What tests of sums share: members that sum arrays by an exchange, each on a device that takes a random time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import ops
+from ops import Array
+from roles.exchange import exchange_of
+from roles.host_accumulator import HostAccumulator
+from roles.messages import Contribution, SharedSum
+from runtime import Actor, ActorSpec, Envelope, Topology
+from runtime.clock import run_virtual
+from runtime.simulation import simulate
+from runtime.topology import Placement, ProcessSpec
+from runtime.transport.inproc import InprocNetwork
+
+SIZES = (0, 1, 16, 17, 1000)  # of buckets 0, 1, ...
+OPS = ops.get_backend("numpy")
+
+
+def array_of(rank: int, step: int, size: int) -> Array:
+    """Numbers of very different sizes, so that the order of addition shows in the last bits."""
+    rng = np.random.default_rng((rank, step, size))
+    return (rng.standard_normal(size) * 10.0 ** rng.integers(-4, 5, size)).astype(np.float32)
+
+
+class Member(Actor):
+    """Sums every bucket of some steps, all of a step at once, and keeps what it gets and when a step was done."""
+
+    def __init__(self, *, rank: int, exchange: Mapping[str, Any], sizes: list[int], steps: int) -> None:
+        self._rank, self._options, self._sizes, self._steps = rank, exchange, sizes, steps
+        self.found: dict[tuple[int, int], Array] = {}
+        self.ended: list[float] = []
+
+    async def on_start(self) -> None:
+        self.exchange = exchange_of(self, self._options, dict(enumerate(self._sizes)), OPS)
+
+    async def run(self) -> None:
+        for step in range(self._steps):
+            await asyncio.gather(*(self._sum((step, bucket)) for bucket in range(len(self._sizes))))
+            self.ended.append(self.now())
+        await asyncio.sleep(1000)  # on the virtual clock: until the others are done too
+
+    async def _sum(self, key: tuple[int, int]) -> None:
+        await self.compute("work", lambda: None)
+        total = await self.exchange.sum(key, array_of(self._rank, key[0], self._sizes[key[1]]))
+        self.found[key] = await self.compute("total", total)
+
+    async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
+        self.exchange.contributed(message, envelope.sender)
+
+    async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
+        self.exchange.summed(message, envelope.sender)
+
+
+def names_of(members: int) -> list[str]:
+    return [f"member-{rank}" for rank in range(members)]
+
+
+def options_of(kind: str, members: int, **more: int) -> dict[str, Any]:
+    """The options of an exchange among so many members."""
+    return {"kind": kind, **({"accumulator": "sums"} if kind == "host" else {"members": names_of(members)}), **more}
+
+
+def summed(
+    exchange: dict[str, Any],
+    members: int,
+    *,
+    steps: int = 3,
+    seed: int | None = 1,
+    sizes: tuple[int, ...] = SIZES,
+    network: InprocNetwork | None = None,
+) -> dict[str, Member]:
+    """The members after the last step; their work takes times drawn with `seed`, or none."""
+    names = names_of(members)
+    options = {"exchange": exchange, "sizes": list(sizes), "steps": steps}
+    specs = [ActorSpec(name, "member", {"rank": rank, **options}) for rank, name in enumerate(names)]
+    links = [(a, b) for a in names for b in names if a < b]
+    if exchange["kind"] == "host":
+        specs.append(ActorSpec("sums", "host_accumulator", {"members": names, "kernels": "numpy"}))
+        links = [("sums", name) for name in names]
+    placement = Placement(
+        Topology("tests", tuple(specs), tuple(links), names[0]),
+        tuple(ProcessSpec(spec.name, "here", (spec.name,)) for spec in specs),
+    )
+    found: dict[str, Any] = {}
+    delays = np.random.default_rng(seed)
+    run_virtual(
+        simulate(
+            placement,
+            {"member": Member, "host_accumulator": HostAccumulator},
+            service_time=None if seed is None else lambda actor, label: float(delays.exponential(0.1)),
+            network=network,
+            prepared=found.update,
+        )
+    )
+    return {name: found[name] for name in names}

@@ -1,0 +1,230 @@
+"""The exchanges: every member gets the sum of all arrays, to the last bit the same whatever the order of arrival."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import roles.collective
+from ops import Array
+from roles.exchange import exchange_of
+from roles.host_accumulator import HostAccumulator
+from roles.messages import Contribution, SharedSum
+from runtime import Actor, Envelope, MessageError
+from runtime.transport.inproc import InprocNetwork
+from tests.roles.summing import OPS, SIZES, array_of, options_of, summed
+
+KINDS: list[tuple[str, dict[str, int]]] = [
+    ("collective", {}), ("collective", {"adders": 1}), ("collective", {"adders": 2}),
+    ("tree", {"fan_in": 2}), ("tree", {"fan_in": 3}), ("host", {}),
+]  # fmt: skip
+
+
+def in_order(arrays: list[Array], fan_in: int) -> Array:
+    """Neighbours added up, `fan_in` at a time from the left, then their sums in the same way."""
+    while len(arrays) > 1:
+        level, arrays = arrays, []
+        for start in range(0, len(level), fan_in):
+            total = level[start]
+            for array in level[start + 1 : start + fan_in]:
+                total = total + array
+            arrays.append(total)
+    return arrays[0]
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize(("kind", "more", "alone"), [(*kind, 0) for kind in KINDS] + [("collective", {}, 1 << 30)])
+def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whoever_is_late(
+    kind: str, more: dict[str, int], members: int, alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles.collective, "ALONE_BYTES", alone)
+    for seed in (1, 2):
+        found = summed(options_of(kind, members, **more), members, seed=seed)
+        assert len(found) == members
+        for step in range(3):
+            for bucket, size in enumerate(SIZES):
+                arrays = [array_of(rank, step, size) for rank in range(members)]
+                expected = in_order(arrays, more.get("fan_in", members + 1))
+                for member in found.values():
+                    got = member.found[step, bucket]
+                    assert (got.dtype, got.tobytes()) == (np.float32, expected.tobytes())
+
+
+def test_the_order_of_addition_shows_in_the_bits_that_are_compared() -> None:
+    arrays = [array_of(rank, 0, 1000) for rank in range(4)]
+    assert in_order(arrays, 2).tobytes() != in_order(arrays, 5).tobytes() != in_order(arrays[::-1], 5).tobytes()
+
+
+@pytest.mark.parametrize("members", [2, 4, 8, 16])
+def test_one_bucket_goes_up_and_down_a_binary_tree_in_the_time_of_equation_4(members: int) -> None:
+    size, rate = 250_000, 1e6
+    network = InprocNetwork(bytes_per_second=rate)
+    found = summed(options_of("tree", members, fan_in=2), members, steps=1, seed=None, sizes=(size,), network=network)
+    expected = 4 * size * 2 * math.log2(members) / rate
+    assert max(member.ended[0] for member in found.values()) == pytest.approx(expected, rel=1e-3)
+
+
+async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> None:
+    actor, told = Actor(), []
+    actor.name = "member-0"
+
+    async def tell(to: str, message: Any, *, step: int) -> None:
+        told.append(to)
+
+    async def compute(label: str, work: Any, *args: Any) -> Any:
+        return work(*args)
+
+    actor.tell, actor.compute = tell, compute  # type: ignore[method-assign, assignment]
+    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS)
+    for child in (1, 2, 4):
+        exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
+    assert (await exchange.sum((0, 0), np.zeros(2, np.float32)))().tolist() == [7, 7]
+    assert told == ["member-4", "member-2", "member-1"]
+
+
+# -- what is rejected: seen by member-1 of three; 0 is above it in a tree, nobody below
+
+
+def member(kind: str, name: str = "member-1", **more: int) -> Any:
+    actor = Actor()
+    actor.name = name
+    return exchange_of(actor, options_of(kind, 3, **more), dict(enumerate(SIZES)), OPS)
+
+
+def contribution(bucket: int, values: Array, into: tuple[Array, ...] = ()) -> Contribution:
+    return Contribution(number=0, bucket=bucket, values=values, into=into)
+
+
+ZEROS = np.zeros(1000, np.float32)
+BAD: list[tuple[str, int, Array, str]] = [
+    ("stranger", 4, ZEROS, "member-|stranger"),
+    ("member-2", 9, ZEROS, "bucket 9 of step 0"),
+    ("member-2", 4, np.zeros(999, np.float32), r"float32\(1000,\)"),
+    ("member-2", 4, np.zeros(1000, np.float64), "float64"),
+    ("member-2", 4, np.zeros((10, 100), np.float32), r"\(10, 100\)"),
+]
+
+
+@pytest.mark.parametrize(("sender", "bucket", "values", "why"), BAD)
+@pytest.mark.parametrize(("kind", "more"), [("collective", {}), ("tree", {"fan_in": 3})])
+async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
+    kind: str, more: dict[str, int], sender: str, bucket: int, values: Array, why: str
+) -> None:
+    exchange = member(kind, "member-0", **more)
+    with pytest.raises(MessageError, match=why):
+        exchange.contributed(contribution(bucket, values), sender)
+    exchange.contributed(contribution(4, ZEROS), "member-2")
+    with pytest.raises(MessageError, match="twice"):
+        exchange.contributed(contribution(4, ZEROS), "member-2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "above"),
+    [("collective", {"adders": 1}, "member-0"), ("tree", {"fan_in": 2}, "member-0"), ("host", {}, "sums")],
+)
+async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
+    kind: str, more: dict[str, int], above: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    exchange = member(kind, **more)
+    whole = SharedSum(number=0, bucket=4, values=(ZEROS,))
+    for sender, message in (
+        ("member-2", whole), (above, SharedSum(number=0, bucket=4, values=())),
+        (above, SharedSum(number=0, bucket=4, values=(ZEROS, ZEROS))),
+        (above, SharedSum(number=0, bucket=4, values=(ZEROS[1:],))),
+    ):  # fmt: skip
+        with pytest.raises(MessageError, match=r"member-1|sums|expected float32\(1000,\)"):
+            exchange.summed(message, sender)
+    exchange.summed(whole, above)
+    with pytest.raises(MessageError, match="twice"):
+        exchange.summed(whole, above)
+
+
+@pytest.mark.parametrize(("kind", "more"), [("tree", {"fan_in": 2}), ("host", {})])
+async def test_gradients_are_not_taken_from_who_is_not_below(kind: str, more: dict[str, int]) -> None:
+    for sender in ("member-0", "member-2", "sums"):
+        with pytest.raises(MessageError, match=f"of {sender}"):
+            member(kind, **more).contributed(contribution(4, ZEROS), sender)
+
+
+@pytest.mark.parametrize(("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})])
+async def test_what_comes_after_a_sum_is_complete_is_rejected(
+    kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    exchange, told = member(kind, **more), []
+
+    async def tell(to: str, message: Any, *, step: int) -> None:
+        told.append((to, type(message)))
+
+    exchange._actor.tell = tell
+    above = "sums" if kind == "host" else "member-0"
+    total = asyncio.create_task(exchange.sum((0, 4), ZEROS))
+    whole = SharedSum(number=0, bucket=4, values=(ZEROS + 1,))
+    exchange.summed(whole, above)
+    assert (await total)()[0] == 1
+    assert told == [(above, Contribution)]
+    with pytest.raises(MessageError, match="summed before"):
+        exchange.summed(whole, above)
+    if kind == "collective":
+        with pytest.raises(MessageError, match="summed before"):
+            exchange.contributed(contribution(4, ZEROS), "member-2")
+
+
+def test_only_the_first_member_of_a_collective_gives_memory_for_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    for sender, into in (("member-0", ()), ("member-2", (ZEROS,)), ("member-0", (ZEROS, ZEROS))):
+        with pytest.raises(MessageError, match="memories"):
+            member("collective").contributed(contribution(4, ZEROS, into), sender)
+
+
+# -- the accumulator
+
+
+class Accumulator(HostAccumulator):
+    """Computes at once and keeps what it tells."""
+
+    def __init__(self) -> None:
+        super().__init__(members=["a", "b"], kernels="numpy")
+        self.name, self.told, self._sums = "sums", [], SimpleNamespace(inc=lambda: None)
+        self.memory = lambda size: np.empty(size, np.uint8)  # type: ignore[method-assign]
+        self._build()
+
+    def phase(self, name: str) -> Any:
+        return nullcontext()
+
+    async def compute(self, label: str, work: Any, *args: Any) -> Any:
+        return work(*args)
+
+    async def tell(self, to: str, message: Any, *, step: int = -1) -> None:
+        self.told.append((to, message.values[0].tolist()))
+
+    async def take(self, sender: str, values: Array, number: int = 0) -> None:
+        message = Contribution(number=number, bucket=0, values=values, into=())
+        await self.on_contribution(
+            message, Envelope(id=1, sender=sender, receiver="sums", incarnation=1, message=message)
+        )
+
+
+async def test_an_accumulator_adds_each_member_once_and_tells_everybody() -> None:
+    sums, (one, two) = Accumulator(), np.eye(2, dtype=np.float32)
+    await sums.take("b", two)
+    for sender, values, why in (
+        ("b", two, "twice"), ("c", one, "no member"), ("a", ZEROS, r"float32\(2,\)"), ("a", np.ones(2), "float64"),
+    ):  # fmt: skip
+        with pytest.raises(MessageError, match=why):
+            await sums.take(sender, values)
+    assert not sums.told
+    await sums.take("a", one)
+    assert sums.told == [("a", [1, 1]), ("b", [1, 1])]
+    with pytest.raises(MessageError, match="summed before"):
+        await sums.take("a", one)
+    await sums.take("a", one, number=1)
+    await sums.take("b", one, number=1)
+    assert sums.told[2:] == [("a", [2, 0]), ("b", [2, 0])]
