@@ -26,7 +26,8 @@ READ_IN_PLACE_BYTES = 1 << 17, 1 << 19  # of x where weights stay, and where eac
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
-READ = 0.5  # cycles to bring a number of x or y of a gradient of weights near: nets read them from beyond the caches
+READ = 0.5  # cycles to bring a number of an image near: nets read them from beyond the second-level cache
+REREAD = 0.15  # cycles to bring a weight from the second-level cache to the first, which each block does anew
 PIXELS = 160  # of a block of a product over pixels, at most: a panel of them stays in the first-level cache
 MANY_PIXELS = 400  # where sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
 LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
@@ -194,7 +195,10 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
                 work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * host().lanes / SUMS
                 for parts in _divisors(threads):
                     units = -(-s.groups * _units(s, rows, h, w) // (threads // parts))
-                    time = units * ((work + missed) * -(-vectors // parts) / vectors + 100)
+                    # threads that share panels all read x: 1.3 times the time of 832 -> 32 channels at 7 x 7 with 2
+                    read = rows * h * w * s.channels * READ + s.weights / parts * REREAD
+                    time = units * ((work + missed) * -(-vectors // parts) / vectors + read + 100)
+                    time += s.groups * s.weights / parts * READ  # from where they were packed
                     if time < least:
                         best, least = Blocks(rows, h, w, c, parts), time
     return best
