@@ -34,6 +34,8 @@ KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
 LONG = 24  # rows of a run from which tiles of any height fit it
+# Rows of a product over pixels up to which its panels are not copied: with 16 it takes 0.7 of the time, with 32 0.83
+FEW_ROWS = 32
 FAR = 1024  # bytes between pixels from which they are copied: they would share few sets of the first-level cache
 
 
@@ -290,7 +292,11 @@ class Direct:
         panels = blocking.panel_table(s.outputs, blocks.parts, s.channels)
         each = aligned(blocking.pixel_numbers(blocks, form.copied) * FLOAT)
         geometry = self._geometry(s, form.x, form.y, blocks, panels)
-        block = multiply_pixels.block(**geometry, packed=int(form.copied), scratch_each=each)
+        once = s.channels <= FEW_ROWS and s.high * s.wide == 1
+        if once:
+            kinds = tiles(ahead=True)  # rows of y lie apart
+            geometry |= {"table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data}
+        block = multiply_pixels.block(**geometry, packed=int(form.copied), scratch_each=each, along=int(once))
         if not form.turned:
             return replace(self._unpacked(s, at, block, blocks, panels, each), run=multiply_pixels)
         block.w_row, block.w_group, block.channel_parts = s.outputs * FLOAT, s.weights * FLOAT, blocks.channel_parts
