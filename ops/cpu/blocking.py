@@ -26,6 +26,8 @@ READ_IN_PLACE_BYTES = 1 << 17, 1 << 19  # of x where weights stay, and where eac
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
+READ = 0.5  # cycles to bring a number of an image near: nets read them from beyond the second-level cache
+REREAD = 0.15  # cycles to bring a weight from the second-level cache to the first, which each block does anew
 PIXELS = 160  # of a block of a product over pixels, at most: a panel of them stays in the first-level cache
 MANY_PIXELS = 400  # where sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
 LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
@@ -193,7 +195,10 @@ def forward_blocks_in_place(s: Sweep, threads: int) -> Blocks:
                 work = -(-rows // RUN) * RUN * h * w * s.channels * vectors * host().lanes / SUMS
                 for parts in _divisors(threads):
                     units = -(-s.groups * _units(s, rows, h, w) // (threads // parts))
-                    time = units * ((work + missed) * -(-vectors // parts) / vectors + 100)
+                    # threads that share panels all read x: 1.3 times the time of 832 -> 32 channels at 7 x 7 with 2
+                    read = rows * h * w * s.channels * READ + s.weights / parts * REREAD
+                    time = units * ((work + missed) * -(-vectors // parts) / vectors + read + 100)
+                    time += s.groups * s.weights / parts * READ  # from where they were packed
                     if time < least:
                         best, least = Blocks(rows, h, w, c, parts), time
     return best
@@ -238,8 +243,8 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
 
 
 @functools.lru_cache(maxsize=512)
-def pixel_blocks(s: Sweep, threads: int, copied: bool, shared: bool) -> Blocks:
-    """For sums over pixels with one tap. `copied`: x is; `shared`: threads may share pixels."""
+def pixel_blocks(s: Sweep, threads: int, copied: bool) -> Blocks:
+    """For sums over pixels with one tap. `copied`: x is."""
     lanes = host().lanes
     vectors = -(-s.outputs // lanes)
     best, least = Blocks(1, 1, 1, min(s.channels, lanes)), float("inf")
@@ -251,8 +256,6 @@ def pixel_blocks(s: Sweep, threads: int, copied: bool, shared: bool) -> Blocks:
             if (pixels > most and (h, w) != (1, 1)) or (h * w > 1 and not copied):
                 continue
             for parts, channel_parts, pixel_parts in _shares(threads, s, n, h, w):
-                if pixel_parts > 1 and not shared:
-                    continue
                 channels = -(-s.channels // channel_parts)
                 c = _channels_of(s, channels, pixels)
                 units = -(-_units(s, n, h, w) // pixel_parts)
@@ -261,7 +264,11 @@ def pixel_blocks(s: Sweep, threads: int, copied: bool, shared: bool) -> Blocks:
                 work = pixels * s.channels * vectors * lanes / SUMS + calls * CALL + s.weights * 0.1
                 copies = pixels * s.outputs / parts * COPIED * -(-channels // c)
                 copies += pixels * channels * COPIED if copied else 0.0
-                time = s.groups * (units * (work * share + copies) + (pixel_parts - 1) * s.weights / threads)
+                # Threads that share outputs all read x or dy whole. To share pixels and add the sums up afterwards is
+                # 1.2 times as fast with 2 threads where weights are few (64 x 64), even with 1024 x 256.
+                copies += pixels * (channels + s.outputs / parts) * READ
+                added = pixel_parts * s.weights / threads if pixel_parts > 1 else 0.0
+                time = s.groups * (units * (work * share + copies) + added)
                 if time < least:
                     best, least = Blocks(n, h, w, c, parts, channel_parts), time
     return best

@@ -14,10 +14,10 @@ from llvmlite import ir
 
 from ops.cpu.calls import Count, either, entry, fetch, mover, tile, up
 from ops.cpu.code import Code
-from ops.cpu.ir_tools import F32
+from ops.cpu.ir_tools import F32, I32
 from ops.cpu.kernel import layout
 from ops.cpu.microkernel import MAX_ROWS
-from ops.cpu.values import Choice, Whole
+from ops.cpu.values import Choice, Vec, Whole
 
 WORK = layout(
     "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide groups x_group y_group "
@@ -25,6 +25,7 @@ WORK = layout(
     "panels panel_count starts parts table rows zeros copy bias along beyond channel_parts w_part w_row",
     "floor",
 )
+FEW = 4  # channels of a pixel that vectors are woven of
 LINE = 64  # bytes of a cache line
 NONE = ir.Constant(F32, float("-inf"))  # the floor that lets every sum through
 
@@ -138,12 +139,40 @@ def _copy_row(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part:
 def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole) -> None:
     """As `_copy_row`, where the channels of a pixel lie apart."""
     onto, line, pixel = to
-    for i in code.loop(0, part.n):
-        for c in code.loop(0, part.c):
-            for q in code.loop(0, count):
-                source, target = x.at + i * x.n + q * x.w + c * a.xc, onto + i * line + q * pixel + c * 4
-                number = code.b.load(code.b.inttoptr(source.value, F32.as_pointer()), align=4)
-                code.b.store(number, code.b.inttoptr(target.value, F32.as_pointer()), align=4)
+    few = x.w.equals(4) & (code.whole(1) < part.c) & (part.c < FEW + 1)
+    with either(code, few) as (rows, numbers):
+        with rows:
+            for channels in range(2, FEW + 1):
+                with code.when(part.c.equals(channels)):
+                    for i in code.loop(0, part.n):
+                        _weave(code, channels, (x.at + i * x.n, a.xc), onto + i * line, count)
+        with numbers:
+            for i in code.loop(0, part.n):
+                for c in code.loop(0, part.c):
+                    for q in code.loop(0, count):
+                        source, target = x.at + i * x.n + q * x.w + c * a.xc, onto + i * line + q * pixel + c * 4
+                        number = code.b.load(code.b.inttoptr(source.value, F32.as_pointer()), align=4)
+                        code.b.store(number, code.b.inttoptr(target.value, F32.as_pointer()), align=4)
+
+
+def _weave(code: Code, channels: int, x: tuple[Whole, Whole], to: Whole, count: Whole) -> None:
+    """Rows of `count` numbers, one for each channel, as pixels. Number by number first layers took 2 to 5 % longer."""
+    at, apart = x
+    lanes = code.lanes
+    for q in code.loop(0, count, lanes):
+        within = code.v.mask((count - q).value)
+        rows = [code.load(at + c * apart + q * 4, within).value for c in map(code.whole, range(channels))]
+        for k in range(channels):
+            places = [divmod(k * lanes + lane, channels) for lane in range(lanes)]
+            woven = rows[0]
+            for c in range(1, channels):
+                picks = [
+                    lanes + pixel if channel == c else (pixel if c == 1 else lane)
+                    for lane, (pixel, channel) in enumerate(places)
+                ]
+                woven = code.b.shuffle_vector(woven, rows[c], ir.Constant(ir.VectorType(I32, lanes), picks))
+            inside = code.v.mask(((count - q) * channels - k * lanes).value)
+            code.store(Vec(code.b, woven), to + q * (channels * 4) + k * lanes * 4, inside)
 
 
 class Region(NamedTuple):

@@ -27,7 +27,7 @@ from ops.cpu.blocks import (
 from ops.cpu.calls import Arguments, either, entry, up
 from ops.cpu.code import Code, generated
 from ops.cpu.pack import first_vectors, panel
-from ops.cpu.values import Whole
+from ops.cpu.values import Choice, Whole
 
 FEW_WEIGHTS = 1 << 20  # bytes that stay in the second-level cache
 
@@ -75,13 +75,14 @@ def _outputs(
     mid, run = along.pick(part.n, part.q), along.pick(part.q, part.n)
     floor = code.b.select((part.c0 + part.c).equals(a.channels).value, a.floor, NONE)
     past = (part.c0 + part.c).equals(a.channels).pick(a.beyond, 0)
+    bare = Choice(code.b, code.b.fcmp_ordered("==", a.floor, NONE))
     soon[0].start(wish, part.p * mid * (high - low) * tiles_in(code, a, first_vectors(code, a, low), run))
     for index in code.loop(low, high):
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
         weights = a.w + at.g * a.w_group + before + part.c0 * a.taps_h * a.taps_w * width
         y = a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4
-        bias = a.bias.equals(0).pick(a.zeros, a.bias + at.g * a.y_group + first * 4)
+        bias = a.bias.equals(0).pick(bare.pick(0, a.zeros), a.bias + at.g * a.y_group + first * 4)
         each = tiles_in(code, a, vectors, run)
         soon[1].start(_next_panel(code, a, at, part, index, (low, high)), each * part.p * mid)
         for i in code.loop(0, part.p):

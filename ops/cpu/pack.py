@@ -2,7 +2,8 @@
 
 Packed weights lie as [group][panel][block of channels][tap][channel][lane], a panel being up to four vectors of
 neighbouring outputs, zeros behind the last. Gradients of weights arrive as [part][group][panel][tap][channel][lane] and
-leave in Caffe's order. What never lives here: products.
+leave in Caffe's order; those of one tap may be in it already, and only their parts are added up. What never
+lives here: products.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ PACK = layout(
     "by_output by_channel by_row by_column by_tap transpose copy"
 )
 UNPACK = layout("w packed groups w_group packed_group panels panel_count channels taps parts packed_part transpose")
+ADD = layout("w packed count parts packed_part")
 
 
 def panel(code: Code, a: Any, index: Whole) -> tuple[Whole, Whole, Whole, Whole]:
@@ -137,3 +139,16 @@ def _unpack_vector(code: Code, a: Any, places: tuple[Whole, ...], some: Whole, o
                     count = (a.taps - tap).least(code.lanes)
                     here, there = source + (tap * a.channels + c) * width, to + (c * a.taps + tap) * 4
                     mover(code, a.transpose, here, a.channels * width, count, outputs, there, step, count)
+
+
+@generated(ADD)
+def add_parts(code: Code) -> None:
+    """w = the sum of the parts in their order, all as Caffe has them. Threads share the numbers."""
+    a = Arguments(code)
+    first, last = code.share(a.count, code.lanes)
+    for index in code.loop(first, last, code.lanes):
+        mask = code.v.mask((last - index).value)
+        total = code.variable(code.load(a.packed + index * 4, mask))
+        for part in code.loop(1, a.parts):
+            total.set(total.get() + code.load(a.packed + part * a.packed_part + index * 4, mask))
+        code.store(total.get(), a.w + index * 4, mask)

@@ -1,9 +1,9 @@
 """The loops that make gradients of weights where there is one tap: the product of two matrices whose rows are pixels.
 
 The matrix whose channels are the rows of the result is read in place, or, where its pixels are so far apart that they
-share the sets of a cache, from a copy [vector of channels][pixel][lane]; the other is copied panel by panel. Either of
-x and dy can be the one or the other; with dy first the result leaves in Caffe's order. What never lives here: more taps
-(`correlate`), sizes of blocks (`blocking`).
+share the sets of a cache, from a copy [vector of channels][pixel][lane]; the other is copied panel by panel, or read in
+place too where rows are few. Either of x and dy can be the one or the other; with dy first the result leaves in Caffe's
+order. What never lives here: more taps (`correlate`), sizes of blocks (`blocking`).
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _products(
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
         y = View(a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4, a.yn, a.yh, a.yw)
-        for i in code.loop(0, part.p):
+        once = a.along.equals(1)  # so few rows that a copied panel would hardly be read again: y is read in place
+        for i in code.loop(0, once.pick(0, part.p)):
             for j in code.loop(0, part.q):
                 onto = spare + (i * part.q + j) * part.n * width
                 mover(code, a.copy, y.at + i * y.h + j * y.w, y.n, onto, width, part.n, outputs)
@@ -103,7 +104,7 @@ def _products(
             result = start + (part.c0 + group * each) * row
             operands = Operands(
                 (A, 4, sAk, 0, 0),
-                (spare, width, 0, 0),
+                (once.pick(y.at, spare), once.pick(y.n, width), 0, 0),
                 (result, row),
                 (a.zeros, to[1]),
                 (count, code.whole(1), code.whole(1)),

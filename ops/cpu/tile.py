@@ -32,7 +32,8 @@ LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "p
 def build_tile(
     module: ir.Module, name: str, rows: int, vectors: int, width: int, *, ahead: bool = False, dense: str = ""
 ) -> None:
-    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor).
+    """Add the kernel of `rows` x (`vectors` * `width`) sums. nk = 0 or no = 0 writes max(I, floor). Where the
+    address I is 0, the sums are written as they are, with no floor.
 
     `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
     bursts would hold up what the sums wait for. Where `past` is 1, the sums go past the caches; C, sCr and lanes are
@@ -60,18 +61,25 @@ def build_tile(
         cell.add_incoming(zeros[0], entry)
         cell.add_incoming(final, end)
         result.append(cell)
-    # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
-    first = [v.load(address, mask) for address, mask in cells(a["I"], a["sIr"])]
-    floor = v.splat(a["floor"])
-    result = [v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, result, strict=True)]
-    if not ahead:
-        _store(b, v, result, cells(a["C"], a["sCr"]))
-    else:
+
+    def deliver(values: list[ir.Value]) -> None:
+        if not ahead:
+            _store(b, v, values, cells(a["C"], a["sCr"]))
+            return
         with b.if_else(b.icmp_signed("==", a["past"], I64(1))) as (beyond, near):
             with beyond:
-                _store(b, v, result, [(address, None) for address, _ in cells(a["C"], a["sCr"])], past=True)
+                _store(b, v, values, [(address, None) for address, _ in cells(a["C"], a["sCr"])], past=True)
             with near:
-                _store(b, v, result, cells(a["C"], a["sCr"]))
+                _store(b, v, values, cells(a["C"], a["sCr"]))
+
+    with b.if_else(b.icmp_signed("==", a["I"], I64(0)), likely=False) as (bare, usual):
+        with bare:  # 3 to 8 % of the time of tiles with 16 to 64 products each
+            deliver(result)
+        with usual:
+            # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
+            first = [v.load(address, mask) for address, mask in cells(a["I"], a["sIr"])]
+            floor = v.splat(a["floor"])
+            deliver([v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, result, strict=True)])
     b.ret_void()
 
 

@@ -49,6 +49,7 @@ SHAPES = [
     ConvShape((1, 5, 3, 30), 18, ConvGeometry((3, 2), (1, 2), (4, 0))),  # some rows see nothing but padding
     ConvShape((40, 8, 2, 3), 65, ConvGeometry((2, 3), (1, 1), (1, 1))),
     plain(64, 48, (20, 18), 48, 1),  # results go past the caches
+    plain(16, 42, (14, 13), 26, 1, groups=2),  # threads share the pixels that gradients of weights are summed over
 ]
 FIRST = [
     plain(7, 3, (19, 23), 20, 5, pad=2),
