@@ -244,7 +244,7 @@ def test_each_group_of_singa_has_a_tree_to_each_server(tmp_path: Path, told: Log
     ways = {(sender, to) for sender, to, said in told if isinstance(said, LayerGradient)}
     for group in range(2):
         for server in range(2):
-            low, high = f"reducer-{group}-{server}-0", f"reducer-{group}-{server}-1"
+            low, high = f"reducer-{server}-{2 * group}", f"reducer-{server}-{2 * group + 1}"
             leaves = [f"conv-{group}-{rank}" for rank in range(3)]
             assert {(leaves[0], low), (leaves[1], low), (low, high), (leaves[2], high)} < ways
             assert (high, f"model-{server}") in ways
