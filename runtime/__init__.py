@@ -11,6 +11,7 @@ config*  toml_*  placing       cluster.toml, every mistake at its line; which ac
 clock  simulation              a whole cluster on one event loop, on virtual time
 running  processes  here       a run as an object, its actors in processes or on this event loop
 rundir  events  console        what is known of a run: on disk, as a stream, on a terminal
+forecast  layout  drawing      what will run: in words, as a drawing
 scripting  signals  up  cli    what the user touches
 
 Role processes need no configuration: what starts runs is imported when it is asked for.
