@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -65,23 +66,25 @@ def launch(
 def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None, **settings: Any) -> dict[str, Any]:
     """Run a topology to its end; `settings` as for `launch`. Returns the fields of the lead actor's last event.
 
-    `on_event` is called with every event. The first Ctrl-C lets the run finish what is under way and save, and then
-    raises KeyboardInterrupt; the second ends it at once. Raises the ConvoyError that ended the run.
+    `on_event` is called with every event. The first SIGINT or SIGTERM lets the run finish what is under way and save,
+    the second ends it at once; then it is the script's: a KeyboardInterrupt, or its end. Raises the ConvoyError that
+    ended the run.
     """
     current = launch(topology, **settings)
 
-    async def main() -> dict[str, Any]:
+    async def main() -> tuple[dict[str, Any], int]:
         async with current:
             with Signals(current) as signals:
                 async for event in current.events():
                     if on_event is not None:
                         on_event(event)
-            if signals.number:
-                raise KeyboardInterrupt
-            return await current.result()
+            return await current.result(), signals.number
 
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        return runner.run(main())
+        result, number = runner.run(main())
+    if number:
+        signal.raise_signal(number)
+    return result
 
 
 def _config(

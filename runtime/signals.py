@@ -23,10 +23,12 @@ class Signals:
     def __init__(self, run: Run, say: Callable[[str], None] = lambda line: None) -> None:
         self._run, self._say = run, say
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._before: dict[signal.Signals, Any] = {}
         self.number = 0
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGHUP)}
             loop = asyncio.get_running_loop()
             for number in ENDING:
                 loop.add_signal_handler(number, self._interrupted, number)
@@ -38,9 +40,9 @@ class Signals:
     ) -> None:
         for task in self._tasks:
             task.cancel()
-        if threading.current_thread() is threading.main_thread():
-            for number in (*ENDING, signal.SIGHUP):
-                asyncio.get_running_loop().remove_signal_handler(number)
+        for number, handler in self._before.items():
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, handler)
 
     def _interrupted(self, number: signal.Signals) -> None:
         if self.number:

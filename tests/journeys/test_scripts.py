@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import environment
 
 ROLES = """
 import asyncio, sys
 import runtime
-from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
+from runtime import Actor, ActorSpec, Envelope, Message, Topology, WindDown, message
 
 @message
 class Square(Message):
@@ -35,6 +37,10 @@ class Endless(Actor):
     async def run(self):
         self.emit("ready")
         await asyncio.Event().wait()
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
+        self.emit("wound down")
+        self.finish()
 
 ROLES = {"squarer": Squarer, "asker": Asker, "endless": Endless}
 TOPOLOGY = Topology(
@@ -92,11 +98,12 @@ def test_where_there_is_no_file_actors_live_in_this_process_or_the_way_out_is_to
     )
 
 
-def test_an_interrupt_winds_a_scripts_run_down_and_stops_the_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_winds_a_scripts_run_down_and_then_stops_the_script(tmp_path: Path, number: signal.Signals) -> None:
     endless = "Topology(__name__, (ActorSpec('one', 'endless'),), (), 'one')"
     told = "lambda event: print(event.name, flush=True)"
-    text = f"{ROLES}\nif __name__ == '__main__':\n    runtime.run({endless}, on_event={told})\n"
-    (tmp_path / "endless.py").write_text(text)
+    run = f"runtime.run({endless}, on_event={told})\n    print('not reached')"
+    (tmp_path / "endless.py").write_text(f"{ROLES}\nif __name__ == '__main__':\n    {run}\n")
     command = [sys.executable, "endless.py"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -105,8 +112,9 @@ def test_an_interrupt_winds_a_scripts_run_down_and_stops_the_script(tmp_path: Pa
         for line in process.stdout:
             if line.startswith("ready"):
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         said, error = process.communicate(timeout=30)
-    assert process.returncode == -signal.SIGINT
-    assert "KeyboardInterrupt" in error.splitlines()[-1]
-    assert "failed" not in said
+    assert (process.returncode, said) == (-number, "wound down\n")
+    assert [line for line in error.splitlines() if line and not line.startswith(" ")][1:] == (
+        ["KeyboardInterrupt"] if number == signal.SIGINT else []
+    )
