@@ -11,6 +11,7 @@
     wire_formats gradient_links               how gradients travel, and on which link
     strategies presets planner options        presets, cluster.toml -> topology
     scripting                                 options from Python -> topology
+    shapes traffic footprint outlook          what a topology will send and hold
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
 is its part of cluster.toml. Role processes need ROLES only, so all else is imported when asked for.
@@ -32,6 +33,7 @@ from runtime import Actor
 
 if TYPE_CHECKING:
     from roles.options import Options
+    from roles.outlook import forecast
     from roles.planner import plan
     from roles.scripting import training
 
@@ -47,7 +49,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["ROLES", "Options", "plan", "preload", "training"]
+__all__ = ["ROLES", "Options", "forecast", "plan", "preload", "training"]
 
 
 def __getattr__(name: str) -> Any:
@@ -63,4 +65,8 @@ def __getattr__(name: str) -> Any:
         from roles.scripting import training
 
         return training
+    if name == "forecast":
+        from roles.outlook import forecast
+
+        return forecast
     raise AttributeError(f"module 'roles' has no attribute {name!r}")

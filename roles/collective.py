@@ -33,6 +33,11 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
+def apart(size: int, members: int) -> bool:
+    """Is an array of `size` bytes added up in shares, not by every member?"""
+    return (members - 1) * size > ALONE_BYTES
+
+
 class _Exchange:
     """What has come for one key so far: arrays, shares of the sum (none: it is in its place of `into`)."""
 
@@ -92,15 +97,15 @@ class Collective:
         """
         step, bucket = key
         exchange = self._exchange(key)
-        apart = len(self._others) * mine.nbytes > ALONE_BYTES
-        if apart and not self._rank:
+        in_shares = apart(mine.nbytes, len(self._members))
+        if in_shares and not self._rank:
             exchange.into = self._ops.empty(mine.shape)
         into = () if exchange.into is None or self._rank else (exchange.into,)
         exchange.add(self._rank, mine)
         for name in self._others:
             await self._actor.tell(name, Contribution(number=step, bucket=bucket, values=mine, into=into), step=step)
         await exchange.all_arrays.wait()
-        if apart:
+        if in_shares:
             await self._share(key, exchange)
         del self._open[key]
         self._done[bucket] = step

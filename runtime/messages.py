@@ -77,6 +77,11 @@ class Message:
         """The header's part of this message, in declared order."""
         return ()
 
+    def array_bytes(self) -> int:
+        """Bytes of its arrays, which travel or are read in place."""
+        values = [(getattr(self, name), several) for name, several in self.array_fields]
+        return sum(sum([array.nbytes for array in value]) if several else value.nbytes for value, several in values)
+
     def __repr__(self) -> str:
         shown = []
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
