@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from runtime.actor import Actor
 from runtime.compute import ThreadCompute
@@ -102,6 +102,12 @@ class Here:
     def end_now(self) -> None:
         """See Supervisor.end_now."""
         self._end(None)
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """What each actor does now, see Node.status."""
+        found = {status["actor"]: {**status, "process": HERE} for status in self._node.status()}
+        found.pop(SUPERVISOR, None)
+        return found
 
     async def close(self) -> None:
         """Stop the actors."""

@@ -8,7 +8,7 @@ What never lives here: how actors are housed (`processes`, `here`), and what peo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from pydantic import BaseModel
 
 from runtime.config import dump
 from runtime.config_sections import ClusterConfig
+from runtime.console import RunConsole
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.events import Event, Events
 from runtime.here import Here
@@ -38,8 +39,8 @@ House = Processes | Here
 
 
 class Run:
-    """One run of a placement. `async with run:` starts it; leaving the block waits for its end, leaving it by an
-    exception ends it at once.
+    """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
+    waits for its end, leaving it by an exception ends it at once.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -51,10 +52,10 @@ class Run:
         *,
         options: BaseModel | None = None,
         here: bool = False,
-        watchers: Sequence[Watcher] = (),
+        console: Callable[[], RunConsole] | None = None,
     ) -> None:
         self.placement = placement
-        self._config, self._options, self._here, self._watchers = config, options, here, tuple(watchers)
+        self._config, self._options, self._here, self._console = config, options, here, console
         self._directory: RunDirectory | None = None
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
@@ -83,7 +84,8 @@ class Run:
         return self
 
     async def _live(self, directory: RunDirectory) -> None:
-        watcher = _Watchers(directory, self._events, _Began(self._began), *self._watchers)
+        consoles = [] if self._console is None else [self._console()]
+        watcher = _Watchers(directory, self._events, _Began(self._began), *consoles)
         try:
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", versions())
@@ -103,6 +105,8 @@ class Run:
                 self._opened.set()
                 self._began.set()
                 directory.close()
+                for console in consoles:
+                    console.close()
 
     def _housed(self, directory: RunDirectory, watcher: Watcher) -> House:
         if self._here:
@@ -151,9 +155,9 @@ class Run:
         self._raise()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """Actor -> what its process's last heartbeat said: doing, waiting_for, waited, handled, inbox, process."""
+        """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
         self._started()
-        return dict(self._events.statuses)
+        return self._house.statuses() if isinstance(self._house, Here) else dict(self._events.statuses)
 
     # -- talking to its actors
 

@@ -20,7 +20,7 @@ from runtime.config import of_script
 from runtime.config_problems import unknown_key
 from runtime.config_sections import ClusterConfig
 from runtime.console import RunConsole
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, ConvoyError
 from runtime.events import Event
 from runtime.here import HERE
 from runtime.placing import place
@@ -60,7 +60,7 @@ def launch(
     if here:
         actors = tuple(actor.name for actor in topology.actors)
         placement = Placement(topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),))
-    return Run(placement, config, here=here, watchers=(RunConsole(),) if show else ())
+    return Run(placement, config, here=here, console=RunConsole if show else None)
 
 
 def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None, **settings: Any) -> dict[str, Any]:
@@ -71,6 +71,8 @@ def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None
     ended the run.
     """
     current = launch(topology, **settings)
+    if _on_a_loop():
+        raise ConvoyError("an event loop runs here, as in a notebook: use `async with runtime.launch(...)`")
 
     async def main() -> tuple[dict[str, Any], int]:
         async with current:
@@ -85,6 +87,14 @@ def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None
     if number:
         signal.raise_signal(number)
     return result
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _config(

@@ -42,7 +42,7 @@ def run(checked: Checked, console: RunConsole) -> int:
 
 async def _live(checked: Checked, console: RunConsole) -> int:
     loaded = checked.loaded
-    run = await Run(checked.placement, loaded.config, options=loaded.options, watchers=(console,)).start()
+    run = await Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console).start()
     with Signals(run, console.say) as signals:
         console.say(f"run directory {run.directory}")
         if run.metrics_url:

@@ -115,6 +115,18 @@ def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
     assert '"reason": "accurate enough"' in journal.read_text()
 
 
+def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "scripting.md").read_text()
+    first = text.partition("```python\n")[2].partition("```")[0]
+    assert "300" in first
+    (tmp_path / "first.py").write_text(first.replace("300", "3"))
+    done = subprocess.run(
+        [sys.executable, "first.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert 0 < float(done.stdout.splitlines()[-1]) < 1
+
+
 def test_training_options_are_judged_as_those_of_a_file() -> None:
     with pytest.raises(ConfigError) as caught:
         roles.training({"strategy": {"preset": "synk", "workers": 0}, "batsh": 3})

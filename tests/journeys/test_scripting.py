@@ -187,6 +187,19 @@ def test_run_returns_the_result_and_calls_back_with_every_event(tmp_path: Path) 
         runtime.run(adders(), on_event=lambda event: 1 // 0, directory=tmp_path, processes="one")
 
 
+@pytest.mark.parametrize("processes", ["one", "here"])
+async def test_what_each_actor_does_is_known_while_it_runs(tmp_path: Path, processes: Any) -> None:
+    async with launched(tmp_path, processes=processes, liveness={"heartbeat_seconds": 0.05}) as run:
+        while run.statuses().get("one", {}).get("handled", 0) < 2:
+            await run.ask("one", Add(number=0), Total)
+        found = run.statuses()
+        await run.tell("one", Add(number=10))
+    assert set(found) == {"one", "two"}
+    assert found["one"]["process"] == run.placement.processes[0].name
+    assert found["two"]["role"] == "adder"
+    assert found["two"]["handled"] == 0
+
+
 async def test_a_list_of_metrics_pages_is_served_while_actors_live_in_processes(tmp_path: Path) -> None:
     async with launched(tmp_path, processes="one") as run:
         await run.ask("one", Add(number=1), Total)
@@ -199,3 +212,25 @@ def read(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as answer:
         body: str = answer.read().decode()
         return body
+
+
+async def test_run_says_what_to_do_where_an_event_loop_runs_already() -> None:
+    with pytest.raises(
+        ConvoyError, match=r"an event loop runs here, as in a notebook: use `async with runtime\.launch"
+    ):
+        runtime.run(adders())
+
+
+def test_a_run_is_shown_as_up_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    topology = runtime.Topology("tests.journeys.adders", (runtime.ActorSpec("one", "adder", {"until": 0}),), (), "one")
+
+    async def main() -> None:
+        async with launched(tmp_path, topology, processes="here", show=True) as run:
+            await run.tell("one", Add(number=1))
+
+    asyncio.run(main())
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["began", "processes", "0"],
+        ["added", "number", "1"],
+        ["sum", "total", "1"],
+    ]
