@@ -61,7 +61,8 @@ class Here:
         """Run the actors until the lead has ended or one has failed; the error that ended the run, if any."""
         life = asyncio.create_task(self._live())
         try:
-            await asyncio.wait([life, self._outcome], return_when=asyncio.FIRST_COMPLETED)
+            either: list[asyncio.Future[Any]] = [life, self._outcome]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             return await self._outcome
         finally:
             life.cancel()

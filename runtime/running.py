@@ -33,8 +33,6 @@ from runtime.transport import Limits
 from runtime.versions import versions
 
 R = TypeVar("R", bound=Message)
-
-
 House = Processes | Here
 
 
@@ -80,7 +78,11 @@ class Run:
         run = self._config.run
         self._directory = RunDirectory(Path(run.directory), run.name or self._config.program)
         self._task = loop.create_task(self._live(self._directory), name="run")
-        await self._opened.wait()
+        try:
+            await self._opened.wait()
+        except asyncio.CancelledError:
+            await self.end_now()
+            raise
         return self
 
     async def _live(self, directory: RunDirectory) -> None:

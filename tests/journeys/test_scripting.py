@@ -119,6 +119,21 @@ async def test_who_waits_for_an_answer_hears_that_the_run_has_ended(tmp_path: Pa
             await asyncio.gather(run.tell("one", Break()), asked)
 
 
+@pytest.mark.parametrize("processes", PLACES)
+@pytest.mark.parametrize("turns", [0, 1, 2, 3])
+async def test_a_script_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, processes: Any, turns: int) -> None:
+    async def script() -> None:
+        async with launched(tmp_path, processes=processes):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(script())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 async def test_only_actors_of_the_run_are_talked_to(tmp_path: Path) -> None:
     async with launched(tmp_path, processes="here") as run:
         with pytest.raises(ConfigError) as caught:
