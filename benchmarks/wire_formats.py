@@ -112,8 +112,8 @@ def trained(name: str, seed: int, given: argparse.Namespace) -> dict[str, float]
     from roles import ROLES, plan
     from runtime.clock import run_virtual
     from runtime.config import load_with_program
+    from runtime.placing import place
     from runtime.simulation import simulate
-    from runtime.up import place
 
     sizes: list[int] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -11,9 +11,11 @@
     hogwild                                   updates that race, and live arrays
     wire_formats gradient_links               how gradients travel, and on which link
     strategies presets planner options        presets, cluster.toml -> topology
+    scripting                                 options from Python -> topology
+    shapes traffic footprint outlook          what a topology will send and hold
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
-is its part of cluster.toml. Role processes need ROLES only, so the other two are imported when asked for.
+is its part of cluster.toml. Role processes need ROLES only, so all else is imported when asked for.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ from runtime import Actor
 
 if TYPE_CHECKING:
     from roles.options import Options
+    from roles.outlook import forecast
     from roles.planner import plan
+    from roles.scripting import training
 
 preload = ops.preload  # what every role process needs besides this import, done once before they are forked
 
@@ -50,7 +54,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["ROLES", "Options", "plan", "preload"]
+__all__ = ["ROLES", "Options", "forecast", "plan", "preload", "training"]
 
 
 def __getattr__(name: str) -> Any:
@@ -62,4 +66,12 @@ def __getattr__(name: str) -> Any:
         from roles.options import Options
 
         return Options
+    if name == "training":
+        from roles.scripting import training
+
+        return training
+    if name == "forecast":
+        from roles.outlook import forecast
+
+        return forecast
     raise AttributeError(f"module 'roles' has no attribute {name!r}")

@@ -25,7 +25,7 @@ def place_of(rank: int, members: int, fan_in: int) -> Place:
     """The place of `rank` among `members`. At each of ceil(log_fan_in(members)) levels fan_in - 1 send to one."""
     if fan_in < 2:
         raise ValueError(f"fan_in is {fan_in}, expected at least 2")
-    levels = []
+    levels: list[tuple[int, ...]] = []
     stride = 1
     while stride < members:
         digit = rank // stride % fan_in

@@ -35,6 +35,11 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
+def is_shared(size: int, members: int) -> bool:
+    """Is a sum of so many numbers (float32) shared out, not made by every member for itself?"""
+    return (members - 1) * size * 4 > ALONE_BYTES
+
+
 def adders_of(members: Sequence[str]) -> int:
     """How many of them add up where they share this host: decided once, when a run is planned."""
     return min(len(members), os.cpu_count() or 1)
@@ -125,7 +130,7 @@ class Collective:
 
     def _is_shared(self, size: int) -> bool:
         """Is a sum of so many numbers shared out?"""
-        return (len(self._members) - 1) * size * 4 > ALONE_BYTES
+        return is_shared(size, len(self._members))
 
     def _rank_of(self, sender: str, message: Message) -> int:
         if sender not in self._members or sender == self._actor.name:

@@ -19,7 +19,7 @@ from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
 from roles.presets.merged import asynchronous, omnivore, sync
-from roles.presets.request import Request
+from roles.presets.request import Preset, Request
 from roles.resume import iteration_of
 from roles.schedule import Timetable
 from roles.shares import Shares
@@ -31,9 +31,10 @@ from runtime.errors import ConfigError
 from runtime.topology import Topology
 
 
-def plan(config: ClusterConfig, options: Options) -> Topology:
-    """The topology that trains what `options` describe. ConfigError with every mistake of the files it names."""
-    return _Planner(config, options.train).topology()
+def plan(config: ClusterConfig, options: Options, preset: Preset | None = None) -> Topology:
+    """The topology that trains what `options` describe, laid out by `preset` if one is given. ConfigError with every
+    mistake of the files it names."""
+    return _Planner(config, options.train, preset).topology()
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
@@ -52,11 +53,11 @@ def _named(presets: list[str]) -> str:
 class _Planner:
     """Collects problems as it goes, so that one run shows them all."""
 
-    def __init__(self, config: ClusterConfig, train: Train) -> None:
+    def __init__(self, config: ClusterConfig, train: Train, preset: Preset | None = None) -> None:
         self.config, self.train = config, train
         self.base = config.raw.path.resolve().parent
         self.problems: list[str] = []
-        self.preset = PRESETS[train.strategy.preset]
+        self.preset = preset or PRESETS[train.strategy.preset]
         self.layers: Layers = {}  # of the part that workers compute: what travels
         self.weights: Weights = {}  # first parameters, if a file is named
 

@@ -3,14 +3,23 @@
 messages  wire  credits        what is said, as bytes, and how much may be under way
 transport/                     the roads: in-process, ZeroMQ
 actor  node  compute  metrics  an actor, the process it lives in, array work, numbers
-topology  plan                 which actors, in which processes: plain data
+topology  plan  program        which actors, in which processes, from which module: plain data
 lifecycle  agent  process      the life of a role process
 supervision  supervisor        who counts as dead; starting and ending everything
 launchers/                     where processes are started
-config*  toml_*                cluster.toml, every mistake at its line (only `up` imports these)
+config*  toml_*  placing       cluster.toml, every mistake at its line; which actors share processes
 clock  simulation              a whole cluster on one event loop, on virtual time
-rundir  console  up  cli       what the user touches
+running  processes  here       a run as an object, its actors in processes or on this event loop
+rundir  events  console        what is known of a run: on disk, as a stream, on a terminal
+forecast  layout  drawing      what will run: in words, as a drawing
+scripting  signals  up  cli    what the user touches
+
+Role processes need no configuration: what starts runs is imported when it is asked for.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from runtime.actor import Actor
 from runtime.errors import (
@@ -27,6 +36,11 @@ from runtime.errors import (
 from runtime.messages import Array, Envelope, Json, Message, Save, WindDown, message
 from runtime.topology import ActorSpec, Topology
 
+if TYPE_CHECKING:
+    from runtime.events import Event
+    from runtime.running import Run
+    from runtime.scripting import launch, run
+
 __all__ = [
     "Actor",
     "ActorSpec",
@@ -36,6 +50,7 @@ __all__ = [
     "ConfigError",
     "ConvoyError",
     "Envelope",
+    "Event",
     "Json",
     "LaunchError",
     "Message",
@@ -43,8 +58,21 @@ __all__ = [
     "ProgramFailed",
     "Refused",
     "RoleDied",
+    "Run",
     "Save",
     "Topology",
     "WindDown",
+    "launch",
     "message",
+    "run",
 ]
+
+_STARTING = {"Event": "events", "Run": "running", "launch": "scripting", "run": "scripting"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _STARTING:
+        from importlib import import_module
+
+        return getattr(import_module(f"runtime.{_STARTING[name]}"), name)
+    raise AttributeError(f"module 'runtime' has no attribute {name!r}")

@@ -11,7 +11,7 @@ from cyclopts import App
 
 from runtime.arguments import Settings
 from runtime.console import RunConsole
-from runtime.errors import ConvoyError
+from runtime.errors import ConfigError, ConvoyError
 
 app = App(
     name="python -m runtime", help="Train convolutional networks as a convoy of role processes.", version_flags=[]
@@ -53,6 +53,33 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
     for spec in placement.processes:
         console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads: {', '.join(spec.actors)}")
+    return 0
+
+
+@app.command
+def plan(file: Path = Path("cluster.toml"), *, svg: Path | None = None, settings: Settings = ()) -> int:
+    """Show what `up` would start: processes, memory, the links and how much they carry. Starts nothing.
+
+    Parameters
+    ----------
+    file
+        The cluster's description.
+    svg
+        Write it as a drawing into this file, too.
+    """
+    from runtime.drawing import NOTHING, outline
+    from runtime.drawing import svg as drawn
+    from runtime.up import check as check_config
+
+    checked = check_config(file, settings)
+    tell = getattr(checked.loaded.program, "forecast", None)
+    forecast = tell(checked.placement.topology) if tell is not None else NOTHING
+    RunConsole(live=False).say(outline(checked.placement, forecast))
+    if svg is not None:
+        try:
+            svg.write_text(drawn(checked.placement, forecast), "utf-8")
+        except OSError as error:
+            raise ConfigError([f"--svg {svg}: cannot be written: {error.strerror}"]) from None
     return 0
 
 

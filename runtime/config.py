@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from runtime.config_problems import Model, found, key_names, unknown_key, validated
 from runtime.config_sections import ClusterConfig, Section, rules_between_sections
-from runtime.config_source import Problem, RawConfig, in_order, read, show_text
+from runtime.config_source import Problem, RawConfig, from_python, in_order, read, show_text
 from runtime.errors import ConfigError
 from runtime.toml_write import dumps
 
@@ -30,6 +30,7 @@ __all__ = [
     "load",
     "load_program",
     "load_with_program",
+    "of_script",
     "program_options",
 ]
 
@@ -49,6 +50,11 @@ def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
     ConfigError with all mistakes of the file's syntax, the overrides and the runtime's sections.
     """
     return _accepted(*_sections(read(path, overrides)))
+
+
+def of_script(source: str, tables: Mapping[str, Any], directory: Path) -> ClusterConfig:
+    """As `load`, of tables that a script gives in place of a file; see `from_python`."""
+    return _accepted(*_sections(from_python(source, tables, directory)))
 
 
 def load_with_program(path: Path, overrides: Sequence[str] = (), search_dir: Path | None = None) -> Loaded:

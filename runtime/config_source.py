@@ -5,15 +5,16 @@ Reading, overriding and locating live here. What the keys mean never does: that 
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from runtime.errors import ConfigError
 from runtime.toml_lines import KeyPath, key_lines, split_key
 
+CLUSTER_FILE = "cluster.toml"
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
@@ -36,19 +37,23 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class RawConfig:
-    """cluster.toml before anyone judged it: plain data, the origin of every key, mistakes found so far."""
+    """cluster.toml before anyone judged it: plain data, the origin of every key, mistakes found so far.
+
+    `source` is told in place of a line where the data come from no file.
+    """
 
     path: Path
     data: dict[str, Any] = field(default_factory=dict)
     origins: dict[KeyPath, Origin] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    source: str = ""
 
     def origin(self, keys: KeyPath) -> Origin:
         """Where `keys` was written; of a key that is missing, where the table that lacks it begins."""
         for length in range(len(keys), 0, -1):
             if keys[:length] in self.origins:
                 return self.origins[keys[:length]]
-        return Origin(1, f"{self.path}:1")
+        return Origin(1, self.source or f"{self.path}:1")
 
     def problem(self, keys: KeyPath, text: str) -> Problem:
         """A problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""
@@ -81,6 +86,23 @@ def read(path: Path, overrides: Sequence[str] = ()) -> RawConfig:
     if beyond := _beyond_toml(raw):
         raise ConfigError(in_order(raw.problems + beyond))
     return raw
+
+
+def from_python(source: str, data: Mapping[str, Any], directory: Path) -> RawConfig:
+    """The same, of what a script says: `source` is what its mistakes are told of, such as "launch()"; paths in it are
+    relative to `directory`. Tuples count as arrays, paths as strings. ConfigError as `read`."""
+    raw = RawConfig(directory / CLUSTER_FILE, {key: _as_toml(value) for key, value in data.items()}, source=source)
+    if beyond := _beyond_toml(raw):
+        raise ConfigError(in_order(beyond))
+    return raw
+
+
+def _as_toml(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _as_toml(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_as_toml(item) for item in value]
+    return str(value) if isinstance(value, PurePath) else value
 
 
 def in_order(problems: Sequence[Problem]) -> list[str]:

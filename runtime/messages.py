@@ -6,6 +6,7 @@ A message is a frozen dataclass of plain fields and arrays; its fields decide ho
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ Array = NDArray[Any]
 Json = Mapping[str, Any]
 Lane = Literal["control", "bulk"]
 M = TypeVar("M", bound="Message")
+SCRIPT = "__convoy_main__"  # what a script's module is called in the processes of its roles: there it is not __main__
 
 
 def _is_tuple_of(kind: type) -> Callable[[Any], bool]:
@@ -75,6 +77,11 @@ class Message:
         """The header's part of this message, in declared order."""
         return ()
 
+    def array_bytes(self) -> int:
+        """Bytes of its arrays, which travel or are read in place."""
+        values = [(getattr(self, name), several) for name, several in self.array_fields]
+        return sum(sum([array.nbytes for array in value]) if several else value.nbytes for value, several in values)
+
     def __repr__(self) -> str:
         shown = []
         for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
@@ -105,7 +112,7 @@ def message(cls: type[M]) -> type[M]:
             plain.append(PlainField(field.name, annotation, _PLAIN[annotation]))
         else:
             raise TypeError(f"{made.__qualname__}.{field.name}: a message cannot carry {annotation!r}")
-    made.kind = f"{made.__module__.partition('.')[0]}.{made.__name__}"
+    made.kind = f"{_package(made.__module__)}.{made.__name__}"
     made.plain_fields, made.array_fields = tuple(plain), tuple(arrays)
     types = [field.annotation for field in plain]
     made.plain_types = types if all(kind in _SCALARS for kind in types) else None
@@ -117,6 +124,15 @@ def message(cls: type[M]) -> type[M]:
         raise TypeError(f"two messages are called {made.kind}: in {known.__module__} and in {made.__module__}")
     REGISTRY[made.kind] = made
     return made
+
+
+def _package(module: str) -> str:
+    """What stands before a message's name. The classes of a script, or of a module run by `python -m`, are called
+    alike where it runs and where its roles do."""
+    if module == "__main__":
+        spec = getattr(sys.modules[module], "__spec__", None)
+        module = spec.name if spec is not None else SCRIPT
+    return module.partition(".")[0]
 
 
 class Envelope(NamedTuple):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+from runtime.messages import Envelope
 from runtime.metrics import Histogram, Metrics
 
-Counts = defaultdict[tuple[str, str], int]  # (actor, kind of message) -> so far
+Counts = defaultdict[tuple[str, ...], int]  # (actor, kind of message), or with the sender between them -> so far
 
 
 class Meters:
@@ -24,11 +25,14 @@ class Meters:
         self._sent: Counts = defaultdict(int)
         self._received: Counts = defaultdict(int)
         self._bytes: Counts = defaultdict(int)
+        self._payload: Counts = defaultdict(int)
         self._phases: dict[tuple[str, str], Histogram] = {}
         labels = ("role", "actor", "kind")
         metrics.tally("messages_sent", "Messages sent.", labels, lambda: self._labelled(self._sent))
         metrics.tally("messages_received", "Messages received.", labels, lambda: self._labelled(self._received))
         metrics.tally("message_bytes_received", "Bytes received.", labels, lambda: self._labelled(self._bytes))
+        text, between = "Bytes of the arrays received, on whatever road.", ("role", "actor", "peer", "kind")
+        metrics.tally("payload_bytes_received", text, between, lambda: self._labelled(self._payload))
         text = "Seconds spent waiting for answers of a peer."
         metrics.tally("wait_seconds", text, ("role", "actor", "peer"), lambda: self._labelled(self._waited()))
 
@@ -36,10 +40,13 @@ class Meters:
         """An actor sent a message."""
         self._sent[actor, kind] += 1
 
-    def received(self, actor: str, kind: str, size: int) -> None:
+    def received(self, envelope: Envelope, size: int) -> None:
         """A message of `size` bytes came for an actor."""
-        self._received[actor, kind] += 1
-        self._bytes[actor, kind] += size
+        actor, message = envelope.receiver, envelope.message
+        self._received[actor, message.kind] += 1
+        self._bytes[actor, message.kind] += size
+        if message.array_fields:
+            self._payload[actor, envelope.sender, message.kind] += message.array_bytes()
 
     def waited(self, actor: str, peer: str, seconds: float) -> None:
         """An actor waited for a peer's answer."""
@@ -58,10 +65,10 @@ class Meters:
             self._phases[key] = self.metrics.histogram(name, text, role=role, actor=actor, phase=phase)
         return self._phases[key]
 
-    def _waited(self) -> dict[tuple[str, str], float]:
+    def _waited(self) -> dict[tuple[str, ...], float]:
         return {(actor, peer): found for actor, mine in list(self.waits.items()) for peer, found in list(mine.items())}
 
-    def _labelled(self, counts: Mapping[tuple[str, str], float]) -> Iterator[tuple[tuple[str, str, str], float]]:
+    def _labelled(self, counts: Mapping[tuple[str, ...], float]) -> Iterator[tuple[tuple[str, ...], float]]:
         """From any thread: the list is made in one step; the event loop adds to the counts before and after it."""
-        for (actor, what), count in list(counts.items()):
-            yield (self.roles.get(actor, ""), actor, what), count
+        for key, count in list(counts.items()):
+            yield (self.roles.get(key[0], ""), *key), count

@@ -138,7 +138,7 @@ class Node:
             release()
             self.reject(envelope.sender, problem)
             return
-        self._meters.received(envelope.receiver, envelope.message.kind, size)
+        self._meters.received(envelope, size)
         self._switchboard.taken(envelope)
         if envelope.answers:
             release()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import importlib
 import logging
 import os
 import platform
@@ -18,7 +17,6 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 
 from runtime.agent import Agent
 from runtime.arena import Arena
@@ -28,6 +26,7 @@ from runtime.lifecycle import SUPERVISOR, Failure, agent_of
 from runtime.metrics import Metrics, Pages
 from runtime.node import Node
 from runtime.plan import RunPlan
+from runtime.program import actor_of, import_program
 from runtime.topology import ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -90,7 +89,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
     try:
         endpoints = await road.open()
         pages = Pages(metrics, plan.metrics_address, 0)
-        _add_actors(node, importlib.import_module(plan.placement.topology.program), plan, spec)
+        _add_actors(node, plan, spec)
         agent = _agent(node, road, endpoints, plan, spec, pages.port)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
         node.add(me, "agent", agent)
@@ -115,10 +114,11 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
             pages.close()
 
 
-def _add_actors(node: Node, program: ModuleType, plan: RunPlan, spec: ProcessSpec) -> None:
+def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
+    program = import_program(plan.placement.topology.program)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
-            node.add(actor.name, actor.role, program.ROLES[actor.role](**actor.options))
+            node.add(actor.name, actor.role, actor_of(program, actor))
 
 
 def _agent(

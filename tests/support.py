@@ -16,9 +16,9 @@ from ops import Array
 from roles import ROLES, Options, plan
 from runtime.clock import run_virtual
 from runtime.config import load_with_program
+from runtime.placing import place
 from runtime.simulation import Journal, simulate
 from runtime.transport.inproc import InprocNetwork
-from runtime.up import place
 
 ROOT = Path(__file__).resolve().parents[1]
 

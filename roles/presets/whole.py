@@ -86,8 +86,8 @@ def averaged(
     histories: bool,
 ) -> Topology:
     """Replicas that are averaged by an exchange over these links; what is saved is the mean of their states."""
-    options = {"job": request.job.to_options(), "exchange": exchange, "coordinator": COORDINATOR}
-    options |= {"tau": request.strategy.tau, "histories": histories}
+    own = {"tau": request.strategy.tau, "histories": histories}
+    options = {"job": request.job.to_options(), "exchange": exchange, "coordinator": COORDINATOR, **own}
     workers = [ActorSpec(name, "averaging_replica", options) for name in names_of(request)]
     return _together(request, workers, links, servers, states=len(workers))
 

@@ -18,7 +18,6 @@ When the launcher closes its end the nursery exits; its children have lifelines 
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import logging
 import os
@@ -32,6 +31,7 @@ from typing import Any
 
 from runtime import process
 from runtime.plan import RunPlan
+from runtime.program import import_program
 
 ORDER_BYTES = 4096  # more than any order: names have 64 characters at most
 
@@ -44,7 +44,7 @@ def main() -> int:
     plan = RunPlan.read(directory)
     sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
     with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
-        program = importlib.import_module(plan.placement.topology.program)
+        program = import_program(plan.placement.topology.program)
         getattr(program, "preload", lambda: None)()
     name = Nursery(socket.socket(fileno=os.dup(0))).serve()
     if name is None:

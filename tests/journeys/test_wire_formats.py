@@ -67,7 +67,8 @@ BROKEN = {
     "formats without links": (
         f"[train.strategy]\npreset = 'single'\n{GRADIENTS}format = 'float16'\nlinks = {{ 'a -> b' = 'float32' }}\n",
         [
-            "cluster.toml:4: train.gradients.format: found 'float16', but no gradients have a format of their own with preset 'single'",
+            "cluster.toml:4: train.gradients.format: found 'float16', "
+            "but no gradients have a format of their own with preset 'single'",
             "cluster.toml:5: train.gradients.links.'a -> b': found 'float32', "
             "but no gradients have a format of their own with preset 'single'",
         ],

@@ -1,0 +1,37 @@
+"""A strategy of your own: one group whose gradients are added up along a chain. `python examples/chain.py`"""
+
+import roles
+import runtime
+from roles.model_links import model_link
+from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Request, coordinator
+from roles.tree import Parent
+from runtime import ActorSpec, Topology
+
+
+def chain(request: Request) -> Topology:
+    """Each worker's gradients are added to the sum of those before it; the end of the chain is the model server."""
+    job = {"job": request.job.to_options()}
+    data = {**job, "image_shape": list(request.image_shape)}
+    workers = [f"conv-{rank}" for rank in range(request.workers)]
+    sums = [f"sum-{rank}" for rank in range(1, request.workers)]
+    way = [Parent(name, 0, 2) for name in sums] + [Parent(CONV_MODEL, 0, 1)]  # of what is added up so far
+    actors = [
+        coordinator(request, [workers], updates=1, servers=[CONV_MODEL, FC_SERVER]),
+        ActorSpec(CONV_MODEL, "conv_model", {**data, "coordinator": COORDINATOR}),
+        ActorSpec(FC_SERVER, "fc_server", data),
+    ]
+    links = [(COORDINATOR, CONV_MODEL), (COORDINATOR, FC_SERVER)]
+    for name, (parent, part, parts) in zip(sums, way[1:], strict=True):
+        actors.append(ActorSpec(name, "tree_reducer", {"parent": parent, "part": part, "parts": parts}))
+        links.append((name, parent))
+    for rank, name in enumerate(workers):
+        parent = way[0] if rank == 0 else Parent(sums[rank - 1], 1, 2)
+        peers = {"coordinator": COORDINATOR, "fc_servers": [FC_SERVER], "models": [model_link(CONV_MODEL, parent)]}
+        actors.append(ActorSpec(name, "conv_compute", {**job, "part": "conv", **peers}))
+        links += [(name, peer) for peer in (COORDINATOR, CONV_MODEL, FC_SERVER, parent.name)]
+    return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
+
+
+if __name__ == "__main__":
+    topology = roles.training({"max_iter": 40, "strategy": {"workers": 3}}, strategy=chain)
+    print(runtime.run(topology, on_event=print, processes="one"))

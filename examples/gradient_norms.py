@@ -1,0 +1,96 @@
+"""A role of your own: it sits on every way of gradients to a model server and reports their norms while they pass.
+
+`python examples/gradient_norms.py`, or `program = "examples.gradient_norms"` in a cluster.toml with a [train] section.
+"""
+
+import asyncio
+import dataclasses
+
+import numpy as np
+
+import roles
+import runtime
+from roles import Options, preload  # noqa: F401  # what else a program may have: as the built-in one
+from roles.messages import LayerGradient
+from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
+
+
+@message
+class Watch(Message):
+    """Report every so many iterations from now on."""
+
+    every: int
+
+
+@message
+class Watched(Message):
+    """The answer: how many gradients passed so far."""
+
+    gradients: int
+
+
+class NormMonitor(Actor):
+    """Passes gradients on to `parent`, and reports the norm of every `every`-th iteration's, layer by layer."""
+
+    def __init__(self, *, parent: str, every: int) -> None:
+        self._parent, self._every, self._passed = parent, every, 0
+
+    async def on_layer_gradient(self, gradient: LayerGradient, envelope: Envelope) -> None:
+        await self.tell(self._parent, gradient, step=gradient.number)
+        self._passed += 1
+        if gradient.number % self._every == 0:
+            norm = await self.compute("norm", norm_of, gradient)
+            self.emit("norm", iteration=gradient.number, layer=gradient.layer, norm=norm)
+
+    async def on_watch(self, message: Watch, envelope: Envelope) -> None:
+        self._every = message.every
+        await self.reply(envelope, Watched(gradients=self._passed))
+
+
+def norm_of(gradient: LayerGradient) -> float:
+    return float(np.sqrt(sum(np.vdot(blob, blob) for blob in gradient.blobs)))
+
+
+def monitored(topology: Topology, every: int = 20) -> Topology:
+    """The same topology with a monitor on each way of gradients to a model server, in that server's process."""
+    servers = {actor.name for actor in topology.actors if actor.role == "conv_model"}
+    actors, links = [], list(topology.links)
+
+    def through(sender: str, way: dict) -> dict:
+        """A way as the options of its sender say it, now by a monitor."""
+        if way["parent"] not in servers:
+            return way
+        name, server = f"norms-{sender}", way["parent"]
+        actors.append(ActorSpec(name, "norm_monitor", {"parent": server, "every": every}, process=server))
+        links.extend([(sender, name), (name, server)])
+        return {**way, "parent": name}
+
+    for actor in topology.actors:
+        options = dict(actor.options)
+        if actor.role == "tree_reducer":
+            options = through(actor.name, options)
+        elif "models" in options:
+            options["models"] = [through(actor.name, way) for way in options["models"]]
+        actors.append(dataclasses.replace(actor, options=options))
+    return Topology(__name__, tuple(actors), tuple(links), topology.lead)
+
+
+ROLES = {**roles.ROLES, "norm_monitor": NormMonitor}
+
+
+def plan(config: object, options: Options) -> Topology:
+    return monitored(roles.plan(config, options))
+
+
+async def main() -> None:
+    topology = monitored(roles.training({"max_iter": 60, "strategy": {"preset": "async", "workers": 2}}))
+    async with runtime.launch(topology) as run:
+        async for event in run.events():
+            if event.name == "norm":
+                print(event)
+                if event["iteration"] == 20:  # look closer from here on
+                    await run.ask(event.actor, Watch(every=5), Watched)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,49 @@
+"""A run as in a notebook: build it, start it, watch it, look inside, change its mind. `python examples/notebook.py`
+
+In a notebook each part is a cell, without `main`: there `await` stands on its own.
+"""
+
+import asyncio
+
+import roles
+import runtime
+from roles.messages import GetState, State
+
+
+async def main() -> None:
+    # What to train, by the keys of [train] in cluster.toml.
+    topology = roles.training({"max_iter": 5000, "strategy": {"preset": "sync", "workers": 2}})
+
+    # Start it: processes, logs and checkpoints are those of `up`. In a notebook: `await run.start()`.
+    run = runtime.launch(topology, name="notebook", liveness={"missed": 6})
+    async with run:
+        # Watch it. Every reader hears every event; another cell may start another one.
+        async for event in run.events():
+            if event.name not in ("progress", "test"):
+                continue
+            print(event)
+
+            # Look inside, while it trains: an answer's arrays are numpy arrays.
+            if event.name == "progress":
+                state = await run.ask("conv_model", GetState(), State)
+                scale = {name: float(array.std()) for name, array in zip(state.names, state.arrays, strict=True)}
+                print("weights of conv1: standard deviation", round(scale["conv1.0"], 4))
+
+            # Change its mind: it was to do 5000 iterations.
+            if event.name == "test" and event["accuracy"] > 0.9:
+                await run.wind_down("accurate enough")
+
+    # How it ended, and where everything is.
+    result = await run.result()
+    print(
+        "accuracy",
+        result["accuracy"],
+        "after",
+        result["iterations"],
+        "iterations;",
+        run.directory / result["checkpoint"],
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,86 @@
+"""How many bytes of arrays each actor holds, from the nets' plans: for `plan`, before anything is allocated.
+
+Not counted: the interpreter and its libraries, rows that are read ahead, messages under way, and what of a published
+model its readers still hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from roles.buckets import buckets_of
+from roles.messages import TRAIN
+from roles.shapes import FLOAT, Shapes, numbers
+from roles.wire_formats import Layers
+from runtime.topology import ActorSpec, Topology
+
+Held = dict[str, int]  # what for -> bytes
+Rule = Callable[[ActorSpec, Shapes], Held]
+
+
+def footprint(topology: Topology) -> dict[str, Held]:
+    """Actor -> what for -> bytes; actors that hold next to nothing, or whose role is not known here, are missing."""
+    shapes = Shapes(topology)
+    return {actor.name: RULES[actor.role](actor, shapes) for actor in topology.actors if actor.role in RULES}
+
+
+def _passes(actor: ActorSpec, shapes: Shapes, part: str, *, shared: bool) -> Held:
+    """The arrays of a pass in each phase, on the worker's share of the rows or on all of them."""
+    rows = {phase: shapes.rows(actor.name, phase) if shared else 0 for phase in shapes.phases(actor)}
+    nets = [shapes.net(actor, part, rows[phase], phase) for phase in rows]
+    found = {"activations": sum(net.memory_plan.size for net in nets)}
+    scratch = max(net.scratch for net in nets)
+    return found | ({"scratch": scratch} if scratch else {})
+
+
+def _model(actor: ActorSpec, shapes: Shapes, layers: Layers) -> Held:
+    """Parameters, and what the solver keeps beside each."""
+    solver = shapes.job(actor).solver_spec
+    net = shapes.net(actor, "all")
+    learned = next(param for params in net.params.values() for param in params if param.keep is None)
+    histories = len(solver.new_history(net.ops, learned, np.float32))
+    size = FLOAT * numbers(layers)
+    return {"parameters": size} | ({"history": histories * size} if histories else {})
+
+
+def _worker(actor: ActorSpec, shapes: Shapes) -> Held:
+    part = actor.options["part"]
+    held = _passes(actor, shapes, part, shared=True)
+    return held | {"gradients": FLOAT * numbers(shapes.layers(actor, part))}
+
+
+def _server(actor: ActorSpec, shapes: Shapes) -> Held:
+    return _model(actor, shapes, shapes.layers(actor, actor.options.get("part", "conv"), actor.options.get("layers")))
+
+
+def _fc(actor: ActorSpec, shapes: Shapes) -> Held:
+    layers = shapes.layers(actor, "fc")
+    held = _passes(actor, shapes, "fc", shared=False) | {"gradients": FLOAT * numbers(layers)}
+    return held | _model(actor, shapes, layers)
+
+
+def _whole(actor: ActorSpec, shapes: Shapes) -> Held:
+    layers = shapes.layers(actor, "all")
+    held = _passes(actor, shapes, "all", shared=True) | {"gradients": FLOAT * numbers(layers)}
+    return held | _model(actor, shapes, layers)
+
+
+def _replica(actor: ActorSpec, shapes: Shapes) -> Held:
+    sums = FLOAT * sum(bucket.size for bucket in buckets_of(shapes.net(actor, "all", 0, TRAIN)))
+    return _whole(actor, shapes) | {"sums": sums}
+
+
+def _reducer(actor: ActorSpec, shapes: Shapes) -> Held:
+    return {"sums": FLOAT * numbers(actor.options["layers"])}
+
+
+RULES: dict[str, Rule] = {
+    "conv_compute": _worker,
+    "conv_model": _server,
+    "fc_server": _fc,
+    "replica": _replica,
+    "single": _whole,
+    "tree_reducer": _reducer,
+}

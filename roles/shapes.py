@@ -1,0 +1,95 @@
+"""What a topology's actors work on, from their options alone: nets, layers, groups, rows. Nothing is computed.
+
+What never lives here: what is sent (`traffic`), what is held (`footprint`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from nets import Net
+from roles.job import Job
+from roles.messages import TEST, TRAIN
+from roles.tree import split
+from roles.wire_formats import Layers, layers_of
+from runtime.topology import ActorSpec, Topology
+
+FLOAT = 4  # bytes of a number: nets compute in float32
+
+
+class Shapes:
+    """Of one topology. `shared_memory`: its processes read one another's arrays in place. Nets are built once for each
+    job, part of the net and number of rows."""
+
+    def __init__(self, topology: Topology, shared_memory: bool = True) -> None:
+        self.topology, self.shared_memory = topology, shared_memory
+        self._nets: dict[tuple[str, str, str, int], Net] = {}
+        self._images: dict[str, tuple[int, int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<shapes of {len(self.topology.actors)} actors, {len(self._nets)} nets built>"
+
+    @cached_property
+    def actors(self) -> dict[str, ActorSpec]:
+        """By name."""
+        return {actor.name: actor for actor in self.topology.actors}
+
+    @cached_property
+    def groups(self) -> list[list[str]]:
+        """The workers of each group, by rank, as the coordinator has them."""
+        return [list(members) for actor in self.topology.actors for members in actor.options.get("groups", ())]
+
+    def having(self, option: str) -> list[ActorSpec]:
+        """The actors that have this option, and something in it."""
+        return [actor for actor in self.topology.actors if actor.options.get(option)]
+
+    def job(self, actor: ActorSpec) -> Job:
+        """The actor's job, on the CPU: shapes are the same on every device."""
+        return dataclasses.replace(Job.from_options(actor.options["job"]), device="cpu")
+
+    def rows(self, worker: str, phase: str = TRAIN) -> int:
+        """How many rows of its group's batch a worker computes, in equal shares; all of them without a group."""
+        job = self.job(self.actors[worker])
+        batch = job.batch if phase == TRAIN else job.test_batch
+        for members in self.groups:
+            if worker in members:
+                return split(batch, len(members))[members.index(worker)]
+        return batch
+
+    def net(self, actor: ActorSpec, part: str, rows: int = 0, phase: str = TRAIN) -> Net:
+        """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for the whole batch."""
+        job = self.job(actor)
+        key = (json.dumps(job.to_options(), sort_keys=True, default=str), part, phase, rows)
+        if key not in self._nets:
+            sized = dataclasses.replace(job, batch=rows, test_batch=rows) if rows else job
+            self._nets[key] = sized.build(phase, part, self._image(key[0], job))
+        return self._nets[key]
+
+    def layers(self, actor: ActorSpec, part: str, named: Sequence[str] | None = None) -> Layers:
+        """The layers with parameters of that part, all or some."""
+        found = layers_of(self.net(actor, part))
+        return found if named is None else {name: found[name] for name in named}
+
+    def phases(self, actor: ActorSpec) -> tuple[str, ...]:
+        """Those that the actor's job has data for."""
+        return tuple(phase for phase in (TRAIN, TEST) if phase in self.job(actor).data)
+
+    def _image(self, key: str, job: Job) -> tuple[int, int, int]:
+        if key not in self._images:
+            self._images[key] = job.source(TRAIN).shape
+        return self._images[key]
+
+
+def numbers(layers: Layers) -> int:
+    """Of parameters in these layers."""
+    return sum(math.prod(shape) for blobs in layers.values() for shape, _ in blobs)
+
+
+def way_to(options: Mapping[str, Any], server: str) -> Mapping[str, Any] | None:
+    """What a worker's options say of one of its model servers."""
+    return next((way for way in options.get("models", ()) if way["server"] == server), None)

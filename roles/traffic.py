@@ -1,0 +1,124 @@
+"""How many bytes of arrays each link carries in one training iteration, exactly, from the topology and the net.
+
+RULES states for each role what its actors send: one function from an actor and the topology's shapes to bytes by
+receiver and kind of message. An iteration is one of the link's own group; groups cut batches into equal shares. What
+`metrics` counts as payload (`convoy_payload_bytes_received_total`) is the same bytes, whatever the road.
+What never lives here: tests, checkpoints, messages without arrays.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from nets import Net
+from ops.compression import HALVES, one_bit_shapes
+from roles.messages import ActivationGrads, Activations, LayerGradient, LayerModel
+from roles.shapes import FLOAT, Shapes, numbers, way_to
+from roles.traffic_sums import accumulator_sends, replica_sends
+from roles.wire_formats import PLAIN, Layers
+from runtime.messages import Message
+from runtime.topology import ActorSpec, Topology
+
+Bytes = int | None  # None: it depends on the numbers
+Sent = Iterator[tuple[str, type[Message], Bytes]]  # receiver, what, how much
+Rule = Callable[[ActorSpec, Shapes], Sent]
+Traffic = dict[tuple[str, str], dict[str, Bytes]]
+
+
+def traffic(topology: Topology, rules: Mapping[str, Rule] | None = None, *, shared_memory: bool = True) -> Traffic:
+    """(sender, receiver) -> kind of message -> bytes of arrays in one training iteration of theirs; None where that
+    depends on the numbers. `rules` are RULES unless given; `shared_memory`: members of a collective share theirs.
+    """
+    shapes, found = Shapes(topology, shared_memory), Traffic()
+    for actor in topology.actors:
+        rule = (RULES if rules is None else rules).get(actor.role)
+        for receiver, message, size in rule(actor, shapes) if rule is not None else ():
+            kinds = found.setdefault((actor.name, receiver), {})
+            before = kinds.get(message.__name__, 0)
+            kinds[message.__name__] = None if size is None or before is None else before + size
+    return found
+
+
+def worker_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
+    """Activations to whoever computes the FC phase, each layer's gradient to its parent."""
+    part, rows = actor.options["part"], shapes.rows(actor.name)
+    for server in actor.options["fc_servers"]:
+        yield server, Activations, crossing(shapes.net(actor, part), rows)
+    for way in actor.options["models"]:
+        layers = shapes.layers(actor, part, way["layers"])
+        yield way["parent"], LayerGradient, encoded(layers, way.get("wire", PLAIN))
+
+
+def model_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
+    """Its layers to every worker that names it."""
+    for worker in shapes.having("models"):
+        way = way_to(worker.options, actor.name)
+        if way is not None:
+            layers = shapes.layers(worker, worker.options["part"], way["layers"])
+            yield worker.name, LayerModel, FLOAT * numbers(layers)
+
+
+def fc_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
+    """To every worker that names it the gradients of what it sent."""
+    for worker in shapes.having("fc_servers"):
+        if actor.name in worker.options["fc_servers"]:
+            net = shapes.net(worker, worker.options["part"])
+            yield worker.name, ActivationGrads, crossing(net, shapes.rows(worker.name), back=True)
+
+
+def reducer_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
+    """The sum of what came to it, in its own format."""
+    layers = _arriving(actor.name, shapes)
+    yield actor.options["parent"], LayerGradient, encoded(layers, actor.options.get("wire", PLAIN))
+
+
+RULES: dict[str, Rule] = {
+    "conv_compute": worker_sends,
+    "conv_model": model_sends,
+    "fc_server": fc_sends,
+    "tree_reducer": reducer_sends,
+    "replica": replica_sends,
+    "averaging_replica": replica_sends,
+    "host_accumulator": accumulator_sends,
+}
+
+
+def crossing(net: Net, rows: int, *, back: bool = False) -> int:
+    """Bytes that cross the cut for so many rows: the blobs of a conv part, or the gradients that come back."""
+    shapes = net.boundary_shapes
+    names = net.boundary_grads if back else net.boundary
+    return FLOAT * rows * sum(math.prod(shapes[name][1:]) for name in names)
+
+
+def encoded(layers: Layers, wire: Mapping[str, Any]) -> Bytes:
+    """Bytes of the gradients of these layers in a wire format; None with "threshold"."""
+    return _sum(_blob(math.prod(shape), learned, wire) for blobs in layers.values() for shape, learned in blobs)
+
+
+def _blob(size: int, learned: bool, wire: Mapping[str, Any]) -> Bytes:
+    name = wire["format"] if learned else "float32"
+    if name == "threshold":
+        return None
+    if name == "one-bit":
+        signs, means = one_bit_shapes(size, wire["block"])
+        return math.prod(signs) + FLOAT * math.prod(means)
+    return size * (HALVES[name].itemsize if name in HALVES else FLOAT)
+
+
+def _arriving(reducer: str, shapes: Shapes) -> Layers:
+    """The layers whose gradients come to a reducer: those of any child."""
+    for actor in shapes.topology.actors:
+        for way in actor.options.get("models", ()):
+            if way["parent"] == reducer:
+                return shapes.layers(actor, actor.options["part"], way["layers"])
+        if actor.options.get("parent") == reducer:
+            return _arriving(actor.name, shapes)
+    return {}
+
+
+def _sum(sizes: Iterator[Bytes]) -> Bytes:
+    known, counted = itertools.tee(sizes)
+    return None if any(size is None for size in known) else sum(size or 0 for size in counted)

@@ -1,0 +1,127 @@
+"""A run whose actors live in processes: what the launching process holds for it, from its sockets to its metrics page.
+
+What never lives here: who counts as dead and what follows (`supervisor`), and who hears of it (`running`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Any, TypeVar
+
+from runtime.arena import available
+from runtime.compute import ThreadCompute
+from runtime.config_sections import ClusterConfig
+from runtime.errors import ConvoyError
+from runtime.launchers import LocalLauncher
+from runtime.lifecycle import SUPERVISOR
+from runtime.messages import Message
+from runtime.metrics import Metrics, Pages, discovery
+from runtime.node import Node
+from runtime.plan import RunPlan
+from runtime.process import INCARNATION
+from runtime.rundir import RunDirectory, make_socket_directory
+from runtime.supervision import Liveness
+from runtime.supervisor import Supervisor, Watcher, admitting_deliver
+from runtime.topology import Placement
+from runtime.transport import Endpoints, Limits
+from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.transport.zeromq import ZmqTransport
+
+R = TypeVar("R", bound=Message)
+
+
+class Processes:
+    """Made on the event loop of the run; open it, supervise, close it."""
+
+    def __init__(self, placement: Placement, config: ClusterConfig, directory: RunDirectory, watcher: Watcher) -> None:
+        self._placement, self._config, self._directory = placement, config, directory
+        self._limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
+        self._sockets = make_socket_directory()
+        self._node = Node(SUPERVISOR, INCARNATION, ThreadCompute(), Metrics())
+        self._road = ZmqTransport(
+            SUPERVISOR,
+            admitting_deliver(self._node, lambda: self._supervisor),
+            self._node.reject,
+            self._limits,
+            incarnation=INCARNATION,
+            bind=lambda lane: f"ipc://{self._sockets}/{SUPERVISOR}.{lane}",
+            on_link_lost=lambda process: self._supervisor.link_lost(process),
+        )
+        self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
+        launcher, liveness = LocalLauncher(directory.path), Liveness(**config.liveness.model_dump())
+        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watcher)
+        self._pages: Pages | None = None
+
+    async def open(self) -> None:
+        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
+        metrics, address = self._config.metrics, self._config.metrics.address
+        self._pages = Pages(self._node.metrics, address, metrics.port, sd=self._targets)
+        self._plan(await self._road.open()).write(self._directory.path)
+        self._node.connect(SUPERVISOR, INCARNATION, await self._inside.open(), [SUPERVISOR], self._inside)
+        self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
+        self._node.begin([SUPERVISOR])
+
+    @property
+    def metrics_url(self) -> str:
+        """The list of every process's metrics page; "" while there is none."""
+        return f"http://{self._config.metrics.address}:{self._pages.port}/sd" if self._pages else ""
+
+    async def supervise(self) -> ConvoyError | None:
+        """See Supervisor.supervise."""
+        return await self._supervisor.supervise()
+
+    async def tell(self, actor: str, message: Message) -> None:
+        """See Actor.tell."""
+        await self._supervisor.tell(actor, message)
+
+    async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
+        """See Actor.ask."""
+        return await self._supervisor.ask(actor, message, answer, timeout=timeout)
+
+    async def wind_down(self, reason: str) -> None:
+        """See Supervisor.wind_down."""
+        await self._supervisor.wind_down(reason)
+
+    async def save(self) -> None:
+        """See Supervisor.save."""
+        await self._supervisor.save()
+
+    def end_now(self) -> None:
+        """See Supervisor.end_now."""
+        self._supervisor.end_now()
+
+    async def close(self) -> None:
+        """Let everything go; every process has ended."""
+        await self._node.stop()
+        self._node.compute.close()
+        await self._inside.close()
+        await self._road.close()
+        if self._pages is not None:
+            self._pages.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _plan(self, endpoints: Endpoints) -> RunPlan:
+        config = self._config
+        return RunPlan(
+            placement=self._placement,
+            import_path=tuple(entry for entry in sys.path if entry),
+            supervisor=endpoints,
+            limits=self._limits,
+            heartbeat_seconds=config.liveness.heartbeat_seconds,
+            transport=config.links.transport,
+            socket_directory=str(self._sockets),
+            addresses={machine.name: machine.address for machine in config.machine},
+            metrics_address=config.metrics.address,
+            shared_memory=config.links.shared_memory and available(),
+        )
+
+    def _targets(self) -> list[dict[str, Any]]:
+        """For Prometheus: every process that has said Hello."""
+        found = []
+        for spec in self._placement.processes:
+            hello = self._supervisor.greetings.get(spec.name)
+            if hello is not None:
+                labels = {"process": spec.name, "machine": spec.machine, "run": self._directory.path.name}
+                found.append((f"{self._config.metrics.address}:{hello.metrics_port}", labels))
+        return discovery(found)

@@ -1,0 +1,144 @@
+"""What a topology is said to send is what it sends, to the byte, on every link."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import roles
+from examples.chain import chain
+from roles.traffic import RULES, traffic
+from runtime import Actor, Topology
+from runtime.clock import run_virtual
+from runtime.forecast import Forecast
+from runtime.simulation import simulate
+from runtime.topology import Placement, ProcessSpec
+
+ITERATIONS = 4
+PAYLOAD = re.compile(
+    r'convoy_payload_bytes_received_total\{actor="(.*?)",kind="roles\.(\w+)",peer="(.*?)",role="\w*"\} (\S+)'
+)
+OPTIONS = {
+    "max_iter": ITERATIONS,
+    "data": {"train": {"format": "digits", "split": "train"}},  # no test: only training travels
+    "batch": 37,  # no equal shares
+}
+AT_THE_END = {"State"}  # the checkpoint
+
+
+def topology(preset: str, gradients: dict[str, Any] | None = None, **strategy: Any) -> Topology:
+    """A topology of built-in roles."""
+    options = {**OPTIONS, "gradients": gradients or {}, "strategy": {"preset": preset, **strategy}}
+    return roles.training(options)
+
+
+def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, int]]:
+    """(sender, receiver) -> kind -> bytes of arrays received in a run on virtual time, as the metrics tell them."""
+    pages = {}
+
+    def look(actors: dict[str, Actor]) -> None:
+        pages.update({name: actor._node.metrics for name, actor in actors.items()})
+
+    placement = Placement(of, tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in of.actors))
+    run_virtual(simulate(placement, roles.ROLES, directory=directory, prepared=look))
+    found: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for metrics in pages.values():
+        for receiver, kind, sender, size in PAYLOAD.findall(metrics.text()):
+            if kind not in AT_THE_END:
+                found[sender, receiver][kind] = int(float(size))
+    return dict(found)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        topology("sync", workers=2),
+        topology("sync", workers=5, fan_in=2),
+        topology("sync", {"format": "one-bit", "block": 64}, workers=3),
+        topology("sync", {"format": "float32", "links": {"conv-* -> *": "float16"}}, workers=2),
+        topology("replicas", workers=2),
+        topology("firecaffe", workers=5, fan_in=3),
+        topology("host-accumulate", workers=3),
+        topology("sparknet", workers=3, tau=1),
+        topology("dl4j", workers=4, tau=1),
+        topology("mxnet-sync", workers=3, servers=2),
+        topology("parameter-server", workers=4),
+        roles.training({**OPTIONS, "strategy": {"workers": 3}}, strategy=chain),
+    ],
+    ids=[
+        "sync",
+        "tree",
+        "one-bit",
+        "float16 below",
+        "replicas",
+        "firecaffe",
+        "host-accumulate",
+        "sparknet",
+        "dl4j",
+        "mxnet-sync",
+        "parameter-server",
+        "chain",
+    ],
+)
+def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_path: Path) -> None:
+    said = traffic(of)
+    assert said
+    assert measured(of, tmp_path) == {
+        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()} for link, kinds in said.items()
+    }
+
+
+def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(tmp_path: Path) -> None:
+    of = topology("omnivore", workers=5, groups=2)
+    said, found = traffic(of), measured(of, tmp_path)
+    assert found.keys() == said.keys()
+    counts: defaultdict[str, set[float]] = defaultdict(set)
+    for link, kinds in said.items():
+        worker = next(name for name in link if re.match(r"(conv|reducer)-\d", name))
+        group = {"reducer-0": "0", "reducer-1": "0", "reducer-2": "1"}.get(worker, worker.split("-")[1])
+        counts[group] |= {found[link][kind] / (size or 0) for kind, size in kinds.items()}
+    assert {group: len(times) for group, times in counts.items()} == {"0": 1, "1": 1}
+    assert sum(times.pop() for times in counts.values()) == ITERATIONS
+
+
+def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_shared(tmp_path: Path) -> None:
+    of = topology("replicas", workers=5)  # four times 1.6 MB: no longer everybody's own work
+    for actor in of.actors:
+        if actor.role == "replica":
+            actor.options["exchange"]["adders"] = 3  # whatever this host has
+    found, said = measured(of, tmp_path), traffic(of, shared_memory=False)
+    assert found == {link: {kind: ITERATIONS * (size or 0) for kind, size in of_.items()} for link, of_ in said.items()}
+    in_place = traffic(of)
+    assert in_place["replica-1", "replica-0"]["SharedSum"] == 0
+    assert in_place["replica-0", "replica-1"] == said["replica-0", "replica-1"]
+
+
+def test_what_depends_on_the_numbers_is_not_known_and_roles_may_say_themselves_what_they_send() -> None:
+    of = topology("sync", {"format": "threshold"}, workers=2)
+    assert traffic(of)["conv-0-0", "reducer-0"] == {"LayerGradient": None}
+    assert Forecast(traffic=traffic(of)).on_link(("conv-0-0", "reducer-0")) is None
+    without = {role: rule for role, rule in RULES.items() if role != "tree_reducer"}
+    assert ("reducer-0", "conv_model") not in traffic(of, without)
+
+
+def test_every_training_role_that_sends_arrays_has_a_rule_and_every_actor_that_holds_some_a_footprint() -> None:
+    silent = {"coordinator", "single"}
+    assert set(RULES) | silent == set(roles.ROLES)
+    for preset in ("single", "sync", "replicas"):
+        held = roles.forecast(topology(preset, workers=2)).memory
+        assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}
+        assert all(size > 0 for parts in held.values() for size in parts.values())
+
+
+def test_the_memory_that_is_told_is_that_of_the_nets_parameters_and_plans() -> None:
+    held = roles.forecast(topology("sync", workers=2)).memory
+    conv, fc = 25_570, 405_510  # LeNet: 20 * 25 + 20 + 50 * 500 + 50; 500 * 800 + 500 + 10 * 500 + 10
+    assert held["conv_model"] == {"parameters": 4 * conv, "history": 4 * conv}
+    assert held["fc_server"]["gradients"] == 4 * fc
+    assert held["reducer-0"] == {"sums": 4 * conv}
+    wider = roles.forecast(roles.training({**OPTIONS, "batch": 74, "strategy": {"preset": "sync"}})).memory
+    assert wider["conv-0-0"]["activations"] > 1.5 * held["conv-0-0"]["activations"]

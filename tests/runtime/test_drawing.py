@@ -1,0 +1,97 @@
+"""A placement in words and as SVG: what is said of it, that it is well-formed, and that it needs nothing beside it."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from runtime.cli import main
+from runtime.drawing import outline, svg
+from runtime.forecast import Forecast, shown
+from runtime.topology import ActorSpec, Placement, ProcessSpec, Topology
+
+SVG = "{http://www.w3.org/2000/svg}"
+TOPOLOGY = Topology(
+    "p",
+    (ActorSpec("lead", "lead"), ActorSpec("a<b>&c", "worker"), ActorSpec("w-2", "worker")),
+    (("lead", "a<b>&c"), ("a<b>&c", "w-2")),
+    "lead",
+)
+PLACEMENT = Placement(
+    TOPOLOGY, (ProcessSpec("both", "left", ("lead", "w-2"), 2), ProcessSpec("a<b>&c", "right", ("a<b>&c",)))
+)
+FORECAST = Forecast(
+    memory={"w-2": {"parameters": 2_000_000, "arrays": 500}},
+    traffic={
+        ("a<b>&c", "w-2"): {"Answer": 1_230_000, "Other": 70_000},
+        ("w-2", "a<b>&c"): {"Question": None},
+    },
+    step="turn",
+)
+
+
+def test_a_placement_in_words_says_who_lives_where_and_what_each_link_carries() -> None:
+    assert outline(PLACEMENT, FORECAST).splitlines() == [
+        "process  machine  threads  actor   role    memory",
+        "both     left     2        lead    lead",
+        "                           w-2     worker  2 MB: parameters 2 MB, arrays 500 B",
+        "a<b>&c   right    1        a<b>&c  worker",
+        "",
+        "from    to      bytes of arrays per turn",
+        "a<b>&c  w-2     Answer                    1.23 MB",
+        "a<b>&c  w-2     Other                     70 kB",
+        "w-2     a<b>&c  Question                  ?",
+        "",
+        "links without arrays",
+        "  lead – a<b>&c",
+    ]
+    assert outline(PLACEMENT).splitlines()[-3:] == ["links", "  lead – a<b>&c", "  a<b>&c – w-2"]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"), (999, "999 B"), (1000, "1 kB"), (1234, "1.23 kB"), (99_949, "99.9 kB"), (999_499, "999 kB"),
+        (999_600, "1 MB"), (123_456_789, "123 MB"), (10**14, "100 TB"), (None, "?"),
+    ],
+)  # fmt: skip
+def test_bytes_are_shown_with_three_digits_and_a_decimal_unit(size: int | None, text: str) -> None:
+    assert shown(size) == text
+
+
+def test_the_drawing_is_well_formed_and_names_every_actor_process_machine_and_size() -> None:
+    drawn = ET.fromstring(svg(PLACEMENT, FORECAST))
+    assert drawn.tag == f"{SVG}svg"
+    texts = [text.text for text in drawn.iter(f"{SVG}text")]
+    assert {"lead", "a<b>&c", "w-2", "worker", "machine left", "machine right", "process both"} <= set(texts)
+    labels = [text.text for text in drawn.iter(f"{SVG}text") if text.get("class") == "label"]
+    assert labels == ["▲ 1.3 MB  ▼ ?"]
+    tips = [tip.text or "" for tip in drawn.iter(f"{SVG}title")]
+    assert "a<b>&c → w-2: Answer 1.23 MB\na<b>&c → w-2: Other 70 kB\nw-2 → a<b>&c: Question ?" in tips
+    assert "w-2 (worker)\nparameters 2 MB\narrays 500 B" in tips
+    assert "lead (lead, leads)" in tips
+    classes = [path.get("class") for path in drawn.iter(f"{SVG}path")]
+    assert sorted(str(kind) for kind in classes) == ["link", "link bulk"]
+
+
+def test_the_drawing_needs_nothing_beside_it() -> None:
+    text = svg(PLACEMENT, FORECAST)
+    assert re.findall(r"href|url\(|@import|<script|<image|<!", text) == []
+    assert text.count("http") == 1  # the name of the format
+
+
+def test_plan_tells_of_any_program_and_draws_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text('program = "examples.wordcount"\nfiles = ["x"]\n')
+    assert main(["plan", "cluster.toml", "--svg", "plan.svg"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split() == ["process", "machine", "threads", "actor", "role", "memory"]
+    assert said[-2:] == ["  reader – mapper-0", "  reader – mapper-1"]
+    assert "mapper-1" in [text.text for text in ET.parse("plan.svg").getroot().iter(f"{SVG}text")]
+    assert main(["plan", "cluster.toml", "--svg", "no/such/folder.svg"]) == 2
+    assert capsys.readouterr().err == "--svg no/such/folder.svg: cannot be written: No such file or directory\n"
