@@ -57,10 +57,12 @@ class Section(BaseModel):
 
 
 class Run(Section):
-    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`."""
+    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`.
+    With `record_service_times` it holds how long each kind of array work took (`service_times`)."""
 
     directory: Text = "runs"
     name: Name | None = None
+    record_service_times: bool = False
 
 
 class Machine(Section):
@@ -125,6 +127,22 @@ class Metrics(Section):
     port: int = Field(default=0, ge=0, le=65535)
 
 
+class Simulation(Section):
+    """[simulation]: `clock` "virtual" runs everything on one event loop whose clock jumps, as a model of a cluster.
+
+    `bytes_per_second` is the rate of every network interface in each direction, one per process or per machine, or of
+    every link for itself; none: unlimited. `service_times` is the profile of array work that is really done there.
+    `seed` is that of all service times, those of emulated devices on the real clock too.
+    """
+
+    clock: Literal["real", "virtual"] = "real"
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 0.0
+    bytes_per_second: Bytes | None = None
+    interfaces: Literal["process", "machine", "link"] = "process"
+    service_times: Text | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+
 class ClusterConfig(BaseModel):
     """A whole cluster.toml. Equal if it says the same, wherever it was read from."""
 
@@ -139,6 +157,7 @@ class ClusterConfig(BaseModel):
     links: Links = Links()
     liveness: Liveness = Liveness()
     metrics: Metrics = Metrics()
+    simulation: Simulation = Simulation()
 
     _raw: RawConfig = PrivateAttr(default_factory=lambda: RawConfig(Path("cluster.toml")))
 
@@ -163,6 +182,7 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
     machines, processes = _tables(raw, "machine"), _tables(raw, "process")
     yield from _duplicates(raw, "machine", machines)
     yield from _duplicates(raw, "process", processes)
+    yield from _only_virtual(raw)
     names = [table.get("name", "local") for table in machines] or ["local"]
     for index, table in enumerate(processes):
         wanted = table.get("machine", "local")
@@ -176,6 +196,16 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
             text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
             text += "launcher 'local' starts processes on this machine only (loopback address)"
             yield raw.problem(("machine", index, "address"), show_text(text, 200))
+
+
+def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
+    """Keys that say nothing on the real clock."""
+    table = raw.data.get("simulation")
+    if not isinstance(table, dict) or table.get("clock", "real") != "real":
+        return
+    for key in ("latency", "bytes_per_second", "interfaces", "service_times"):
+        if key in table:
+            yield raw.problem(("simulation", key), "has a meaning with simulation.clock = 'virtual' only")
 
 
 def _tables(raw: RawConfig, name: str) -> list[dict[str, Any]]:

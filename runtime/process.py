@@ -23,11 +23,13 @@ from types import ModuleType
 from runtime.agent import Agent
 from runtime.arena import Arena
 from runtime.compute import ThreadCompute
+from runtime.emulated import device_of
 from runtime.errors import ConvoyError, LaunchError
 from runtime.lifecycle import SUPERVISOR, Failure, agent_of
 from runtime.metrics import Metrics, Pages
 from runtime.node import Node
 from runtime.plan import RunPlan
+from runtime.service_times import Recorder
 from runtime.topology import ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -72,6 +74,9 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
     node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
     node.directory = directory
     node.lead = plan.placement.topology.lead
+    recorder = Recorder() if plan.record_service_times else None
+    if recorder is not None:
+        node.on_work = recorder.note
     node.arena = Arena(spec.name) if plan.shared_memory else None
     inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
     road = ZmqTransport(
@@ -109,6 +114,8 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
         node.compute.close()
         await inside.close()
         await road.close()
+        if recorder is not None:
+            recorder.leave(directory, spec.name)
         if node.arena is not None:
             node.arena.close()
         if pages is not None:
@@ -118,7 +125,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
 def _add_actors(node: Node, program: ModuleType, plan: RunPlan, spec: ProcessSpec) -> None:
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
-            node.add(actor.name, actor.role, program.ROLES[actor.role](**actor.options))
+            node.add(actor.name, actor.role, program.ROLES[actor.role](**actor.options), device_of(actor))
 
 
 def _agent(

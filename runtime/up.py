@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime import service_times, virtual
 from runtime.arena import available
 from runtime.compute import ThreadCompute
 from runtime.config import ClusterConfig, Loaded, dump, load_with_program
@@ -72,13 +73,18 @@ def place(topology: Any, config: ClusterConfig) -> Placement:
 def run(checked: Checked, console: RunConsole) -> int:
     """Run to the end; returns the exit code, having told the person everything."""
     config = checked.loaded.config
+    if config.simulation.clock == "virtual":
+        return virtual.run(checked, console)
     directory = RunDirectory(Path(config.run.directory), config.run.name or config.program)
     sockets = make_socket_directory()
     console.say(f"run directory {directory.path}")
     try:
         directory.write("config.toml", dump(config, checked.loaded.options))
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-            return runner.run(_Run(checked, console, directory, sockets).live())
+            code = runner.run(_Run(checked, console, directory, sockets).live())
+        if config.run.record_service_times:
+            directory.write(service_times.FILE, service_times.as_text(service_times.gather(directory.path)))
+        return code
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
         console.close()
@@ -169,6 +175,7 @@ class _Run:
             addresses={machine.name: machine.address for machine in self._config.machine},
             metrics_address=self._config.metrics.address,
             shared_memory=self._config.links.shared_memory and available(),
+            record_service_times=self._config.run.record_service_times,
         )
         plan.write(self._directory.path)
         self._directory.write("versions.json", versions())
