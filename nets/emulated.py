@@ -1,4 +1,4 @@
-"""A net that computes nothing: the shapes, stages and parameters of the real one, so that messages have their true size.
+"""A net that computes nothing: shapes, stages and parameters of the real one, so that messages have their true size.
 
 What lives here: what takes the place of a pass. What never: how long a pass takes (whoever runs it knows), messages.
 """

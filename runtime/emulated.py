@@ -22,7 +22,7 @@ _HERE: ContextVar[EmulatedDevice | None] = ContextVar("device", default=None)
 
 
 class EmulatedDevice(InlineCompute):
-    """The device of one actor. `rows`: how many the work under way is about, if it says so (`device_here`)."""
+    """The device of one actor. `rows`: how many its work is about, if somebody says so (`is_about`); 0: not known."""
 
     def __init__(self, role: str, times: ServiceTimes) -> None:
         super().__init__(lambda actor, label: times.seconds(actor, role, label, self.rows))
@@ -35,6 +35,10 @@ class EmulatedDevice(InlineCompute):
             return await super().run(actor, label, work, *args)
         finally:
             _HERE.reset(token)
+
+    def is_about(self, rows: int) -> None:
+        """What is done from now on is about so many rows."""
+        self.rows = rows
 
 
 def device_here() -> EmulatedDevice | None:
