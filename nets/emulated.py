@@ -5,6 +5,7 @@ What lives here: what takes the place of a pass. What never: how long a pass tak
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -74,7 +75,9 @@ class EmulatedNet(Net):
         return {layer: self._like(layer) for layer in self.params}
 
     def _like(self, layer: str) -> tuple[Array, ...]:
-        return tuple(self.ops.empty(param.shape, self.dtype) for param in self.params[layer])
+        """Parameters lie in Caffe's order: only blobs lie as images do."""
+        params = self.params[layer]
+        return tuple(self.ops.empty((math.prod(p.shape),), self.dtype).reshape(p.shape) for p in params)
 
 
 class NoBatches(Batches):

@@ -23,7 +23,7 @@ Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [trai
 
 @dataclasses.dataclass(frozen=True)
 class Devices:
-    """[train.devices], and what emulated devices need: shapes of the data, the seed of their times, where profiles lie."""
+    """[train.devices], and what emulated devices need: the data's shapes, a seed, the folder of profiles."""
 
     patterns: Mapping[str, str]
     sources: Mapping[str, Source]
