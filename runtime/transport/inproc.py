@@ -7,8 +7,10 @@ cluster that runs on one event loop.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from runtime import wire
 from runtime.credits import CreditGate, cost_of
@@ -18,15 +20,25 @@ from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.interfaces import Network, Route
 
 
+class Transfer(NamedTuple):
+    """A message that has travelled: when it was given to the network, when it had arrived (loop time), what it was."""
+
+    sent: float
+    arrived: float
+    envelope: Envelope
+    size: int
+
+
 @dataclass
 class InprocNetwork(Network):
     """Where the transports of one event loop find one another, and how long messages between them travel.
 
     What `Network` says of a latency and a rate holds between two different processes; it takes no real time on a
-    virtual clock.
+    virtual clock. `on_transfer` is told of every message that has arrived.
     """
 
     members: dict[str, InprocTransport] = field(default_factory=dict)
+    on_transfer: Callable[[Transfer], None] | None = None
 
 
 class _Link:
@@ -69,13 +81,14 @@ class InprocTransport(Transport):
         if size > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
         await link.gate.acquire(cost_of(size))
-        arrive = partial(self._arrive, peer, link, frames, size)
+        sent = asyncio.get_running_loop().time()
+        arrive = partial(self._arrive, peer, link, frames, size, sent)
         if link.route is None:
             asyncio.get_running_loop().call_soon(arrive)
         else:
             link.route.send(size, arrive)
 
-    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int) -> None:
+    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int, sent: float) -> None:
         def release() -> None:
             link.gate.grant(cost_of(size))
 
@@ -89,6 +102,8 @@ class InprocTransport(Transport):
             release()
             target.reject(self.process, error)
             return
+        if self.network.on_transfer is not None:
+            self.network.on_transfer(Transfer(sent, asyncio.get_running_loop().time(), envelope, size))
         target.deliver(envelope, size, release)
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nets.data import Batches
-from runtime.meters import Meters
+from runtime.transport.inproc import InprocNetwork, Transfer
 from tests.support import configure, events, run_directory, run_up, train
 
 Sizes = list[tuple[str, str, int]]  # receiver, kind, bytes
@@ -31,14 +31,15 @@ def emulated(directory: Path, preset: str, *, seed: int = 1, clock: str = VIRTUA
     return cluster
 
 
-def sizes_of(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Sizes:
+def sizes_of(cluster: Path) -> Sizes:
     """Every message of a simulated run."""
     seen: Sizes = []
-    with monkeypatch.context() as patched:
-        patched.setattr(
-            Meters, "received", lambda self, actor, kind, size: seen.append((actor, kind.removeprefix("roles."), size))
-        )
-        train_only(cluster)
+
+    def note(transfer: Transfer) -> None:
+        kind = type(transfer.envelope.message).__name__
+        seen.append((transfer.envelope.receiver, kind, transfer.size))
+
+    train(cluster, network=InprocNetwork(on_transfer=note), checkpoint=False)
     return sorted(seen)
 
 
@@ -48,26 +49,22 @@ def train_only(cluster: Path) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("preset", ["sync", "omnivore", "replicas", "single"])
-def test_messages_between_emulated_devices_have_the_size_of_real_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
-) -> None:
+def test_messages_between_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, preset: str) -> None:
     shape = {"workers": 3, "groups": 2, "iterations": 2}
-    real = sizes_of(configure(tmp_path / "real", preset, **shape), monkeypatch)
-    unreal = sizes_of(emulated(tmp_path / "unreal", preset, **shape), monkeypatch)
+    real = sizes_of(configure(tmp_path / "real", preset, **shape))
+    unreal = sizes_of(emulated(tmp_path / "unreal", preset, **shape))
     state = {"GetState", "State"}  # an emulated run has no model to save
     assert [entry for entry in unreal if entry[1] not in state] == [entry for entry in real if entry[1] not in state]
     assert {entry[1] for entry in unreal}.isdisjoint(state)
 
 
 @pytest.mark.parametrize("form", ["bfloat16", "one-bit"])
-def test_compressed_gradients_of_emulated_devices_have_the_size_of_real_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
-) -> None:
+def test_compressed_gradients_of_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, form: str) -> None:
     found = []
     for name, make in (("real", configure), ("unreal", emulated)):
         cluster = make(tmp_path / name, "sync", workers=2, iterations=1)
         cluster.write_text(cluster.read_text() + f'[train.gradients]\nformat = "{form}"\n')
-        found.append([entry for entry in sizes_of(cluster, monkeypatch) if entry[1] == "LayerGradient"])
+        found.append([entry for entry in sizes_of(cluster) if entry[1] == "LayerGradient"])
     assert found[0] == found[1] != []
 
 
