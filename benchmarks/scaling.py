@@ -93,7 +93,7 @@ def exchange(preset: str, workers: int, net: str, folder: Path) -> Found:
 
 
 def seconds_in(found: Found) -> float:
-    """From the first gradient of an iteration that a worker sends to the last that arrives; median of the iterations."""
+    """From the first gradient of an iteration that a worker sends to the last that arrives; median of them all."""
     spans: dict[int, tuple[float, float]] = {}
     for transfer in found.transfers:
         message = transfer.envelope.message
