@@ -69,7 +69,8 @@ class Machine(Section):
     """[[machine]]: a place for processes. Missing `cores` means: as many as the machine has.
 
     `threads` are BLAS threads of each process; "auto" shares the cores among the machine's processes. `port`
-    is the first of the machine's TCP ports; without it free ports are taken.
+    is the first of the machine's TCP ports; without it free ports are taken. `namespace`: its processes live in this
+    network namespace of this machine, where `address` is, as if it were another one.
     """
 
     name: Name = "local"
@@ -77,6 +78,7 @@ class Machine(Section):
     cores: Count | None = None
     threads: Count | Literal["auto"] = "auto"
     port: Port | None = None
+    namespace: Name | None = None
 
 
 class Launcher(Section):
@@ -192,10 +194,23 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
             yield raw.problem(("process", index, "machine"), text)
     for index, table in enumerate(machines):
         address = table.get("address", "127.0.0.1")
-        if isinstance(address, str) and not _is_loopback(address):
+        if table.get("namespace") is not None:
+            yield from _in_namespace(raw, index, address)
+        elif isinstance(address, str) and not _is_loopback(address):
             text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
             text += "launcher 'local' starts processes on this machine only (loopback address)"
             yield raw.problem(("machine", index, "address"), show_text(text, 200))
+
+
+def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
+    """A machine that is a network namespace needs an address there and a road that its border stops."""
+    if isinstance(address, str) and _is_loopback(address):
+        text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
+        yield raw.problem(("machine", index, "address"), text)
+    links = raw.data.get("links")
+    if not isinstance(links, dict) or links.get("transport", "ipc") != "tcp":
+        text = "separates TCP connections only: set links.transport = 'tcp'"
+        yield raw.problem(("machine", index, "namespace"), text)
 
 
 def _only_virtual(raw: RawConfig) -> Iterator[Problem]:

@@ -21,7 +21,7 @@ FILE = "plan.json"
 class RunPlan:
     """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp";
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
-    leaves how long its array work took."""
+    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -34,6 +34,7 @@ class RunPlan:
     metrics_address: str
     shared_memory: bool
     record_service_times: bool = False
+    namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def bind_address(self, process: str, lane: Lane) -> str:
         """The ZeroMQ address that `process` listens on for one lane."""

@@ -25,6 +25,7 @@ from runtime.arena import Arena
 from runtime.compute import ThreadCompute
 from runtime.emulated import device_of
 from runtime.errors import ConvoyError, LaunchError
+from runtime.launchers import namespaces
 from runtime.lifecycle import SUPERVISOR, Failure, agent_of
 from runtime.metrics import Metrics, Pages
 from runtime.node import Node
@@ -48,8 +49,10 @@ def live(plan: RunPlan, directory: Path, name: str) -> int:
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
-    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
     spec = next(spec for spec in plan.placement.processes if spec.name == name)
+    if spec.machine in plan.namespaces:
+        namespaces.enter(plan.namespaces[spec.machine])
+    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory))
 

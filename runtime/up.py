@@ -18,7 +18,7 @@ from runtime.compute import ThreadCompute
 from runtime.config import ClusterConfig, Loaded, dump, load_with_program
 from runtime.console import RunConsole
 from runtime.errors import ConvoyError
-from runtime.launchers import LocalLauncher
+from runtime.launchers import LocalLauncher, namespaces
 from runtime.lifecycle import SUPERVISOR, Heartbeat
 from runtime.metrics import Metrics, Pages, discovery
 from runtime.node import Node
@@ -75,6 +75,8 @@ def run(checked: Checked, console: RunConsole) -> int:
     config = checked.loaded.config
     if config.simulation.clock == "virtual":
         return virtual.run(checked, console)
+    for machine, namespace in namespaces_of(config).items():
+        namespaces.check(machine, namespace)
     directory = RunDirectory(Path(config.run.directory), config.run.name or config.program)
     sockets = make_socket_directory()
     console.say(f"run directory {directory.path}")
@@ -89,6 +91,11 @@ def run(checked: Checked, console: RunConsole) -> int:
         shutil.rmtree(sockets, ignore_errors=True)
         console.close()
         directory.close()
+
+
+def namespaces_of(config: ClusterConfig) -> dict[str, str]:
+    """Machine -> the network namespace that stands for it."""
+    return {machine.name: machine.namespace for machine in config.machine if machine.namespace is not None}
 
 
 class _Both:
@@ -117,6 +124,7 @@ class _Run:
         self._console = console
         self._directory = directory
         self._sockets = sockets
+        self._namespaces = namespaces_of(self._config)
         self._signal = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -174,8 +182,9 @@ class _Run:
             socket_directory=str(self._sockets),
             addresses={machine.name: machine.address for machine in self._config.machine},
             metrics_address=self._config.metrics.address,
-            shared_memory=self._config.links.shared_memory and available(),
+            shared_memory=self._config.links.shared_memory and available() and not self._namespaces,
             record_service_times=self._config.run.record_service_times,
+            namespaces=self._namespaces,
         )
         plan.write(self._directory.path)
         self._directory.write("versions.json", versions())
