@@ -32,8 +32,13 @@ class RunDirectory:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         below.mkdir(parents=True, exist_ok=True)
         self.path = _make_unique(below / f"{stamp}-{name}")
-        self._now, self._began = now, now()
+        self._now, self._began, self._made = now, now(), time.monotonic()
         self._events = (self.path / "events.jsonl").open("w", buffering=1)
+
+    @property
+    def age(self) -> float:
+        """Seconds of this machine's clock since the run began, whatever clock the run has."""
+        return time.monotonic() - self._made
 
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
         """Write a file of the run: text as it is, anything else as JSON."""

@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import signal
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,14 +70,14 @@ class _VirtualRun:
 
     def live(self) -> int:
         """The whole run; an error is told in words."""
-        directory, began = self._directory, time.monotonic()
+        directory = self._directory
         self._console.say(f"run directory {directory.path}")
         directory.write("config.toml", dump(self._config, self._checked.loaded.options))
         directory.write("versions.json", versions())
         directory.write("plan.json", {"clock": "virtual", "placement": json.loads(self._placement.to_json())})
         log = self._open_log()
         try:
-            return self._told(self._main, began)
+            return self._told()
         finally:
             if self._recorder is not None:
                 directory.write(FILE, as_text(self._recorder.table()))
@@ -87,14 +86,14 @@ class _VirtualRun:
             self._console.close()
             directory.close()
 
-    def _told(self, main: Any, began: float) -> int:
+    def _told(self) -> int:
         try:
-            run_virtual(main())
+            run_virtual(self._main())
         except ConvoyError as error:
             self._directory.failed(error)
             self._console.failed(error)
             return error.exit_code
-        self._console.say(f"simulated {self._now:.6g} s in {time.monotonic() - began:.3g} s")
+        self._console.say(f"simulated {self._now:.6g} s in {self._directory.age:.3g} s")
         return 128 + self._signal if self._signal else 0
 
     async def _main(self) -> None:
