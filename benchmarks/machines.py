@@ -5,14 +5,14 @@ What never lives here: what runs in them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-PREFIX = f"cv{os.getpid() % 100000}"  # of all names: an interface's has 15 letters at most
-NETWORK = "10.87.64"
+_made = itertools.count()
 BURST, QUEUE = "128kb", "400ms"  # of the rate limit: what may leave at once, and how long a packet may wait
 
 
@@ -31,16 +31,18 @@ class Machine:
 @contextmanager
 def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
     """So many machines that reach one another and this one. Refused says why there are none; root only."""
-    made = [Machine(f"{PREFIX}-{number}", f"{NETWORK}.{number + 1}") for number in range(count)]
-    switch = f"{PREFIX}s"
+    turn = next(_made)
+    prefix, network = f"cv{os.getpid() % 100_000}{chr(ord('a') + turn % 26)}", f"10.87.{64 + turn % 64}"
+    made = [Machine(f"{prefix}{number}", f"{network}.{number + 1}") for number in range(count)]
+    switch = f"{prefix}s"  # an interface's name has 15 letters at most
     try:
         _do(
             f"ip link add {switch} type bridge",
-            f"ip addr add {NETWORK}.254/24 dev {switch}",
+            f"ip addr add {network}.254/24 dev {switch}",
             f"ip link set {switch} up",
         )
         for number, machine in enumerate(made):
-            cable, inside = f"{PREFIX}c{number}", f"ip -n {machine.namespace}"
+            cable, inside = f"{prefix}c{number}", f"ip -n {machine.namespace}"
             _do(
                 f"ip netns add {machine.namespace}",
                 f"ip link add {cable} type veth peer name eth0 netns {machine.namespace}",

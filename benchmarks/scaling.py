@@ -1,6 +1,7 @@
 """`python -m benchmarks.scaling`: what more workers cost and bring, on emulated devices, beside the papers' formulas.
 
     communication   a parameter server and a reduction tree, 30 MB of gradients, 1 Gbit/s (FireCaffe, equations 3 and 4)
+    machines        the same on the real clock, between network namespaces with cables of that rate
     staleness       g asynchronous groups: g - 1 updates on average (Omnivore, section 4)
     processes       the same on the real clock, many workers in a few processes
     shares          two unequal devices in one group: rows in proportion to their speed (Omnivore, section 5.1)
@@ -12,6 +13,7 @@ that is missed is a line, and the command ends with 1. What never lives here: ho
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import sys
 import tempfile
@@ -21,8 +23,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from benchmarks.machines import Refused, machines
 from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Found, Wanted, one_layer, real, simulated
+from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Found, Wanted, on_machines, one_layer, real, simulated
 from roles.messages import LayerGradient
 from roles.strategies import PRESETS
 
@@ -58,10 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def communication(record: Record, folder: Path, most: int) -> None:
     """Seconds of an iteration that computes nothing."""
-    absent = [name for name in (SERVERS, TREE) if name not in PRESETS]
-    if absent:
-        record.status = "skipped"
-        record.note(f"no preset {' and '.join(absent)}")
+    if without_presets(record):
         return
     net = one_layer(folder, GRADIENTS)
     record.facts["link"] = "1 Gbit/s each way, one interface per machine; latency 0.1 ms"
@@ -83,6 +83,48 @@ def communication(record: Record, folder: Path, most: int) -> None:
         server, tree = (exchange(preset, workers, "nin", folder) for preset in (SERVERS, TREE))
         whole, both = median(server.seconds()), median(tree.seconds())
         record.row(workers, whole, both, whole / both)
+
+
+def over_cables(record: Record, folder: Path, most: int) -> None:
+    """The same exchanges in real time: a process for each worker, network namespaces for machines."""
+    if without_presets(record):
+        return
+    net = one_layer(folder, GRADIENTS)
+    record.facts["link"] = "veth pairs of 1 Gbit/s each way (tbf), one per process"
+    record.table(
+        "Seconds, 30 MB in one message, real time", "workers", "server: iteration", "virtual", "tree: iteration",
+        "virtual", "equation 4", "times faster",
+    )  # fmt: skip
+    for workers in (count for count in WORKERS if count <= most):
+        found, modelled = {}, {}
+        for preset in (SERVERS, TREE):
+            wanted = Wanted(preset, workers, iterations=6, net=net, shape=(3, 50, 50))
+            try:
+                with machines(workers + 2, 8 * GIGABIT) as made:
+                    events = real(on_machines(wanted, made, folder / f"{preset}-{workers}"))
+            except Refused as why:
+                record.status = "skipped"
+                record.note(f"no machines here: {why}")
+                return
+            at = [event["t"] for event in events if event["event"] == "progress"]
+            found[preset] = median(later - earlier for earlier, later in itertools.pairwise(at))
+            modelled[preset] = median(exchange(preset, workers, net, folder).seconds())
+        faster = found[SERVERS] / found[TREE]
+        eq4 = GRADIENTS / GIGABIT * 2 * math.log2(workers)
+        record.row(workers, found[SERVERS], modelled[SERVERS], found[TREE], modelled[TREE], eq4, faster)
+        for preset, seconds in found.items():
+            near(record, f"{preset} beside the virtual clock, {workers} workers", seconds, modelled[preset])
+        if workers == WORKERS[-1]:
+            judge(record, f"tree beside server, {workers} workers, real time", faster, least=FASTER)
+
+
+def without_presets(record: Record) -> bool:
+    """Say that presets are missing, if they are."""
+    absent = [name for name in (SERVERS, TREE) if name not in PRESETS]
+    if absent:
+        record.status = "skipped"
+        record.note(f"no preset {' and '.join(absent)}")
+    return bool(absent)
 
 
 def exchange(preset: str, workers: int, net: str, folder: Path) -> Found:
@@ -213,6 +255,7 @@ def judge(record: Record, what: str, found: float, *, least: float = 0.0, most: 
 
 PARTS: dict[str, tuple[str, Callable[[Record, Path, int], None]]] = {
     "communication": ("A parameter server and a reduction tree", communication),
+    "machines": ("The same between network namespaces", over_cables),
     "staleness": ("Staleness of asynchronous groups", staleness),
     "processes": ("Staleness in processes", processes),
     "shares": ("Two unequal devices in one group", shares),

@@ -11,10 +11,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machines import Machine
 from benchmarks.report import ROOT
 from runtime.actor import Actor
 from runtime.clock import run_virtual
@@ -41,6 +42,9 @@ workers = {workers}
 {strategy}
 """
 VIRTUAL = '[simulation]\nclock = "virtual"\nbytes_per_second = {rate}\nlatency = {latency}\n'
+TCP = '[links]\ntransport = "tcp"\n[liveness]\nstart_seconds = 120.0\nheartbeat_seconds = 2.0\n'
+MACHINE = '[[machine]]\nname = "{name}"\nnamespace = "{at.namespace}"\naddress = "{at.address}"\nthreads = 1\n'
+PROCESS = '[[process]]\nname = "{name}"\nmachine = "{machine}"\nactors = {actors}\n'
 ONE_LAYER = """name: "one_layer"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 64 dim: 3 dim: 50 dim: 50 }} }} }}
 layer {{ name: "label" type: "Input" top: "label" input_param {{ shape {{ dim: 64 }} }} }}
@@ -110,6 +114,14 @@ def simulated(cluster: Path, prepared: Callable[[dict[str, Actor]], None] = lamb
         return simulation.journal
 
     return Found(run_virtual(main()), transfers)
+
+
+def on_machines(wanted: Wanted, made: list[Machine], folder: Path) -> Path:
+    """The cluster.toml of the same cluster, with each process on a machine of its own."""
+    spread = replace(wanted, more=TCP + "".join(MACHINE.format(name=f"m{n}", at=at) for n, at in enumerate(made)))
+    for number, spec in enumerate(check(wanted.write(folder)).placement.processes):
+        spread.more += PROCESS.format(name=spec.name, machine=f"m{number}", actors=json.dumps(spec.actors))
+    return spread.write(folder)
 
 
 def real(cluster: Path, seconds: float = 600.0) -> list[dict[str, Any]]:

@@ -45,6 +45,18 @@ def test_a_run_over_three_namespaces_trains_through_their_cables(tmp_path: Path,
     assert min(grown) > 4 * 102_280  # the conv phase of LeNet, each time
 
 
+def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_path: Path) -> None:
+    try:
+        with machines(2, 6_000_000) as slow:  # 1.6 MB of gradients take more than 2 s, a heartbeat may be 1.5 s late
+            more = placed(slow, "replica-0", "[!r]*") + '[placement]\nprocesses = "one"\n'
+            more = more.replace("[!r]*", 'coordinator", "replica-1')
+            cluster = configure(tmp_path, "replicas", workers=2, iterations=1, more=more)
+            done = run_up(cluster)
+    except Refused as why:
+        pytest.skip(f"no network namespaces here: {why}")
+    assert done.returncode == 0, done.stderr
+
+
 def received_bytes(machine: Machine) -> int:
     """Of the interface in a namespace."""
     with os.popen(f"ip netns exec {machine.namespace} cat /sys/class/net/eth0/statistics/rx_bytes") as said:
