@@ -6,7 +6,7 @@ What lives here: what takes the place of a pass. What never: how long a pass tak
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,9 @@ class EmulatedNet(Net):
                     losses += node.layer.differentiable
         return found | ({"loss": 0.0} if losses else {})
 
-    def initial_blobs(self) -> dict[str, tuple[Array, ...]]:
+    def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
         """Arrays of the parameters' shapes."""
-        return {layer: self._like(layer) for layer in self.params}
+        return {layer: self._like(layer) for layer in (self.params if layers is None else layers)}
 
     def _like(self, layer: str) -> tuple[Array, ...]:
         """Parameters lie in Caffe's order: only blobs lie as images do."""

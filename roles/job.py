@@ -30,11 +30,10 @@ class Job:
 
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
-    first parameters, or "". `device` is "cpu" or "cuda:N": where the role that gets this job computes. `kernels` and
-    `precision` are those of the CPU's operations (see `Train`). `micro_batches` of a reproducible run, else 0: workers
-    cut their rows so, and every role computes with one thread, since sums depend on how threads share them out.
-    if kernels == "emulated":
-        return ops.get_backend("emulated")
+    first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    `kernels` and `precision` are those of the CPU's operations (see `Train`). `micro_batches` of a reproducible run,
+    else 0: workers cut their rows so, and every role computes with one thread, since sums depend on how threads share
+    them out.
     """
 
     net: str
