@@ -11,6 +11,7 @@ from typing import Any
 
 from ops.backend import Backend
 from ops.cupy_backend import CupyBackend
+from ops.emulated_backend import EmulatedBackend
 from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.numpy_backend import NumpyBackend
@@ -40,6 +41,7 @@ def preload() -> None:
 _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
     "cpu": (_cpu, ("b_p", "threads", "precision")),
+    "emulated": (EmulatedBackend, ()),
     "cupy": (CupyBackend, ("b_p", "device")),  # imports cupy when it is made
 }
 

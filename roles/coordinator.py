@@ -254,6 +254,8 @@ class Coordinator(Actor):
         self.emit("test", iteration=self._schedule.completed, **scores)
 
     async def _save(self) -> None:
+        if self._job.emulated:  # there is no model
+            return
         self._scores.pause(self.now())
         mean = MeanState()
         for server in self._servers:

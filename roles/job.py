@@ -17,7 +17,9 @@ from typing import Any
 import ops
 from nets import Net, NetSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, open_source
+from nets.emulated import EmulatedNet, NoBatches
 from roles.messages import TEST, TRAIN
+from runtime.emulated import device_here
 
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
@@ -28,9 +30,10 @@ class Job:
 
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
-    first parameters, or "". `device` is "cpu" or "cuda:N": where the role that gets this job computes. `kernels` and
-    `precision` are those of the CPU's operations (see `Train`). `micro_batches` of a reproducible run, else 0: workers
-    cut their rows so, and every role computes with one thread, since sums depend on how threads share them out.
+    first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    `kernels` and `precision` are those of the CPU's operations (see `Train`). `micro_batches` of a reproducible run,
+    else 0: workers cut their rows so, and every role computes with one thread, since sums depend on how threads share
+    them out.
     """
 
     net: str
@@ -78,6 +81,8 @@ class Job:
     @cached_property
     def backend_ops(self) -> ops.Backend:
         """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
+        if self.emulated:
+            return ops.get_backend("emulated")
         if self.device == "cpu":
             threads = 1 if self.micro_batches else None
             return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
@@ -97,12 +102,13 @@ class Job:
         transform = Transform.of_net(self.net_spec, phase)
         train = phase == TRAIN
         rows = self.batch if train else self.test_batch
-        return Batches(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)
+        kind = NoBatches if self.emulated else Batches
+        return kind(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)
 
     def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
         level, stages = self.solver_spec.state(phase)
-        return Net(
+        net = (EmulatedNet if self.emulated else Net)(
             self.net_spec,
             phase,
             level=level,
@@ -114,6 +120,15 @@ class Job:
             seed=self.seed,
             memory="reused",
         )
+        device = device_here()
+        if isinstance(net, EmulatedNet) and device is not None:
+            net.on_rows = device.is_about
+        return net
+
+    @property
+    def emulated(self) -> bool:
+        """Does the role that gets this job compute nothing?"""
+        return self.device == "emulated"
 
     @property
     def phases(self) -> tuple[str, ...]:
@@ -125,6 +140,8 @@ def cpu_ops(
     kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
 ) -> ops.Backend:
     """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none said, the team's."""
+    if kernels == "emulated":
+        return ops.get_backend("emulated")
     if kernels == "compiled":
         try:
             return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)

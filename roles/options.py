@@ -14,7 +14,11 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
-Device = Annotated[str, Field(pattern=r"^(cpu|cuda:[0-9]{1,3})$"), Expected("'cpu' or 'cuda:N'")]
+Device = Annotated[
+    str,
+    Field(pattern=r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"),
+    Expected("'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
+]
 
 
 GradientFormat = Literal["float32", "float16", "bfloat16", "one-bit", "threshold"]
@@ -80,9 +84,10 @@ class Train(Section):
     `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group.
     `resume` is a checkpoint to go on from; `weights` are first parameters (.caffemodel, .h5, .safetensors), matched by
     layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
-    counts, all others are on the CPU. `kernels` "numpy" computes there with plain NumPy, the reference; `precision`
-    lets "compiled" ones use Winograd's larger tiles ("fast", errors up to 1e-4) or not ("exact", 1e-5). With `b_p`,
-    convolutions are done by lowering, b_p images at a time, and matrix products (Omnivore's trade-off).
+    counts, all others are on the CPU; "emulated" ones compute nothing and take the time of a profile. `kernels` "numpy"
+    computes with plain NumPy, the reference; `precision` lets "compiled" ones use Winograd's larger tiles ("fast",
+    errors up to 1e-4) or not ("exact", 1e-5). With `b_p`, convolutions are done by lowering, b_p images at a time, and
+    matrix products (Omnivore's trade-off).
     """
 
     net: Text = "lenet"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from nets import NetError
 from nets.caffemodel import Weights
 from nets.data import Source
 from nets.weights import match, read_weights
+from roles.devices import Devices
 from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
@@ -96,7 +96,7 @@ class _Planner:
             strategy=strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
         )
-        return self._on_devices(self._with_formats(self.preset.layout(request)))
+        return self._on_devices(self._with_formats(self.preset.layout(request)), sources)
 
     def _with_formats(self, topology: Topology) -> Topology:
         """Tell each actor that sends gradients in which format."""
@@ -106,23 +106,13 @@ class _Planner:
         self.stop_if_wrong()
         return with_formats(topology, train.gradients, self.layers, train.kernels)
 
-    def _on_devices(self, topology: Topology) -> Topology:
+    def _on_devices(self, topology: Topology, sources: dict[str, Source]) -> Topology:
         """Tell each actor that computes where to do so."""
-        devices, used = self.train.devices, set()
-        actors = []
-        for actor in topology.actors:
-            pattern = next((pattern for pattern in devices if fnmatch.fnmatchcase(actor.name, pattern)), None)
-            job = actor.options.get("job")
-            if pattern is not None and job is not None:
-                used.add(pattern)
-                changed = {**actor.options, "job": {**job, "device": devices[pattern]}}
-                actor = dataclasses.replace(actor, options=changed)
-            actors.append(actor)
-        computing = ", ".join(actor.name for actor in topology.actors if "job" in actor.options)
-        for pattern in devices.keys() - used:
-            self._problem(f"'{pattern}' fits no actor; those that compute are {computing}", "train", "devices")
+        devices = Devices(self.train.devices, sources, self.config.simulation.seed, self.base)
+        for text, keys in devices.mistakes(topology, self.train.gradients):
+            self._problem(text, "train", *keys)
         self.stop_if_wrong()
-        return dataclasses.replace(topology, actors=tuple(actors))
+        return devices.placed(topology)
 
     def job(self) -> Job:
         """Net, solver and data as cluster.toml names them; problems are noted."""

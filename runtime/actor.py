@@ -62,6 +62,7 @@ class Actor:
     name: str
     role: str
     log: logging.Logger
+    device: Compute  # where this actor's array work is done
     _node: Host
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -76,9 +77,10 @@ class Actor:
             found[kind] = name
         cls.handlers = found
 
-    def attach(self, host: Host, name: str, role: str) -> None:
-        """Called by the host that takes the actor in."""
+    def attach(self, host: Host, name: str, role: str, device: Compute | None = None) -> None:
+        """Called by the host that takes the actor in. `device`: its own, instead of its process's."""
         self._node, self.name, self.role = host, name, role
+        self.device = device or host.compute
         self.log = logging.getLogger(f"convoy.{name}")
 
     async def on_start(self) -> None:
@@ -123,8 +125,8 @@ class Actor:
         return self._node.memory(size)
 
     async def compute(self, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run array work in the process's compute thread and return its result."""
-        return await self._node.compute.run(self.name, label, work, *args)
+        """Run array work in the process's compute thread (or on the actor's emulated device); return its result."""
+        return await self.device.run(self.name, label, work, *args)
 
     async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
         """Run array work at once, beside whatever else the process computes. Nothing keeps two pieces off one array."""
@@ -132,8 +134,8 @@ class Actor:
 
     @property
     def busy_seconds(self) -> float:
-        """Seconds that this process's compute thread has worked so far."""
-        return self._node.compute.busy
+        """Seconds that the device of this actor has worked so far: its process's compute thread, or its own."""
+        return self.device.busy
 
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits; plain values only."""

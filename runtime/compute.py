@@ -36,6 +36,7 @@ class Compute(ABC):
         self._items: list[Item] = []  # in progress, in the order of their beginning
         self.done = 0
         self.busy = 0.0  # seconds of all items so far
+        self.on_done: Callable[[Item, float], None] = lambda item, seconds: None
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     @abstractmethod
@@ -68,6 +69,7 @@ class Compute(ABC):
         self._durations.append(taken)
         self.busy += taken
         self._items.remove(item)
+        self.on_done(item, taken)
         self.done += 1
 
 

@@ -57,17 +57,20 @@ class Section(BaseModel):
 
 
 class Run(Section):
-    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`."""
+    """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`.
+    With `record_service_times` it holds how long each kind of array work took (`service_times`)."""
 
     directory: Text = "runs"
     name: Name | None = None
+    record_service_times: bool = False
 
 
 class Machine(Section):
     """[[machine]]: a place for processes. Missing `cores` means: as many as the machine has.
 
     `threads` are BLAS threads of each process; "auto" shares the cores among the machine's processes. `port`
-    is the first of the machine's TCP ports; without it free ports are taken.
+    is the first of the machine's TCP ports; without it free ports are taken. `namespace`: its processes live in this
+    network namespace of this machine, where `address` is, as if it were another one.
     """
 
     name: Name = "local"
@@ -75,6 +78,7 @@ class Machine(Section):
     cores: Count | None = None
     threads: Count | Literal["auto"] = "auto"
     port: Port | None = None
+    namespace: Name | None = None
 
 
 class Launcher(Section):
@@ -125,6 +129,22 @@ class Metrics(Section):
     port: int = Field(default=0, ge=0, le=65535)
 
 
+class Simulation(Section):
+    """[simulation]: `clock` "virtual" runs everything on one event loop whose clock jumps, as a model of a cluster.
+
+    `bytes_per_second` is the rate of every network interface in each direction, one per process or per machine, or of
+    every link for itself; none: unlimited. `service_times` is the profile of array work that is really done there.
+    `seed` is that of all service times, those of emulated devices on the real clock too.
+    """
+
+    clock: Literal["real", "virtual"] = "real"
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 0.0
+    bytes_per_second: Bytes | None = None
+    interfaces: Literal["process", "machine", "link"] = "process"
+    service_times: Text | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+
+
 class ClusterConfig(BaseModel):
     """A whole cluster.toml. Equal if it says the same, wherever it was read from."""
 
@@ -139,6 +159,7 @@ class ClusterConfig(BaseModel):
     links: Links = Links()
     liveness: Liveness = Liveness()
     metrics: Metrics = Metrics()
+    simulation: Simulation = Simulation()
 
     _raw: RawConfig = PrivateAttr(default_factory=lambda: RawConfig(Path("cluster.toml")))
 
@@ -163,6 +184,7 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
     machines, processes = _tables(raw, "machine"), _tables(raw, "process")
     yield from _duplicates(raw, "machine", machines)
     yield from _duplicates(raw, "process", processes)
+    yield from _only_virtual(raw)
     names = [table.get("name", "local") for table in machines] or ["local"]
     for index, table in enumerate(processes):
         wanted = table.get("machine", "local")
@@ -172,10 +194,33 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
             yield raw.problem(("process", index, "machine"), text)
     for index, table in enumerate(machines):
         address = table.get("address", "127.0.0.1")
-        if isinstance(address, str) and not _is_loopback(address):
+        if table.get("namespace") is not None:
+            yield from _in_namespace(raw, index, address)
+        elif isinstance(address, str) and not _is_loopback(address):
             text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
             text += "launcher 'local' starts processes on this machine only (loopback address)"
             yield raw.problem(("machine", index, "address"), show_text(text, 200))
+
+
+def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
+    """A machine that is a network namespace needs an address there and a road that its border stops."""
+    if isinstance(address, str) and _is_loopback(address):
+        text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
+        yield raw.problem(("machine", index, "address"), text)
+    links = raw.data.get("links")
+    if not isinstance(links, dict) or links.get("transport", "ipc") != "tcp":
+        text = "separates TCP connections only: set links.transport = 'tcp'"
+        yield raw.problem(("machine", index, "namespace"), text)
+
+
+def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
+    """Keys that say nothing on the real clock."""
+    table = raw.data.get("simulation")
+    if not isinstance(table, dict) or table.get("clock", "real") != "real":
+        return
+    for key in ("latency", "bytes_per_second", "interfaces", "service_times"):
+        if key in table:
+            yield raw.problem(("simulation", key), "has a meaning with simulation.clock = 'virtual' only")
 
 
 def _tables(raw: RawConfig, name: str) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from runtime.actor import Actor
 from runtime.compute import ThreadCompute
+from runtime.emulated import device_of
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.lifecycle import SUPERVISOR
 from runtime.messages import Message, Save, WindDown
@@ -55,7 +56,7 @@ class Here:
         self._node.connect(HERE, 1, await self._road.open(), [*names, SUPERVISOR], self._road)
         self._node.add(SUPERVISOR, SUPERVISOR, self._script)
         for actor in self._topology.actors:
-            self._node.add(actor.name, actor.role, actor_of(module, actor))
+            self._node.add(actor.name, actor.role, actor_of(module, actor), device_of(actor))
 
     async def supervise(self) -> ConvoyError | None:
         """Run the actors until the lead has ended or one has failed; the error that ended the run, if any."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from runtime.actor import Actor
 from runtime.arena import IN_PLACE_FROM, Arena
-from runtime.compute import Compute
+from runtime.compute import Compute, Item
 from runtime.errors import ActorStopped, MessageError
 from runtime.hosted import Hosted
 from runtime.messages import Array, Envelope, Message
@@ -43,6 +43,8 @@ class Node:
         self.on_event: Callable[[str, str, dict[str, Any]], None] = lambda actor, event, fields: None
         self.on_failure: Callable[[str, BaseException], None] = lambda actor, error: None
         self.on_finished: Callable[[], None] = lambda: None
+        self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
+        compute.on_done = self._worked
         self._log = logging.getLogger(f"convoy.{process}")
         self._meters = Meters(metrics)
         self._switchboard = Switchboard(incarnation, self._meters)
@@ -54,9 +56,12 @@ class Node:
 
     # -- placing and running actors
 
-    def add(self, name: str, role: str, actor: Actor) -> None:
-        """Place an actor here. It does nothing until `prepare` and `begin`."""
-        actor.attach(self, name, role)
+    def add(self, name: str, role: str, actor: Actor, device: Compute | None = None) -> None:
+        """Place an actor here, with an emulated device of its own if it has one. It does nothing until `prepare` and
+        `begin`."""
+        actor.attach(self, name, role, device)
+        if device is not None:
+            device.on_done = self._worked
         self._meters.roles[name] = role
         self.actors[name] = Hosted(actor, self._failed, self.finished, self.reject)
 
@@ -97,6 +102,11 @@ class Node:
     def _failed(self, name: str, error: BaseException) -> None:
         if not self._stopping:
             self.on_failure(name, error)
+
+    def _worked(self, item: Item, seconds: float) -> None:
+        hosted = self.actors.get(item.actor)
+        if hosted is not None:
+            self.on_work(hosted.actor.role, item.label, seconds)
 
     # -- sending
 
@@ -164,12 +174,12 @@ class Node:
 
     def status(self) -> list[dict[str, Any]]:
         """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what it has handled."""
-        current, waits = self.compute.current, self._switchboard.waits()
+        waits = self._switchboard.waits()
         return [
             {
                 "actor": name,
                 "role": hosted.actor.role,
-                "doing": current.label if current and current.actor == name else hosted.doing,
+                "doing": self._computing(name, hosted) or hosted.doing,
                 "waiting_for": waits.get(name, ""),
                 "waited": dict(self._meters.waits.get(name, {})),
                 "handled": hosted.handled,
@@ -177,6 +187,10 @@ class Node:
             }
             for name, hosted in self.actors.items()
         ]
+
+    def _computing(self, name: str, hosted: Hosted) -> str:
+        current = hosted.actor.device.current
+        return current.label if current is not None and current.actor == name else ""
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
         """The histogram of one phase of one actor."""

@@ -20,7 +20,8 @@ FILE = "plan.json"
 @dataclass(frozen=True)
 class RunPlan:
     """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp";
-    `shared_memory`: processes of one host read one another's arrays in place."""
+    `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
+    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -32,6 +33,8 @@ class RunPlan:
     addresses: dict[str, str]
     metrics_address: str
     shared_memory: bool
+    record_service_times: bool = False
+    namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def bind_address(self, process: str, lane: Lane) -> str:
         """The ZeroMQ address that `process` listens on for one lane."""

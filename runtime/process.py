@@ -21,12 +21,15 @@ from pathlib import Path
 from runtime.agent import Agent
 from runtime.arena import Arena
 from runtime.compute import ThreadCompute
+from runtime.emulated import device_of
 from runtime.errors import ConvoyError, LaunchError
+from runtime.launchers import namespaces
 from runtime.lifecycle import SUPERVISOR, Failure, agent_of
 from runtime.metrics import Metrics, Pages
 from runtime.node import Node
 from runtime.plan import RunPlan
 from runtime.program import actor_of, import_program
+from runtime.service_times import Recorder
 from runtime.topology import ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -45,8 +48,10 @@ def live(plan: RunPlan, directory: Path, name: str) -> int:
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
-    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
     spec = next(spec for spec in plan.placement.processes if spec.name == name)
+    if spec.machine in plan.namespaces:
+        namespaces.enter(plan.namespaces[spec.machine])
+    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory))
 
@@ -71,6 +76,9 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
     node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
     node.directory = directory
     node.lead = plan.placement.topology.lead
+    recorder = Recorder() if plan.record_service_times else None
+    if recorder is not None:
+        node.on_work = recorder.note
     node.arena = Arena(spec.name) if plan.shared_memory else None
     inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
     road = ZmqTransport(
@@ -108,6 +116,8 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
         node.compute.close()
         await inside.close()
         await road.close()
+        if recorder is not None:
+            recorder.leave(directory, spec.name)
         if node.arena is not None:
             node.arena.close()
         if pages is not None:
@@ -118,7 +128,7 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     program = import_program(plan.placement.topology.program)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
-            node.add(actor.name, actor.role, actor_of(program, actor))
+            node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor))
 
 
 def _agent(

@@ -9,11 +9,12 @@ import shutil
 import sys
 from typing import Any, TypeVar
 
+from runtime import service_times
 from runtime.arena import available
 from runtime.compute import ThreadCompute
 from runtime.config_sections import ClusterConfig
 from runtime.errors import ConvoyError
-from runtime.launchers import LocalLauncher
+from runtime.launchers import LocalLauncher, namespaces
 from runtime.lifecycle import SUPERVISOR
 from runtime.messages import Message
 from runtime.metrics import Metrics, Pages, discovery
@@ -36,6 +37,7 @@ class Processes:
 
     def __init__(self, placement: Placement, config: ClusterConfig, directory: RunDirectory, watcher: Watcher) -> None:
         self._placement, self._config, self._directory = placement, config, directory
+        self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
         self._sockets = make_socket_directory()
         self._node = Node(SUPERVISOR, INCARNATION, ThreadCompute(), Metrics())
@@ -54,7 +56,10 @@ class Processes:
         self._pages: Pages | None = None
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
+        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
+        a network namespace cannot be entered."""
+        for machine, namespace in self._namespaces.items():
+            namespaces.check(machine, namespace)
         metrics, address = self._config.metrics, self._config.metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, sd=self._targets)
         self._plan(await self._road.open()).write(self._directory.path)
@@ -99,6 +104,9 @@ class Processes:
         await self._road.close()
         if self._pages is not None:
             self._pages.close()
+        if self._config.run.record_service_times:
+            times = service_times.gather(self._directory.path)
+            self._directory.write(service_times.FILE, service_times.as_text(times))
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _plan(self, endpoints: Endpoints) -> RunPlan:
@@ -113,7 +121,9 @@ class Processes:
             socket_directory=str(self._sockets),
             addresses={machine.name: machine.address for machine in config.machine},
             metrics_address=config.metrics.address,
-            shared_memory=config.links.shared_memory and available(),
+            shared_memory=config.links.shared_memory and available() and not self._namespaces,
+            record_service_times=config.run.record_service_times,
+            namespaces=self._namespaces,
         )
 
     def _targets(self) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
     config.toml    the resolved configuration     plan.json     actors, processes, links
     versions.json  what `up` runs with            events.jsonl  what happened, one JSON object a line
     logs/          one log per process            checkpoint-*.safetensors, written by the program
+    service-times.json  how long array work took, if `run.record_service_times`
 
 Nothing here is needed to run; deleting a run directory loses its history only.
 """
@@ -14,6 +15,7 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,17 @@ SOCKETS = "convoy-sockets-"
 class RunDirectory:
     """Makes the directory of one run and writes its journal."""
 
-    def __init__(self, below: Path, name: str) -> None:
+    def __init__(self, below: Path, name: str, now: Callable[[], float] = time.monotonic) -> None:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         below.mkdir(parents=True, exist_ok=True)
         self.path = _make_unique(below / f"{stamp}-{name}")
-        self._began = time.monotonic()
+        self._now, self._began, self._made = now, now(), time.monotonic()
         self._events = (self.path / "events.jsonl").open("w", buffering=1)
+
+    @property
+    def age(self) -> float:
+        """Seconds of this machine's clock since the run began, whatever clock the run has."""
+        return time.monotonic() - self._made
 
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
         """Write a file of the run: text as it is, anything else as JSON."""
@@ -40,7 +47,7 @@ class RunDirectory:
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append to events.jsonl; `t` is seconds since the run began."""
-        t = round(time.monotonic() - self._began, 4)
+        t = round(self._now() - self._began, 6)
         self._events.write(json.dumps({"t": t, "actor": actor, "event": event, **fields}) + "\n")
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:

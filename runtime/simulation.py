@@ -14,13 +14,19 @@ from typing import Any
 
 from runtime.actor import Actor
 from runtime.compute import InlineCompute
+from runtime.emulated import device_of
+from runtime.lifecycle import SUPERVISOR
+from runtime.messages import Envelope, Message
 from runtime.metrics import Metrics
 from runtime.node import Node
+from runtime.service_times import Recorder
 from runtime.topology import Placement
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 
+Roles = Mapping[str, Callable[..., Actor]]
 ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
+Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
 
 
 @dataclass
@@ -36,7 +42,7 @@ class Journal:
 
 async def simulate(
     placement: Placement,
-    roles: Mapping[str, Callable[..., Actor]],
+    roles: Roles,
     *,
     network: InprocNetwork | None = None,
     limits: Limits | None = None,
@@ -47,34 +53,70 @@ async def simulate(
     """Run a placement on this event loop until its lead actor ends; the first failure comes through.
 
     `prepared(actors)` is called when every actor is built and about to begin: tests look inside from there.
+    `service_time` is that of the actors without an emulated device of their own.
     """
-    cluster = _Cluster(placement, network or InprocNetwork(), limits or Limits(), service_time)
-    for node, _ in cluster.nodes.values():
-        node.directory = directory
-    try:
-        return await cluster.run(roles, prepared)
-    finally:
-        await cluster.close()
+    simulation = Simulation(placement, network=network, limits=limits, service_time=service_time, directory=directory)
+    await simulation.run(roles, prepared)
+    return simulation.journal
 
 
-class _Cluster:
+class Simulation:
+    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took."""
+
     def __init__(
-        self, placement: Placement, network: InprocNetwork, limits: Limits, service_time: ServiceTime | None
+        self,
+        placement: Placement,
+        *,
+        network: InprocNetwork | None = None,
+        limits: Limits | None = None,
+        service_time: ServiceTime | None = None,
+        directory: Path = Path(),
+        watch: Watch = lambda actor, event, fields: None,
+        recorder: Recorder | None = None,
     ) -> None:
-        self.placement = placement
+        self.placement, self.watch = placement, watch
         self.journal = Journal()
+        self.failed = ""  # the actor whose failure ended the run
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.nodes: dict[str, tuple[Node, InprocTransport]] = {}
+        network, limits = network or InprocNetwork(), limits or Limits()
         for spec in placement.processes:
             node = Node(spec.name, 1, InlineCompute(service_time), Metrics())
-            node.lead = placement.topology.lead
+            node.lead, node.directory = placement.topology.lead, directory
             node.on_event, node.on_failure, node.on_finished = self._event, self._failed, self._finished
+            if recorder is not None:
+                node.on_work = recorder.note
             road = InprocTransport(spec.name, node.deliver, node.reject, limits, network)
             self.nodes[spec.name] = (node, road)
 
-    async def run(
-        self, roles: Mapping[str, Callable[..., Actor]], prepared: Callable[[dict[str, Actor]], None]
-    ) -> Journal:
+    def __repr__(self) -> str:
+        return f"<simulation of {len(self.nodes)} processes, {len(self.journal.entries)} events>"
+
+    async def run(self, roles: Roles, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> None:
+        """From building the actors to the lead's end; the first failure comes through."""
+        try:
+            await self._prepare(roles)
+            prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
+            for process in self.placement.processes:
+                self.nodes[process.name][0].begin(process.actors)
+            await self.over
+        finally:
+            for node, road in self.nodes.values():
+                await node.stop()
+                await road.close()
+
+    def tell_lead(self, message: Message) -> None:
+        """Put a message of the supervisor's into the lead's inbox."""
+        lead = self.placement.topology.lead
+        node, _ = self.nodes[self.placement.process_of()[lead]]
+        if lead in node.actors:
+            node.actors[lead].take(Envelope(message, 0, SUPERVISOR, 1, lead), lambda: None)
+
+    def end(self) -> None:
+        """End the run without waiting for anything."""
+        self._finished()
+
+    async def _prepare(self, roles: Roles) -> None:
         specs = {actor.name: actor for actor in self.placement.topology.actors}
         nowhere = Endpoints("", "")
         for process in self.placement.processes:
@@ -82,26 +124,18 @@ class _Cluster:
             await road.open()
             for peer, actors in self.placement.neighbours(process.name).items():
                 node.connect(peer, 1, nowhere, actors, road)
-            for name in process.actors:
-                node.add(name, specs[name].role, roles[specs[name].role](**specs[name].options))
+            for spec in map(specs.__getitem__, process.actors):
+                node.add(spec.name, spec.role, roles[spec.role](**spec.options), device_of(spec))
         for process in self.placement.processes:
             await self.nodes[process.name][0].prepare(process.actors)
-        prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
-        for process in self.placement.processes:
-            self.nodes[process.name][0].begin(process.actors)
-        await self.over
-        return self.journal
-
-    async def close(self) -> None:
-        for node, road in self.nodes.values():
-            await node.stop()
-            await road.close()
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         self.journal.entries.append((asyncio.get_running_loop().time(), actor, event, fields))
+        self.watch(actor, event, fields)
 
     def _failed(self, actor: str, error: BaseException) -> None:
         if not self.over.done():
+            self.failed = actor
             self.over.set_exception(error)
 
     def _finished(self) -> None:

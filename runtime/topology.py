@@ -23,12 +23,14 @@ class ActorSpec:
     """An actor to be: its unique name, its role (a key of the program's ROLES) and the role's plain options.
 
     Actors that name the same `process` share it, unless cluster.toml says otherwise.
+    `emulated`: its array work takes the time that a profile says, {"profile": path or "" for no time, "seed": number}.
     """
 
     name: str
     role: str
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     process: str = ""
+    emulated: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime import virtual
 from runtime.config import Loaded, load_with_program
 from runtime.console import RunConsole
 from runtime.placing import place
@@ -33,6 +34,8 @@ def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
 
 def run(checked: Checked, console: RunConsole) -> int:
     """Run to the end; returns the exit code, having told the person everything."""
+    if checked.loaded.config.simulation.clock == "virtual":
+        return virtual.run(checked, console)
     try:
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
             return runner.run(_live(checked, console))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nets import checkpoint
+from nets.checkpoint import load as load_checkpoint
 from ops import Array
 from roles import ROLES, Options, plan
 from runtime.clock import run_virtual
@@ -83,14 +83,17 @@ def train(
     *,
     service_time: Callable[[str, str], float] | None = None,
     network: InprocNetwork | None = None,
+    checkpoint: bool = True,
 ) -> Simulated:
-    """Train what cluster.toml says on one event loop and virtual time."""
+    """Train what cluster.toml says on one event loop and virtual time; without `checkpoint` none is read."""
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
     placement = place(plan(loaded.config, loaded.options), loaded.config)
     directory = cluster.parent
     journal = run_virtual(simulate(placement, ROLES, service_time=service_time, network=network, directory=directory))
-    arrays, _ = checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])
+    arrays: dict[str, Array] = {}
+    if checkpoint:
+        arrays, _ = load_checkpoint(directory / journal.of("checkpoint")[-1]["file"])
     return Simulated(journal, arrays)
 
 

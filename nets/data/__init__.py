@@ -4,7 +4,7 @@ What lives here: the map below. What never: batches in flight or anything a work
 
     source       Source, the interface; MemorySource   formats    open_source: the configuration checks
     digits       the digits that ship                  idx        MNIST's format
-    cifar10      CIFAR-10's binary batches             synthetic  made-up classes
+    cifar10      CIFAR-10's binary batches             synthetic  made-up classes (blank: nothing but shapes)
     lmdb_source  Caffe's databases (mdb, datum)        images     image files (decode)
     hdf5_list    Caffe's HDF5Data                      text       characters for recurrent nets
     transform    Caffe's transform_param               batches    which samples form global batch number t

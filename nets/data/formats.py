@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nets.data import cifar10, digits, hdf5_list, idx, images, lmdb_source, synthetic, text
+from nets.data import blank, cifar10, digits, hdf5_list, idx, images, lmdb_source, synthetic, text
 from nets.data.source import MemorySource, Source
 from nets.errors import DataError, did_you_mean
 
@@ -30,6 +30,7 @@ class Format:
 _SIZE = {"new_height": int, "new_width": int, "color": str}
 
 FORMATS = {
+    "blank": Format(blank.open_blank, {"shape": list, "size": int}, ("shape",)),
     "cifar10": Format(cifar10.read, {"files": tuple}, ("files",)),
     "digits": Format(digits.read, {"split": str}),
     "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),

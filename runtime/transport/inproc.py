@@ -7,41 +7,46 @@ cluster that runs on one event loop.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 from runtime import wire
 from runtime.credits import CreditGate, cost_of
 from runtime.errors import ActorStopped, MessageError
 from runtime.messages import Envelope, Lane
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.interfaces import Network, Route
+
+
+class Transfer(NamedTuple):
+    """A message that has travelled: when it was given to the network, when it had arrived (loop time), what it was."""
+
+    sent: float
+    arrived: float
+    envelope: Envelope
+    size: int
 
 
 @dataclass
-class InprocNetwork:
-    """Where the transports of one event loop find one another.
+class InprocNetwork(Network):
+    """Where the transports of one event loop find one another, and how long messages between them travel.
 
-    `latency` in seconds and `bytes_per_second` (0 = unlimited) apply to every link between two different
-    processes; they take no real time on a virtual clock.
+    What `Network` says of a latency and a rate holds between two different processes; it takes no real time on a
+    virtual clock. `on_transfer` is told of every message that has arrived.
     """
 
-    latency: float = 0.0
-    bytes_per_second: float = 0.0
     members: dict[str, InprocTransport] = field(default_factory=dict)
-
-    def travel_time(self, size: int) -> float:
-        """Seconds that `size` bytes occupy a link."""
-        return size / self.bytes_per_second if self.bytes_per_second else 0.0
+    on_transfer: Callable[[Transfer], None] | None = None
 
 
 class _Link:
     """One direction, one lane, between two processes."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, route: Route | None) -> None:
         self.gate = CreditGate(limit)
-        self.free_at = 0.0  # loop time at which the last byte sent so far has left
-        # On the way, oldest first: timers that are due at one moment run in no order, arrivals must keep theirs.
-        self.travelling: deque[tuple[list[wire.Frame], int]] = deque()
+        self.route = route  # None: messages are there at once
 
 
 class InprocTransport(Transport):
@@ -62,7 +67,9 @@ class InprocTransport(Transport):
         """Make `peer` reachable; the endpoints are not needed on this road."""
         lanes: tuple[Lane, Lane] = ("control", "bulk")
         for lane in lanes:
-            self._links[peer, lane] = _Link(self.limits.credit_of(lane))
+            near = self.network.near(self.process, peer)
+            route = None if near else self.network.route(self.process, peer, lane)
+            self._links[peer, lane] = _Link(self.limits.credit_of(lane), route)
 
     async def send(self, peer: str, envelope: Envelope) -> None:
         """See Transport.send. The receiver gets read-only views of the sender's arrays."""
@@ -74,17 +81,14 @@ class InprocTransport(Transport):
         if size > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
         await link.gate.acquire(cost_of(size))
-        loop = asyncio.get_running_loop()
-        link.travelling.append((frames, size))
-        if peer == self.process or not (self.network.latency or self.network.bytes_per_second):
-            loop.call_soon(self._arrive, peer, link)
-            return
-        link.free_at = max(loop.time(), link.free_at) + self.network.travel_time(size)
-        loop.call_at(link.free_at + self.network.latency, self._arrive, peer, link)
+        sent = asyncio.get_running_loop().time()
+        arrive = partial(self._arrive, peer, link, frames, size, sent)
+        if link.route is None:
+            asyncio.get_running_loop().call_soon(arrive)
+        else:
+            link.route.send(size, arrive)
 
-    def _arrive(self, peer: str, link: _Link) -> None:
-        frames, size = link.travelling.popleft()
-
+    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int, sent: float) -> None:
         def release() -> None:
             link.gate.grant(cost_of(size))
 
@@ -98,6 +102,8 @@ class InprocTransport(Transport):
             release()
             target.reject(self.process, error)
             return
+        if self.network.on_transfer is not None:
+            self.network.on_transfer(Transfer(sent, asyncio.get_running_loop().time(), envelope, size))
         target.deliver(envelope, size, release)
 
     async def close(self) -> None:

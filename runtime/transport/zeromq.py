@@ -41,13 +41,17 @@ _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.LINGER: 0,  # a stop never waits for a dead peer; close() flushes first
     zmq.SNDHWM: 0,  # byte credits bound the queue; a message count would bound nothing
     zmq.RCVHWM: 0,
-    zmq.HEARTBEAT_IVL: 500,  # ms; a stopped peer process is noticed after 1.5 s
-    zmq.HEARTBEAT_TIMEOUT: 1500,
-    zmq.HEARTBEAT_TTL: 1500,
     zmq.RECONNECT_IVL: 100,
     zmq.RECONNECT_IVL_MAX: 5000,
     zmq.HANDSHAKE_IVL: 5000,  # a half-open handshake is dropped after 5 s (default 30 s)
     zmq.TCP_KEEPALIVE: 1,
+}
+# Of the control lane only: a peer that is busy with one large message on a slow road answers no heartbeat until it has
+# the whole of it. Its connection would be given up, and the message be lost, while all is well.
+_HEARTBEATS: dict[zmq.SocketOption, int] = {
+    zmq.HEARTBEAT_IVL: 500,  # ms; a stopped peer process is noticed after 1.5 s
+    zmq.HEARTBEAT_TIMEOUT: 1500,
+    zmq.HEARTBEAT_TTL: 1500,
 }
 
 
@@ -117,7 +121,7 @@ class _Link:
 
     def __init__(self, context: zmq.Context[Any], identity: bytes, endpoint: str, limits: Limits, lane: Lane) -> None:
         self.gate = CreditGate(limits.credit_of(lane))
-        dealer = _make_socket(context, zmq.DEALER, limits)
+        dealer = _make_socket(context, zmq.DEALER, limits, lane)
         dealer.setsockopt(zmq.ROUTING_ID, identity)
         dealer.connect(endpoint)
         self.port = _Socket(dealer, self._granted)
@@ -214,7 +218,7 @@ class ZmqTransport(Transport):
         return Endpoints(bound["control"], bound["bulk"], self._shared.arena.address if self._shared else "")
 
     def _bind_lane(self, lane: Lane) -> str:
-        router = _make_socket(self._context, zmq.ROUTER, self.limits)
+        router = _make_socket(self._context, zmq.ROUTER, self.limits, lane)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # a grant to a peer that left is an error, not a silent drop
         address = self._bind(lane)
         try:
@@ -347,9 +351,9 @@ class ZmqTransport(Transport):
         return queued
 
 
-def _make_socket(context: zmq.Context[Any], kind: int, limits: Limits) -> zmq.Socket[bytes]:
+def _make_socket(context: zmq.Context[Any], kind: int, limits: Limits, lane: Lane) -> zmq.Socket[bytes]:
     socket: zmq.Socket[bytes] = context.socket(kind)
-    for option, value in _OPTIONS.items():
+    for option, value in (_OPTIONS | (_HEARTBEATS if lane == "control" else {})).items():
         socket.setsockopt(option, value)
     socket.setsockopt(zmq.MAXMSGSIZE, limits.message_bytes)
     return socket

@@ -1,0 +1,79 @@
+"""Machines on one: network namespaces with a cable each to one switch, every cable with a rate in both directions.
+
+What never lives here: what runs in them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+_made = itertools.count()
+BURST, QUEUE = "128kb", "400ms"  # of the rate limit: what may leave at once, and how long a packet may wait
+
+
+class Refused(Exception):
+    """Machines cannot be made here."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A namespace and its address."""
+
+    namespace: str
+    address: str
+
+
+@contextmanager
+def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
+    """So many machines that reach one another and this one. Refused says why there are none; root only."""
+    turn = next(_made)
+    prefix, network = f"cv{os.getpid() % 100_000}{chr(ord('a') + turn % 26)}", f"10.87.{64 + turn % 64}"
+    made = [Machine(f"{prefix}{number}", f"{network}.{number + 1}") for number in range(count)]
+    switch = f"{prefix}s"  # an interface's name has 15 letters at most
+    try:
+        _do(
+            f"ip link add {switch} type bridge",
+            f"ip addr add {network}.254/24 dev {switch}",
+            f"ip link set {switch} up",
+        )
+        for number, machine in enumerate(made):
+            cable, inside = f"{prefix}c{number}", f"ip -n {machine.namespace}"
+            _do(
+                f"ip netns add {machine.namespace}",
+                f"ip link add {cable} type veth peer name eth0 netns {machine.namespace}",
+                f"ip link set {cable} master {switch} up",
+                f"{inside} addr add {machine.address}/24 dev eth0",
+                f"{inside} link set lo up",
+                f"{inside} link set eth0 up",
+                f"tc qdisc add dev {cable} {_rate(bits_per_second)}",
+                f"tc -n {machine.namespace} qdisc add dev eth0 {_rate(bits_per_second)}",
+            )
+        yield made
+    finally:
+        for machine in made:
+            _done(f"ip netns del {machine.namespace}")  # its cable goes with it
+        _done(f"ip link del {switch}")
+
+
+def _rate(bits_per_second: int) -> str:
+    return f"root tbf rate {bits_per_second}bit burst {BURST} latency {QUEUE}"
+
+
+def _do(*commands: str) -> None:
+    for command in commands:
+        if problem := _done(command):
+            raise Refused(f"{command}: {problem}")
+
+
+def _done(command: str) -> str:
+    """Why a command fails; nothing if it does not."""
+    try:
+        done = subprocess.run(command.split(), capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip() or str(done.returncode)

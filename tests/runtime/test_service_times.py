@@ -1,0 +1,169 @@
+"""Profiles of service times: what is measured is replayed, distributions have their moments, seeds decide."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.clock import run_virtual
+from runtime.emulated import EmulatedDevice, device_here, device_of
+from runtime.errors import ConfigError, ProgramFailed
+from runtime.service_times import Recorder, ServiceTimes, as_text, gather, read_table
+from runtime.topology import ActorSpec
+
+
+def drawn(value: Any, count: int = 1, seed: int = 1, rows: int = 0) -> list[float]:
+    times = ServiceTimes({"worker/*": value}, seed)
+    return [times.seconds("w-0", "worker", "forward", rows) for _ in range(count)]
+
+
+def test_a_number_is_the_time_of_every_piece() -> None:
+    assert drawn(0.25, 3) == [0.25] * 3
+
+
+def test_measured_times_are_replayed_each_as_often_as_the_others() -> None:
+    found = drawn([0.1, 0.2, 0.4], 3000)
+    assert set(found) == {0.1, 0.2, 0.4}
+    assert [found.count(value) / 3000 for value in (0.1, 0.2, 0.4)] == pytest.approx([1 / 3] * 3, abs=0.03)
+
+
+@pytest.mark.parametrize("law", ["lognormal", "gamma"])
+@pytest.mark.parametrize("cv", [0.1, 1.0])
+def test_a_law_has_the_mean_and_the_coefficient_of_variation_it_is_given(law: str, cv: float) -> None:
+    found = np.array(drawn({"mean": 0.02, "cv": cv, "law": law}, 40_000))
+    assert found.min() >= 0
+    assert found.mean() == pytest.approx(0.02, rel=0.03)
+    assert found.std() / found.mean() == pytest.approx(cv, rel=0.06)
+
+
+def test_without_variation_the_mean_is_the_time() -> None:
+    assert drawn({"mean": 0.02}, 2) == [0.02, 0.02]
+
+
+def test_work_on_twice_the_rows_takes_twice_as_long_where_the_profile_knows_its_rows() -> None:
+    assert drawn({"seconds": [0.5], "rows": 32}, rows=64) == [1.0]
+    assert drawn({"seconds": [0.5], "rows": 32}) == [0.5]
+    assert drawn({"seconds": [0.5]}, rows=64) == [0.5]
+
+
+def test_the_same_seed_gives_an_actor_the_same_times_whatever_the_others_do() -> None:
+    table = {"*/*": {"mean": 1.0, "cv": 1.0}}
+    alone, beside = ServiceTimes(table, 7), ServiceTimes(table, 7)
+    mine = [alone.seconds("a", "r", "x") for _ in range(5)]
+    among = []
+    for _ in range(5):
+        beside.seconds("b", "r", "x")
+        among.append(beside.seconds("a", "r", "x"))
+        beside.seconds("a", "r", "y")
+    assert mine == among
+    assert mine != [ServiceTimes(table, 8).seconds("a", "r", "x") for _ in range(5)]
+
+
+def test_the_first_entry_that_fits_role_or_actor_and_label_counts() -> None:
+    times = ServiceTimes({"slow-*/forward *": 3.0, "worker/forward *": 2.0, "worker/*": 1.0, "*/*": 0.0}, 1)
+    found = [times.seconds(*key) for key in (("slow-1", "worker", "forward conv1"), ("w", "worker", "forward a/b"))]
+    assert found == [3.0, 2.0]
+    assert times.seconds("w", "worker", "backward conv1") == 1.0
+    assert times.seconds("s", "server", "update") == 0.0
+
+
+def test_work_that_no_entry_fits_is_an_error_that_names_it() -> None:
+    with pytest.raises(ProgramFailed, match=r"no entry fits 'server/update' \(actor s-0\)"):
+        ServiceTimes({"worker/*": 1.0}, 1).seconds("s-0", "server", "update")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"mean": 1, "laws": "gamma"}, r"unknown key 'laws' \(did you mean 'law'\?\)"),
+        ({"mean": -1}, "mean: found -1, expected a finite number >= 0"),
+        ({"mean": 1, "law": "gama"}, r"law: found 'gama', expected one of lognormal, gamma \(did you mean 'gamma'\?\)"),
+        ({"mean": 1, "seconds": [1]}, "expected either 'seconds' or 'mean'"),
+        ([], r"seconds: found \[\], expected numbers >= 0"),
+        (["1"], "seconds: found '1', expected a finite number >= 0"),
+        (True, "seconds: found True, expected a finite number >= 0"),
+    ],
+)
+def test_a_mistake_in_a_profile_is_named_with_its_key(value: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=rf"p\.json: 'worker/x': {said}"):
+        ServiceTimes({"worker/x": value}, 1, "p.json")
+
+
+def test_all_mistakes_of_a_profile_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServiceTimes({"worker": 1, "worker/a": "x", "worker/b": 1}, 1, "p.json")
+    assert len(caught.value.problems) == 2
+    assert "expected WHO/LABEL" in caught.value.problems[0]
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "are no JSON"), ("[1]", "found list, expected a JSON table")])
+def test_a_file_that_is_no_profile_is_named(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(ConfigError, match=said):
+        read_table(tmp_path / "p.json")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_table(tmp_path / "missing.json")
+
+
+def test_what_several_processes_recorded_is_one_profile_that_reads_back(tmp_path: Path) -> None:
+    for process, seconds in (("a", 0.1), ("b", 0.2)):
+        recorder = Recorder()
+        recorder.note("worker", "forward", seconds)
+        recorder.note("server", "update", 1.0)
+        recorder.leave(tmp_path, process)
+    found = gather(tmp_path)
+    assert found == {"server/update": [1.0, 1.0], "worker/forward": [0.1, 0.2]}
+    assert list(tmp_path.iterdir()) == []
+    assert json.loads(as_text(found)) == found
+    assert ServiceTimes(found, 1).seconds("s", "server", "update") == 1.0
+
+
+def test_emulated_devices_of_one_process_work_beside_one_another_and_each_one_piece_at_a_time() -> None:
+    async def main() -> list[tuple[str, float]]:
+        times, ends = ServiceTimes({"*/*": 2.0}, 1), []
+        devices = {name: EmulatedDevice("worker", times) for name in "ab"}
+
+        async def piece(name: str) -> None:
+            await devices[name].run(name, "work", lambda: None)
+            ends.append((name, asyncio.get_running_loop().time()))
+
+        await asyncio.gather(piece("a"), piece("a"), piece("b"))
+        return sorted(ends)
+
+    assert run_virtual(main()) == [("a", 2.0), ("a", 4.0), ("b", 2.0)]
+
+
+def test_work_can_say_how_many_rows_it_is_about_to_the_device_it_runs_on_only() -> None:
+    async def main() -> float:
+        device = EmulatedDevice("worker", ServiceTimes({"*/*": {"mean": 1.0, "rows": 10}}, 1))
+
+        def work() -> None:
+            here = device_here()
+            assert here is device
+            here.is_about(30)
+
+        await device.run("a", "work", work)
+        assert device_here() is None
+        return device.busy
+
+    assert run_virtual(main()) == 3.0
+
+
+def test_an_actor_has_a_device_of_its_own_only_if_its_topology_says_so(tmp_path: Path) -> None:
+    assert device_of(ActorSpec("a", "r")) is None
+    free = device_of(ActorSpec("a", "r", emulated={"profile": "", "seed": 1}))
+    (tmp_path / "p.json").write_text('{"r/*": 0.5}')
+    timed = device_of(ActorSpec("a", "r", emulated={"profile": str(tmp_path / "p.json"), "seed": 1}))
+    assert free is not None and timed is not None
+
+    async def main() -> tuple[float, float]:
+        for device in (free, timed):
+            await device.run("a", "work", lambda: None)
+        return free.busy, timed.busy
+
+    assert run_virtual(main()) == (0.0, 0.5)
