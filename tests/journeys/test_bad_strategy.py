@@ -1,0 +1,46 @@
+"""What a preset that cannot be laid out as asked gets: one line that names the key, exit 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.cli import main
+
+# name -> (cluster.toml, the exact line)
+BROKEN = {
+    "more groups than workers of an unmerged preset": (
+        "[train.strategy]\npreset = 'singa'\nworkers = 2\ngroups = 3\n",
+        "cluster.toml:4: train.strategy.groups: found 3, expected at most 2, the number of workers",
+    ),
+    "more model servers than layers": (
+        "[train.strategy]\npreset = 'mxnet-sync'\nservers = 5\n",
+        "cluster.toml:3: train.strategy.servers: found 5, expected at most 4, "
+        "the number of layers that have parameters",
+    ),
+    "no model servers": (
+        "[train.strategy]\npreset = 'distbelief'\nservers = 0\n",
+        "cluster.toml:3: train.strategy.servers: found 0 (integer), expected an integer >= 1",
+    ),
+    "model servers where there is one": (
+        "[train.strategy]\npreset = 'parameter-server'\nservers = 2\n",
+        "cluster.toml:3: train.strategy.servers: found 2, "
+        "but preset 'parameter-server' does not let you choose how many",
+    ),
+    "an unmerged group larger than its batch": (
+        "[train]\nbatch = 2\n[train.strategy]\npreset='mxnet-sync'\nworkers = 3\n",
+        "cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers cannot share a batch of 2 images",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_strategy_that_cannot_be_gets_its_exact_message(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toml, expected = BROKEN[name]
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(toml)
+    assert main(["check", "cluster.toml"]) == 2
+    assert capsys.readouterr().err.splitlines() == [expected]
