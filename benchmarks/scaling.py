@@ -67,17 +67,17 @@ def communication(record: Record, folder: Path, most: int) -> None:
     record.facts["link"] = "1 Gbit/s each way, one interface per machine; latency 0.1 ms"
     record.table(
         "Seconds, 30 MB in one message", "workers", "server: gradients in", "equation 3", "server: iteration",
-        "tree: iteration", "equation 4", "times faster",
+        "tree: iteration", "equation 4", "server's gradients / tree", "server's iteration / tree",
     )  # fmt: skip
     for workers in (count for count in WORKERS if count <= most):
         server, tree = (exchange(preset, workers, net, folder) for preset in (SERVERS, TREE))
         eq3, eq4 = (GRADIENTS / GIGABIT * factor for factor in (workers, 2 * math.log2(workers)))
         inward, whole, both = seconds_in(server), median(server.seconds()), median(tree.seconds())
-        record.row(workers, inward, eq3, whole, both, eq4, whole / both)
+        record.row(workers, inward, eq3, whole, both, eq4, inward / both, whole / both)
         near(record, f"server's gradients, {workers} workers", inward, eq3)
         near(record, f"tree, {workers} workers", both, eq4)
         if workers == WORKERS[-1]:
-            judge(record, f"tree beside server, {workers} workers", whole / both, least=FASTER)
+            judge(record, f"server's gradients in beside a whole tree, {workers} workers", inward / both, least=FASTER)
     record.table("Seconds, NiN layer by layer", "workers", "server: iteration", "tree: iteration", "times faster")
     for workers in (count for count in WORKERS if count <= most):
         server, tree = (exchange(preset, workers, "nin", folder) for preset in (SERVERS, TREE))

@@ -205,6 +205,11 @@ class Contribution(Message):
 
 
 @message
+class Taken(Message):
+    """Answer to an array whose sender waits until it is here before it sends the next one elsewhere."""
+
+
+@message
 class SharedSum(Message):
     """Answer, to all: the sum of all workers' gradients of this bucket; of a collective's member, that of its share.
 

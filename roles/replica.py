@@ -29,6 +29,7 @@ from roles.messages import (
     Rates,
     SharedSum,
     State,
+    Taken,
     Ticket,
 )
 from roles.parameter_store import Blobs, ParameterStore
@@ -89,6 +90,7 @@ class Replica(Actor):
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
         """A bucket is added up, or a share of it."""
         self._exchange.summed(message, envelope.sender)
+        await self.reply(envelope, Taken())
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
         """Another learning rate and momentum from now on."""

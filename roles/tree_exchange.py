@@ -5,7 +5,8 @@
 
 A node adds its own array and those of its children level by level, in the order of ranks, whoever comes first. With
 fan_in 2 and one network interface for each member a sum of |W| bytes travels |W| * 2 log2(p) / BW (equation 4): every
-level moves |W| once each way, and down the tree those come first who have most to tell.
+level moves |W| once each way, and down the tree those come first who have most to tell. One after the other: told at
+once, all would have it as late as the last, since they share the sender's interface.
 What never lives here: the shape of the tree (`binomial`).
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ops import Array, Backend
 from roles.binomial import place_of
-from roles.messages import Contribution, SharedSum
+from roles.messages import Contribution, SharedSum, Taken
 from roles.summands import Key, Summands
 from runtime import Actor, MessageError
 
@@ -49,7 +50,8 @@ class TreeExchange:
             (total,) = await self._summands.of(key, self._parent)
         for children in reversed(self._levels):
             for child in children:
-                await self._actor.tell(child, SharedSum(number=step, bucket=bucket, values=(total,)), step=step)
+                whole = SharedSum(number=step, bucket=bucket, values=(total,))
+                await self._actor.ask(child, whole, Taken, step=step)
         self._summands.close(key)
         return lambda: total
 

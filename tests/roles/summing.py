@@ -12,7 +12,7 @@ import ops
 from ops import Array
 from roles.exchange import exchange_of
 from roles.host_accumulator import HostAccumulator
-from roles.messages import Contribution, SharedSum
+from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, ActorSpec, Envelope, Topology
 from runtime.clock import run_virtual
 from runtime.simulation import simulate
@@ -56,6 +56,7 @@ class Member(Actor):
 
     async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
         self.exchange.summed(message, envelope.sender)
+        await self.reply(envelope, Taken())
 
 
 def names_of(members: int) -> list[str]:

@@ -18,7 +18,7 @@ from roles.host_accumulator import HostAccumulator
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork
-from tests.roles.summing import OPS, SIZES, array_of, options_of, summed
+from tests.roles.summing import OPS, SIZES, array_of, names_of, options_of, summed
 
 KINDS: list[tuple[str, dict[str, int]]] = [
     ("collective", {}), ("collective", {"adders": 1}), ("collective", {"adders": 2}),
@@ -64,7 +64,7 @@ def test_the_order_of_addition_shows_in_the_bits_that_are_compared() -> None:
 @pytest.mark.parametrize("members", [2, 4, 8, 16])
 def test_one_bucket_goes_up_and_down_a_binary_tree_in_the_time_of_equation_4(members: int) -> None:
     size, rate = 250_000, 1e6
-    network = InprocNetwork(bytes_per_second=rate)
+    network = InprocNetwork(bytes_per_second=rate, interfaces={name: name for name in names_of(members)})
     found = summed(options_of("tree", members, fan_in=2), members, steps=1, seed=None, sizes=(size,), network=network)
     expected = 4 * size * 2 * math.log2(members) / rate
     assert max(member.ended[0] for member in found.values()) == pytest.approx(expected, rel=1e-3)
@@ -74,13 +74,13 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
     actor, told = Actor(), []
     actor.name = "member-0"
 
-    async def tell(to: str, message: Any, *, step: int) -> None:
+    async def ask(to: str, message: Any, answer: Any, *, step: int) -> None:
         told.append(to)
 
     async def compute(label: str, work: Any, *args: Any) -> Any:
         return work(*args)
 
-    actor.tell, actor.compute = tell, compute  # type: ignore[method-assign, assignment]
+    actor.ask, actor.compute = ask, compute  # type: ignore[method-assign, assignment]
     exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS)
     for child in (1, 2, 4):
         exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
