@@ -7,15 +7,17 @@ import asyncio
 
 import roles
 import runtime
-from roles.messages import GetState, State
+from roles.messages import Done, GetState, Regroup, State
 
 
 async def main() -> None:
     # What to train, by the keys of [train] in cluster.toml.
-    topology = roles.training({"max_iter": 5000, "strategy": {"preset": "sync", "workers": 2}})
+    strategy = {"preset": "async", "workers": 2, "live": True}
+    topology = roles.training({"max_iter": 5000, "strategy": strategy})
 
     # Start it: processes, logs and checkpoints are those of `up`. In a notebook: `await run.start()`.
     run = runtime.launch(topology, name="notebook", liveness={"missed": 6})
+    together = False
     async with run:
         # Watch it. Every reader hears every event; another cell may start another one.
         async for event in run.events():
@@ -29,9 +31,12 @@ async def main() -> None:
                 scale = {name: float(array.std()) for name, array in zip(state.names, state.arrays, strict=True)}
                 print("weights of conv1: standard deviation", round(scale["conv1.0"], 4))
 
-            # Change its mind: it was to do 5000 iterations.
+            # Change it: one synchronous group and smaller steps from here on, then an end that was not planned.
             if event.name == "test" and event["accuracy"] > 0.9:
                 await run.wind_down("accurate enough")
+            elif event.name == "progress" and event["loss"] < 1 and not together:
+                await run.ask("coordinator", Regroup(groups=1, base_lr=0.01), Done)
+                together = True
 
     # How it ended, and where everything is.
     result = await run.result()

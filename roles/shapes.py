@@ -15,7 +15,7 @@ from typing import Any
 from nets import Net
 from roles.job import Job
 from roles.messages import TEST, TRAIN
-from roles.tree import split
+from roles.shares import Shares
 from roles.wire_formats import Layers, layers_of
 from runtime.topology import ActorSpec, Topology
 
@@ -53,13 +53,19 @@ class Shapes:
         return dataclasses.replace(Job.from_options(actor.options["job"]), device="cpu")
 
     def rows(self, worker: str, phase: str = TRAIN) -> int:
-        """How many rows of its group's batch a worker computes, in equal shares; all of them without a group."""
+        """How many rows of its group's batch a worker computes at first, as the coordinator cuts it; all of them
+        without a group."""
         job = self.job(self.actors[worker])
         batch = job.batch if phase == TRAIN else job.test_batch
         for members in self.groups:
             if worker in members:
-                return split(batch, len(members))[members.index(worker)]
+                cuts, rank = self._shares.cuts(members, batch), members.index(worker)
+                return cuts[rank + 1] - cuts[rank]
         return batch
+
+    @cached_property
+    def _shares(self) -> Shares:
+        return next((Shares(**actor.options["shares"]) for actor in self.having("shares")), Shares())
 
     def net(self, actor: ActorSpec, part: str, rows: int = 0, phase: str = TRAIN) -> Net:
         """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for the whole batch."""

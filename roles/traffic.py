@@ -72,6 +72,8 @@ def fc_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
 def reducer_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
     """The sum of what came to it, in its own format."""
     layers = _arriving(actor.name, shapes)
+    if not layers:
+        return  # kept for other groups than these
     yield actor.options["parent"], LayerGradient, encoded(layers, actor.options.get("wire", PLAIN))
 
 

@@ -22,7 +22,7 @@ from runtime.cli import main
 from runtime.clock import run_virtual
 from runtime.simulation import Journal, simulate
 from runtime.topology import Placement, ProcessSpec
-from tests.support import ROOT, environment
+from tests.support import ROOT, environment, events
 
 OPTIONS = {"max_iter": 4, "precision": "exact", "data": {"train": {"format": "digits", "split": "train"}}}
 
@@ -101,7 +101,7 @@ def test_a_program_built_on_the_training_roles_is_named_in_cluster_toml(
     monkeypatch.chdir(tmp_path)
     Path("cluster.toml").write_text('program = "examples.gradient_norms"\n[train.strategy]\npreset = "sync"\n')
     assert main(["check"]) == 0
-    assert re.search(r"conv_model +on local, \d+ BLAS threads: conv_model, norms-reducer-0-0", capsys.readouterr().out)
+    assert re.search(r"conv_model +on local, \d+ BLAS threads: conv_model, norms-reducer-0", capsys.readouterr().out)
 
 
 def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
@@ -111,8 +111,10 @@ def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
     assert ended is not None, said
     assert int(ended[2]) < 5000
     assert (tmp_path / ended[3]).is_file()
-    journal = next((tmp_path / "runs").iterdir()) / "events.jsonl"
-    assert '"reason": "accurate enough"' in journal.read_text()
+    directory = next((tmp_path / "runs").iterdir())
+    assert [event["reason"] for event in events(directory, "winding down")] == ["accurate enough"]
+    (regrouped,) = events(directory, "regrouped")
+    assert (regrouped["groups"], regrouped["base_lr"]) == (1, pytest.approx(0.01))
 
 
 def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:

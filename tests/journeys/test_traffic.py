@@ -67,6 +67,8 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
         topology("dl4j", workers=4, tau=1),
         topology("mxnet-sync", workers=3, servers=2),
         topology("parameter-server", workers=4),
+        topology("sync", workers=4, reproducible=True),
+        topology("sync", workers=3, live=True),
         roles.training({**OPTIONS, "strategy": {"workers": 3}}, strategy=chain),
     ],
     ids=[
@@ -81,6 +83,8 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
         "dl4j",
         "mxnet-sync",
         "parameter-server",
+        "micro-batches",
+        "live",
         "chain",
     ],
 )
@@ -92,16 +96,20 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     }
 
 
-def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(tmp_path: Path) -> None:
-    of = topology("omnivore", workers=5, groups=2)
+@pytest.mark.parametrize("preset", ["omnivore", "singa", "adam"])
+def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(preset: str, tmp_path: Path) -> None:
+    of = topology(preset, workers=5, groups=2)
     said, found = traffic(of), measured(of, tmp_path)
     assert found.keys() == said.keys()
+    group = {actor.name: actor.name.split("-")[1] for actor in of.actors if actor.role == "conv_compute"}
+    for below, above in [link for _ in range(3) for link in said if link[1].startswith("reducer")]:
+        if below in group:
+            group[above] = group[below]
     counts: defaultdict[str, set[float]] = defaultdict(set)
     for link, kinds in said.items():
-        worker = next(name for name in link if re.match(r"(conv|reducer)-\d", name))
-        group = {"reducer-0": "0", "reducer-1": "0", "reducer-2": "1"}.get(worker, worker.split("-")[1])
-        counts[group] |= {found[link][kind] / (size or 0) for kind, size in kinds.items()}
-    assert {group: len(times) for group, times in counts.items()} == {"0": 1, "1": 1}
+        member = next(name for name in link if name in group)
+        counts[group[member]] |= {found[link][kind] / (size or 0) for kind, size in kinds.items()}
+    assert {name: len(times) for name, times in counts.items()} == {"0": 1, "1": 1}
     assert sum(times.pop() for times in counts.values()) == ITERATIONS
 
 
