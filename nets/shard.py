@@ -88,6 +88,10 @@ class Shard:
         piece = self.slices[layer][at]
         return np.array(whole if piece is None else piece.of(whole), order="C")
 
+    def parts_of(self, layer: str, blobs: Sequence[Array]) -> Blobs:
+        """This shard's parts of all of a layer's parameters."""
+        return tuple(self.part_of(layer, at, blob) for at, blob in enumerate(blobs))
+
     def exchanges(self, link: int) -> bool:
         """Whether the shards have parts of gradients of `link`, which must be added up."""
         return self.of > 1 and 0 < link < self.last and (self._flows(link) or bool(self.partial(link)))

@@ -17,6 +17,7 @@ from typing import Any
 import ops
 from nets import Net, NetSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, open_source
+from nets.sharding import ShardedNet
 from roles.messages import TEST, TRAIN
 
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
@@ -109,6 +110,23 @@ class Job:
             stages=stages,
             ops=self.backend_ops,
             part=part,
+            batch=self.batch if phase == TRAIN else self.test_batch,
+            input_shape=image_shape,
+            seed=self.seed,
+            memory="reused",
+        )
+
+    def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
+        """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
+        level, stages = self.solver_spec.state(phase)
+        return ShardedNet(
+            self.net_spec,
+            phase,
+            rank=rank,
+            of=of,
+            level=level,
+            stages=stages,
+            ops=self.backend_ops,
             batch=self.batch if phase == TRAIN else self.test_batch,
             input_shape=image_shape,
             seed=self.seed,
