@@ -12,6 +12,7 @@ What lives here: the map below. What never: messages, sockets, asyncio; nothing 
     checkpoint  named arrays in one file                                  convert from one format to another
     memory      where the arrays of a pass lie                            in_place who may write over what
     joins       which layers are one operation of the backend
+    chain, slices, shard, sharding  the FC phase shared out by output units      borders where a part begins and ends
     stages      the unit in which parameters are pulled                   warm    compiling before the first pass
     volumes     sizes and FLOPs                                           timing  seconds per layer
     prototxt    text to message, with the line of every field             upgrade, upgrade_v0  older formats

@@ -12,11 +12,12 @@ the sum of all, comes out. A running statistic's gradient is what the pass adds 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from nets.borders import PARTS, find_borders, takes
 from nets.errors import NetError, did_you_mean
 from nets.in_place import allow_in_place, owners, readers
 from nets.joins import join
@@ -30,7 +31,6 @@ from nets.stages import cut
 from nets.wiring import Node, Value, wire
 from ops import Array, Backend, OpsError
 
-PARTS = ("all", "conv", "fc")
 MEMORY = ("kept", "reused")
 
 
@@ -39,7 +39,8 @@ class Net:
 
     `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
     phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
-    ("conv") is the rest. `time_first` says that recurrent layers take the rows (axis 0) for steps of time.
+    ("conv") is the rest. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through` come out,
+    and that of what it ends with is given. `time_first` says that recurrent layers take the rows for steps of time.
 
     With `memory` "reused" arrays that are never needed together share a place in one block, planned before the first
     pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be read after a pass; with "kept" every
@@ -53,6 +54,7 @@ class Net:
         *,
         ops: Backend,
         part: str = "all",
+        through: Collection[str] = (),
         batch: int | None = None,
         input_shape: Shape | Mapping[str, Shape] | None = None,
         seed: int = 0,
@@ -70,12 +72,15 @@ class Net:
         kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
         self.time_first = any(kind is not None and kind.time_first for kind in kinds)
         setup = Setup(phase, batch, input_shape)
-        self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype))
+        self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through)
         self._sharing = share([node.layer for node in self._wiring.nodes])
-        self._nodes = [node for node in self._wiring.nodes if self._takes(node)]
-        if part != "all":
+        self._nodes = [node for node in self._wiring.nodes if takes(node, part)]
+        if part in ("conv", "fc"):
             check_cut(self._sharing, self._wiring.nodes)
-        self._find_borders()
+        borders = find_borders(self._wiring, self._nodes, part, through, self.spec.name)
+        self._boundary, self._inputs, self._names = borders.boundary, borders.inputs, borders.names
+        self.boundary, self.inputs = [self._value(i).name for i in self._boundary], list(self._inputs)
+        self.outputs = borders.outputs
         allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
         if ops.joins:
             join(self._wiring, self._nodes, memory == "reused")
@@ -139,7 +144,7 @@ class Net:
     def memory_plan(self) -> MemoryPlan:
         """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is allocated."""
         sent, received = (frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers))
-        given = frozenset(self._boundary if self.part == "conv" else ())
+        given = frozenset(self._boundary if self.part in ("conv", "link") else ())
         return Planner(self._wiring, self._nodes, self.phase == "TRAIN", self.dtype, sent, received, given).plan()
 
     @property
@@ -152,17 +157,19 @@ class Net:
 
     # one pass
 
-    def begin(self, step: int, rows: tuple[int, int] | None = None) -> None:
-        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all)."""
-        low, high = rows or (0, self.batch)
-        if not 0 <= low < high <= self.batch:
-            raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
-        if high - low != self._rows:
-            self._wiring.reshape(Setup(self.phase, high - low, self._input_shape))
-            self._rows, self._placed = high - low, False
+    def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
+        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all), and `more` such."""
+        spans = (rows or (0, self.batch), *more)
+        for low, high in spans:
+            if not 0 <= low < high <= self.batch:
+                raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
+        count = sum(high - low for low, high in spans)
+        if count != self._rows:
+            self._wiring.reshape(Setup(self.phase, count, self._input_shape))
+            self._rows, self._placed = count, False
         if self._reuses and not self._placed:
             self._place()
-        self._run = Run(self.phase, self.seed, step, low, high, self.batch)
+        self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
         self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
         for node in self._senders:
             node.layer.forget("top")
@@ -285,25 +292,6 @@ class Net:
         return self.scalars()
 
     # inside
-
-    def _takes(self, node: Node) -> bool:
-        return not node.layer.is_source and (self.part == "all" or node.in_fc == (self.part == "fc"))
-
-    def _find_borders(self) -> None:
-        """Set `boundary`, `inputs` and `outputs`."""
-        values, nodes = self._wiring.values, self._wiring.nodes
-        self._boundary = self._wiring.boundary
-        self.boundary = [values[i].name for i in self._boundary]
-        if len(set(self.boundary)) < len(self.boundary):
-            raise NetError(f"net '{self.spec.name}': two values of one blob cross the cut: {self.boundary}")
-        sources = [i for node in nodes if node.layer.is_source for i in node.tops]
-        self._inputs = {values[i].name: i for i in (self._boundary if self.part == "fc" else sources)}
-        self.inputs = list(self._inputs)
-        mine = {node.index for node in self._nodes}
-        self._names = {values[i].name: i for i in self._inputs.values()}
-        self._names |= {values[i].name: i for node in self._nodes for i in node.tops}
-        made = [i for node in self._nodes for i in node.tops]
-        self.outputs = [values[i].name for i in made if not mine & set(values[i].consumers)]
 
     def _first_rows(self) -> int:
         """The batch size: the length of the first input along axis 0, else of what the net begins with."""

@@ -22,7 +22,8 @@ def warm(net: Net) -> None:
     for stage in net.stages:
         net.forward(stage)
     if net.phase == "TRAIN":
-        for name in net.boundary_grads if net.part == "conv" else ():
+        given = set(net.boundary_grads) if net.part in ("conv", "link") else set()
+        for name in given - set(net.inputs if net.part == "link" else ()):
             net.set_grad(name, net.ops.zeros(net.shape(name), net.dtype))
         for stage in reversed(net.stages):
             net.backward(stage)

@@ -6,7 +6,7 @@ need gradients. What never: arrays, shared parameters (`sharing`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from nets.errors import NetError, PrototxtError, did_you_mean
@@ -66,14 +66,19 @@ class Wiring:
                 self.values[i].shape = shape
 
 
-def wire(specs: Sequence[LayerSpec], setup: Setup, make: Callable[[LayerSpec], Layer]) -> Wiring:
-    """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has any."""
+def wire(
+    specs: Sequence[LayerSpec], setup: Setup, make: Callable[[LayerSpec], Layer], through: Collection[str] = ()
+) -> Wiring:
+    """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has any.
+
+    `through`: inputs whose gradients are wanted, since what they come from learns.
+    """
     wiring, problems = Wiring([], []), list(_repeated_names(specs))
     current: dict[str, int] = {}
     broken: set[str] = set()  # tops of layers with a mistake: what reads them is not blamed
     for spec in specs:
         try:
-            _add(wiring, current, broken, spec, setup, make)
+            _add(wiring, current, broken, spec, setup, make, through)
         except NetError as error:
             problems += error.problems
             broken |= set(spec.proto.top)
@@ -89,6 +94,7 @@ def _add(
     spec: LayerSpec,
     setup: Setup,
     make: Callable[[LayerSpec], Layer],
+    through: Collection[str],
 ) -> None:
     layer, proto = make(spec), spec.proto
     for name in proto.bottom:
@@ -115,7 +121,8 @@ def _add(
     for name, shape in zip(proto.top, shapes, strict=True):
         current[name] = len(wiring.values)
         node.tops.append(len(wiring.values))
-        wiring.values.append(Value(name, shape, node.index, needs_grad=needs))
+        wanted = needs or (layer.is_source and name in through)
+        wiring.values.append(Value(name, shape, node.index, needs_grad=wanted))
 
 
 def _mark(wiring: Wiring, node: Node) -> None:

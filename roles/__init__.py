@@ -3,7 +3,8 @@
     messages                                  what the roles say
     conv_compute conv_model fc_server         one training iteration, in this order
     tree_reducer single                       the tree inside a group; one worker that does it all
-    replica      averaging buckets exchange   workers with the whole net each that add up their gradients, and how:
+    fc_shard     fc_queue column_swap fc_work fc_batches slices   the FC phase on several servers
+    replica      conv_replica averaging buckets exchange   workers with replicas that add up their gradients, and how:
                  collective tree_exchange binomial host_exchange host_accumulator summands
     coordinator  schedule grouping shares scoreboard resume mean_state   tickets, tests, checkpoints
     passes fc_phase model_links               a worker's way through a pass, and to its peers
@@ -26,8 +27,10 @@ import ops
 from roles.averaging import AveragingReplica
 from roles.conv_compute import ConvCompute
 from roles.conv_model import ConvModel
+from roles.conv_replica import ConvReplica
 from roles.coordinator import Coordinator
 from roles.fc_server import FcServer
+from roles.fc_shard import FcShard
 from roles.host_accumulator import HostAccumulator
 from roles.replica import Replica
 from roles.single import Single
@@ -46,8 +49,10 @@ ROLES: dict[str, type[Actor]] = {
     "averaging_replica": AveragingReplica,
     "conv_compute": ConvCompute,
     "conv_model": ConvModel,
+    "conv_replica": ConvReplica,
     "coordinator": Coordinator,
     "fc_server": FcServer,
+    "fc_shard": FcShard,
     "host_accumulator": HostAccumulator,
     "replica": Replica,
     "single": Single,

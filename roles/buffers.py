@@ -1,4 +1,5 @@
-"""Where the roles' new arrays lie: parameters and their gradients in Caffe's order, in memory that peers can read.
+"""Where the roles' new arrays lie: parameters and their gradients in Caffe's order, in memory that peers can read; rows
+of several senders in one array.
 
 What never lives here: activations, which the net lays out for its layers.
 """
@@ -6,11 +7,13 @@ What never lives here: activations, which the net lays out for its layers.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from nets import Net
+from nets.sharding import ShardedNet
 from ops import Array, Backend, Shape
 from roles.micro_batches import WorkerNet
 
@@ -22,11 +25,23 @@ def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
     return ops.empty((math.prod(shape),), dtype).reshape(shape)
 
 
-def layer_gradients(net: WorkerNet, layer: str) -> Blobs:
+def layer_gradients(net: WorkerNet | ShardedNet, layer: str) -> Blobs:
     """New arrays for the gradients of a layer's parameters."""
     return tuple(new_parameter(net.ops, param.shape, net.dtype) for param in net.params[layer])
 
 
-def gradient_buffers(net: Net) -> dict[str, Blobs]:
+def gradient_buffers(net: Net | ShardedNet) -> dict[str, Blobs]:
     """Arrays for the gradients of all parameters of a net."""
     return {layer: layer_gradients(net, layer) for layer in net.params}
+
+
+def joined_rows(ops: Backend, parts: Sequence[Array]) -> Array:
+    """Rows of all members, in the order of their ranks, as the backend lays them out; a single part is not copied."""
+    if len(parts) == 1 or not ops.on_host:
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    low = 0
+    for part in parts:
+        whole[low : low + len(part)] = part
+        low += len(part)
+    return whole

@@ -33,7 +33,8 @@ Scores = dict[str, float]
 class ConvCompute(Actor):
     """Options: the job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
 
-    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase, none for "all".
+    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase, none for "all"; with a
+    `scheme` they are shards of it.
     """
 
     def __init__(
@@ -44,10 +45,12 @@ class ConvCompute(Actor):
         coordinator: str,
         models: Sequence[Mapping[str, Any]],
         fc_servers: Sequence[str],
+        scheme: str = "",
     ) -> None:
         self._job = Job.from_options(job)
         self._part = part
         self._coordinator, self._models, self._fc_servers = coordinator, models, fc_servers
+        self._scheme = scheme
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
@@ -66,7 +69,7 @@ class ConvCompute(Actor):
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(options, layers, job.host_ops) for options in self._models]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
-        self._fc = FcPhase(self, self._fc_servers, job.host_ops)
+        self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
 
     def _net(self, phase: str, shape: tuple[int, int, int]) -> WorkerNet:
         job = self._job

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from nets import Net
 from nets.warm import warm
-from ops import Array, Backend
-from roles.buffers import gradient_buffers
+from roles.buffers import gradient_buffers, joined_rows
 from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, Activations, Done, GetState, Rates, State
 from roles.parameter_store import Blobs, ParameterStore
@@ -89,7 +86,7 @@ class FcServer(Actor):
         net = self._nets[phase]
         net.begin(number, (0, rows))
         for index, name in enumerate(net.inputs):
-            net.feed(name, _joined(net.ops, [part.blobs[index] for part in parts]))
+            net.feed(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, self._store.read(stage.layer))
@@ -103,15 +100,3 @@ class FcServer(Actor):
         for layer, gradients in self._gradients.items():
             self._store.apply(layer, gradients)
         return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # they travel
-
-
-def _joined(ops: Backend, parts: list[Array]) -> Array:
-    """Rows of all members, in the order of their ranks, as the backend lays them out; a single part is not copied."""
-    if len(parts) == 1 or not ops.on_host:
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
-    whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
-    low = 0
-    for part in parts:
-        whole[low : low + len(part)] = part
-        low += len(part)
-    return whole

@@ -18,6 +18,7 @@ import ops
 from nets import Net, NetSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, open_source
 from nets.emulated import EmulatedNet, NoBatches
+from nets.sharding import ShardedNet
 from roles.messages import TEST, TRAIN
 from runtime.emulated import device_here
 
@@ -129,6 +130,23 @@ class Job:
     def emulated(self) -> bool:
         """Does the role that gets this job compute nothing?"""
         return self.device == "emulated"
+
+    def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
+        """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
+        level, stages = self.solver_spec.state(phase)
+        return ShardedNet(
+            self.net_spec,
+            phase,
+            rank=rank,
+            of=of,
+            level=level,
+            stages=stages,
+            ops=self.backend_ops,
+            batch=self.batch if phase == TRAIN else self.test_batch,
+            input_shape=image_shape,
+            seed=self.seed,
+            memory="reused",
+        )
 
     @property
     def phases(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""What a checkpoint holds: the servers' states side by side; of an array that several of them have, the mean.
+"""What a checkpoint holds: the servers' states side by side; of an array that several of them have, the mean; parts of
+one put together.
 
 What never lives here: asking for states, writing files.
 """
@@ -11,6 +12,7 @@ import numpy as np
 
 from ops import Array
 from roles.messages import State
+from roles.slices import Assembly
 
 
 class MeanState:
@@ -21,10 +23,14 @@ class MeanState:
         self._first: dict[str, Array] = {}
         self._sums: dict[str, Array] = {}  # of the arrays that came more than once
         self._counts: Counter[str] = Counter()
+        self._parts = Assembly()
 
     def add(self, state: State) -> None:
         """One more server's arrays. ValueError if one has another shape than before."""
         for name, array in zip(state.names, state.arrays, strict=True):
+            if name in state.slices:
+                self._parts.add(name, array, state.slices[name])
+                continue
             self._counts[name] += 1
             if self._counts[name] == 1:
                 self._first[name] = array
@@ -33,8 +39,8 @@ class MeanState:
                 total += array
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays by name, means where several servers have one."""
+        """The arrays by name, means where several servers have one. NetError if a part of one did not come."""
         means = {
             name: (total / self._counts[name]).astype(self._first[name].dtype) for name, total in self._sums.items()
         }
-        return self._first | means
+        return self._first | means | self._parts.arrays()

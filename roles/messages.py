@@ -6,6 +6,8 @@ workers does it, each by its `rank`. Who is in which group is known from the tic
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from runtime.messages import Array, Json, Message, message
 
 TRAIN, TEST, STOP = "TRAIN", "TEST", "STOP"
@@ -86,15 +88,52 @@ class Activations(Message):
 
 
 @message
-class ActivationGrads(Message):
-    """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the whole batch.
+class ActivationSlice(Message):
+    """Worker asks every FC shard: the blobs that cross from conv to FC phase, its rows of FC batch `part` of a pass.
 
-    `seconds`: what it took to compute them.
+    `cuts` are the ticket's: with the scheme they say of which rows each FC batch is made (`fc_batches`).
+    """
+
+    phase: str
+    number: int
+    rank: int
+    part: int
+    cuts: tuple[int, ...]
+    blobs: tuple[Array, ...]
+
+
+@message
+class ActivationGrads(Message):
+    """Answer: the gradients of those blobs that have one (none in TEST), and the scores of the whole FC batch.
+
+    Of an FC shard they are one part of a sum. `seconds`: what it took to compute them.
     """
 
     blobs: tuple[Array, ...]
     scores: Json
     seconds: float
+
+
+@message
+class FcTurn(Message):
+    """The first FC shard tells the others: of those passes that have no turn yet, this one is next."""
+
+    phase: str
+    number: int
+
+
+@message
+class Columns(Message):
+    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of the InnerProduct
+    that ends the link; backward, its part of the gradient of the receiver's columns of what the link read, and of
+    parameters that all shards have."""
+
+    phase: str
+    number: int
+    part: int
+    link: int
+    backward: bool
+    values: tuple[Array, ...]
 
 
 @message
@@ -184,11 +223,15 @@ class GetState(Message):
 
 @message
 class State(Message):
-    """Answer: named arrays (parameters `layer.i`, momentum `layer.i.history`) and the server's number of updates."""
+    """Answer: named arrays (parameters `layer.i`, momentum `layer.i.history`) and the server's number of updates.
+
+    `slices` are those arrays that are parts of a whole: by name [axis, low, high, total].
+    """
 
     names: tuple[str, ...]
     arrays: tuple[Array, ...]
     version: int
+    slices: Json = field(default_factory=dict)
 
 
 @message

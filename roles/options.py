@@ -44,12 +44,17 @@ class Strategy(Section):
     `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process.
-    `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves."""
+    `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves.
+
+    local-fc-shards shares out the FC phase over `servers` (2 by default). Where that is done, `scheme` says of which
+    rows FC batches are made: "a" all at once, "b" one worker's after the other's, "c" a part of everyone's at a time;
+    with `variable_batch` each of them is an update."""
 
     preset: Literal[
         "single", "sync", "async", "omnivore", "replicas",
         "mxnet-sync", "mxnet-async", "singa", "distbelief", "parameter-server", "adam",
         "firecaffe", "host-accumulate", "sparknet", "dl4j",
+        "local-fc-shards", "one-weird-trick",
     ] = "omnivore"  # fmt: skip
     workers: Count = 2
     groups: Count = 1
@@ -60,6 +65,8 @@ class Strategy(Section):
     live: bool = False
     reproducible: bool = False
     pipeline: Count = 1
+    scheme: Literal["a", "b", "c"] = "a"
+    variable_batch: bool = False
 
     @property
     def cutting(self) -> dict[str, Any]:

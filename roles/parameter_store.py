@@ -85,14 +85,14 @@ class ParameterStore:
         """The array, or a copy that may be written over."""
         return self._ops.asarray(np.array(array) if self._in_place else array)
 
-    def apply(self, layer: str, gradients: Blobs) -> int:
-        """Update a layer as the solver says; returns its new version.
+    def apply(self, layer: str, gradients: Blobs, *, counts: bool = True) -> int:
+        """Update a layer as the solver says; returns its version, a new one unless the update does not count.
 
-        The iteration that rates and Adam's correction depend on is the layer's number of updates so far. Running
-        statistics are part of the layer: their "gradients" are applied by the same call.
+        The iteration that rates and Adam's correction depend on is the layer's version; an iteration of several updates
+        counts the last. Running statistics are part of the layer: their "gradients" are applied by the same call.
         """
         self._update(self._ops, layer, gradients)
-        return self.count(layer)
+        return self.count(layer) if counts else self.versions[layer]
 
     def count(self, layer: str) -> int:
         """A layer's new version, after an update."""

@@ -196,6 +196,11 @@ class _Planner:
             self.layers = layers_of(whole)
             return
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
+        if shards := self.preset.shards(self.train.strategy):
+            shard = job.build_shard(phase, 0, shards, source.shape)
+            if self.train.strategy.variable_batch and not shard.means:
+                text = "found true with a loss whose normalization is NONE: it is no mean, whose weight could change"
+                self._problem(text, "train", "strategy", "variable_batch")
         self.layers = layers_of(conv)
         if not conv.params:
             whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
@@ -210,7 +215,7 @@ class _Planner:
         if strategy.servers and not servers:
             text = f"found {strategy.servers}, but preset '{strategy.preset}' does not let you choose how many"
             self._problem(text, "train", "strategy", "servers")
-        elif servers > most:
+        elif servers > most and not self.preset.shards(strategy):
             text = f"found {servers}, expected at most {most}, the number of layers that have parameters"
             self._problem(text, "train", "strategy", "servers")
 
@@ -225,6 +230,9 @@ class _Planner:
     def _check_shape(self, job: Job) -> None:
         self._check_solver(job)
         strategy = self.train.strategy
+        if self.preset.shards(strategy) and strategy.variable_batch and strategy.scheme == "a":
+            text = "found true with scheme 'a', where all rows are one FC batch, expected scheme 'b' or 'c'"
+            self._problem(text, "train", "strategy", "variable_batch")
         groups = self.preset.groups(strategy)
         if groups > strategy.workers:
             text = f"found {groups}, expected at most {strategy.workers}, the number of workers"

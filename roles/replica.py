@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from nets.data import Prefetcher
 from nets.warm import warm
@@ -35,11 +35,14 @@ from roles.messages import (
 from roles.parameter_store import Blobs, ParameterStore
 from roles.passes import Passes
 from roles.resume import restored
+from roles.scoreboard import Scores
 from runtime import Actor, Envelope
 
 
 class Replica(Actor):
     """Options: the job, the exchange that sums (`exchange_of`), the coordinator's name."""
+
+    part: ClassVar[str] = "all"  # of the net
 
     def __init__(self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str) -> None:
         self._job = Job.from_options(job)
@@ -60,7 +63,7 @@ class Replica(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
+        self._nets = {phase: job.build(phase, self.part, sources[phase].shape) for phase in job.phases}
         for net in self._nets.values():
             warm(net)
         net = self._nets[TRAIN]
@@ -105,14 +108,24 @@ class Replica(Actor):
 
     async def _test(self, ticket: Ticket) -> None:
         with self.phase("test"):
-            await self.compute("test", self._forward, ticket)
-        await self._report(ticket)
+            scores = await self._score(ticket)
+        await self._report(ticket, scores)
+
+    async def _score(self, ticket: Ticket) -> Scores:
+        """A forward pass; the scores."""
+        await self.compute("test", self._forward, ticket)
+        return self._nets[ticket.phase].scalars()
+
+    async def _begin(self, ticket: Ticket, bucket: Bucket) -> tuple[Scores, Array]:
+        """A training pass as far as the first bucket; the scores, and its gradients."""
+        flat = await self.compute("forward", self._forward_and_first, ticket, bucket)
+        return self._nets[ticket.phase].scalars(), flat
 
     async def _train(self, ticket: Ticket) -> None:
         first, *later = self._buckets
         with self._exposure.measured():
             async with asyncio.TaskGroup() as group:
-                flat = await self.compute("forward", self._forward_and_first, ticket, first)
+                scores, flat = await self._begin(ticket, first)
                 sums = [group.create_task(self._sum(ticket.number, first, flat))]
                 for bucket in later:
                     flat = await self.compute("backward", self._backward, bucket)
@@ -122,7 +135,7 @@ class Replica(Actor):
         low, high = ticket.mine
         self._images.inc(high - low)
         self._iterations.inc()
-        await self._report(ticket)
+        await self._report(ticket, scores)
 
     async def _sum(self, number: int, bucket: Bucket, flat: Array) -> Callable[[], Array]:
         """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
@@ -131,14 +144,14 @@ class Replica(Actor):
             await self.compute("update", self._update, bucket, total)
         return total
 
-    async def _report(self, ticket: Ticket) -> None:
+    async def _report(self, ticket: Ticket, scores: Scores) -> None:
         low, high = ticket.mine
         done = PassDone(
             members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
             rows=high - low,
-            scores=self._nets[ticket.phase].scalars(),
+            scores=scores,
             seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )

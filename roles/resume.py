@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from nets import NetError, checkpoint
+from nets.shard import Shard
 from nets.weights import match, read_weights
 from ops import Array
 from roles.job import Job
 from roles.parameter_store import ParameterStore
+from roles.slices import cut_state
 
 
 def checkpoint_path(directory: Path, iteration: int) -> Path:
@@ -30,17 +32,19 @@ def iteration_of(path: str) -> int:
     return int(facts["iteration"])
 
 
-def restored(store: ParameterStore, job: Job) -> ParameterStore:
+def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
     """The store, filled from the job's checkpoint if it resumes one, or with its first weights if it names a file.
 
-    A file of weights may have other layers only: the planner saw that some layer of the net is in it.
+    A file of weights may have other layers only: the planner saw that some layer of the net is in it. Files hold whole
+    parameters; a store of a `shard` takes its parts of them.
     """
     if job.weights:
-        path = Path(job.weights)
+        path, whole = Path(job.weights), shard.whole_params if shard else store.params
         weights = read_weights(path)
-        mine = {layer: params for layer, params in store.params.items() if layer in weights}
-        store.start_from(match(weights, mine, path.name).blobs)
+        mine = {layer: params for layer, params in whole.items() if layer in weights}
+        blobs = match(weights, mine, path.name).blobs
+        store.start_from({layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs)
     if job.resume:
         arrays, facts = checkpoint.load(Path(job.resume))
-        store.restore(arrays, int(facts["iteration"]))
+        store.restore(cut_state(arrays, shard) if shard else arrays, int(facts["iteration"]))
     return store

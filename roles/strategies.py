@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from roles.presets.merged import adam, asynchronous, omnivore, sync
 from roles.presets.request import Preset
+from roles.presets.shards import fc_servers, local_fc_shards, one_weird_trick
 from roles.presets.unmerged import (
     chosen,
     distbelief,
@@ -31,4 +32,8 @@ PRESETS: dict[str, Preset] = {
     "host-accumulate": Preset(host_accumulate, part="all", joint=True),
     "sparknet": Preset(sparknet, part="all", joint=True, averages=True),
     "dl4j": Preset(dl4j, part="all", joint=True, averages=True),
+    "local-fc-shards": Preset(
+        local_fc_shards, groups=lambda strategy: strategy.groups, servers=fc_servers, shards=fc_servers
+    ),
+    "one-weird-trick": Preset(one_weird_trick, shards=lambda strategy: strategy.workers),
 }

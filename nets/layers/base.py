@@ -38,7 +38,10 @@ class Setup:
 
 @dataclass(frozen=True)
 class Run:
-    """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`."""
+    """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`.
+
+    `spans`, if given, are the ranges of rows that are taken of those.
+    """
 
     phase: str
     seed: int
@@ -46,11 +49,22 @@ class Run:
     low: int
     high: int
     whole: int
+    spans: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """The ranges of rows, one or several."""
+        return self.spans or ((self.low, self.high),)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return sum(high - low for low, high in self.ranges)
 
     @property
     def share(self) -> float:
         """The part of the whole batch that this pass computes."""
-        return (self.high - self.low) / self.whole
+        return self.rows / self.whole
 
     def uniforms(
         self, key: str, name: str, shape: Shape, out: NDArray[np.float32] | None = None
@@ -61,12 +75,17 @@ class Run:
         """
         drawn = np.empty(shape, np.float32) if out is None else out
         source = generator(self.seed, key, self.step, name)
-        before = self.low * (shape[0] // (self.high - self.low))  # one row, unless an axis was folded into the rows
-        while before:  # what belongs to the rows of others is drawn and dropped
-            count = min(before, shape[0])
-            source.random(dtype=np.float32, out=drawn[:count])
-            before -= count
-        return source.random(dtype=np.float32, out=drawn)
+        each = shape[0] // self.rows  # one, unless an axis was folded into the rows
+        done = before = 0
+        for low, high in self.ranges:
+            skipped = (low - before) * each
+            while skipped:  # what belongs to the rows of others is drawn and dropped
+                count = min(skipped, shape[0] - done)
+                source.random(dtype=np.float32, out=drawn[done : done + count])
+                skipped -= count
+            source.random(dtype=np.float32, out=drawn[done : done + (high - low) * each])
+            done, before = done + (high - low) * each, high
+        return drawn
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ What lives here: what fills them. What never: data from outside (`data`).
 
 from typing import Any
 
+import numpy as np
+
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.layers.data import with_rows
 from nets.params import FILLERS, check_filler, generator
@@ -60,10 +62,10 @@ class DummyData(Layer):
         """Fill the whole batch and keep the rows of this pass."""
         shape, filler = self.shapes[index], self.fillers[index]
         rng = generator(run.seed, "dummy", run.step, self.name, index)
-        if shape[0] != run.high - run.low:  # these are no rows of the batch
+        if shape[0] != run.rows:  # these are no rows of the batch
             return self.ops.asarray(FILLERS[filler.type](shape, filler, rng), self.dtype)
         values = FILLERS[filler.type]((run.whole, *shape[1:]), filler, rng)
-        return self.ops.asarray(values[run.low : run.high], self.dtype)
+        return self.ops.asarray(np.concatenate([values[low:high] for low, high in run.ranges]), self.dtype)
 
 
 @register("Parameter")

@@ -1,0 +1,68 @@
+"""A conv replica: a replica for the conv phase of the net, whose FC phase is shared out over shards (One weird trick).
+
+ticket -> read rows, conv phase forward -> activations to all shards, the sum of their gradients back
+       -> conv phase backward, bucket by bucket, as every replica -> report
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from ops import Array
+from roles.buckets import Bucket
+from roles.fc_phase import Blobs, FcPhase
+from roles.messages import TRAIN, Ticket
+from roles.replica import Replica
+from roles.scoreboard import Scores
+
+
+class ConvReplica(Replica):
+    """Options besides a replica's: the names of the FC shards in the order of summation, their scheme."""
+
+    part: ClassVar[str] = "conv"
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        exchange: Mapping[str, Any],
+        coordinator: str,
+        fc_servers: Sequence[str],
+        scheme: str,
+    ) -> None:
+        super().__init__(job=job, exchange=exchange, coordinator=coordinator)
+        self._fc_servers, self._scheme = fc_servers, scheme
+
+    def _build(self) -> None:
+        super()._build()
+        self._fc = FcPhase(self, self._fc_servers, self._job.host_ops, self._scheme)
+
+    async def _score(self, ticket: Ticket) -> Scores:
+        scores, _ = await self._top(ticket)
+        return scores
+
+    async def _begin(self, ticket: Ticket, bucket: Bucket) -> tuple[Scores, Array]:
+        scores, incoming = await self._top(ticket)
+        return scores, await self.compute("backward", self._first, bucket, incoming)
+
+    async def _top(self, ticket: Ticket) -> tuple[Scores, Blobs]:
+        """Forward, and the FC phase; the scores, and the gradients that came back."""
+        activations = await self.compute("forward", self._activations, ticket)
+        with self.phase("wait_fc"):
+            answer = await self._fc.run(ticket, activations)
+        return dict(answer.scores), answer.blobs
+
+    # What runs in the compute thread.
+
+    def _activations(self, ticket: Ticket) -> Blobs:
+        """What crosses from the conv to the FC phase."""
+        self._forward(ticket)
+        net = self._nets[ticket.phase]
+        return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
+
+    def _first(self, bucket: Bucket, incoming: Blobs) -> Array:
+        net = self._nets[TRAIN]
+        for name, gradient in zip(net.boundary_grads, incoming, strict=True):
+            net.set_grad(name, gradient)
+        return self._backward(bucket)

@@ -1,0 +1,180 @@
+"""The plain objects behind an FC shard: which rows make an FC batch, who waits for what, parts put together."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from nets import NetError, load_net
+from nets.sharding import ShardedNet
+from ops import get_backend
+from roles.column_swap import ColumnSwap
+from roles.fc_batches import fc_batches, rows_in
+from roles.fc_queue import FcQueue
+from roles.mean_state import MeanState
+from roles.messages import ActivationSlice, Columns, State
+from roles.slices import cut_state, slices_of_state
+from runtime import Actor, Envelope, MessageError
+
+CUTS = [(0, 4), (0, 3, 6), (0, 4, 7, 10), (0, 1, 2, 9, 10), (0, 1, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("scheme", ["a", "b", "c"])
+@pytest.mark.parametrize("cuts", CUTS)
+def test_every_row_of_a_pass_is_in_one_fc_batch_and_a_member_has_its_own_rows_only(
+    scheme: str, cuts: tuple[int, ...]
+) -> None:
+    batches = fc_batches(scheme, cuts)
+    taken = [row for members in batches for _, (low, high) in members for row in range(low, high)]
+    assert sorted(taken) == list(range(cuts[-1]))
+    for members in batches:
+        assert rows_in(members) > 0
+        assert [rank for rank, _ in members] == sorted({rank for rank, _ in members})
+        assert all(cuts[rank] <= low < high <= cuts[rank + 1] for rank, (low, high) in members)
+
+
+def test_the_schemes_are_those_of_the_paper() -> None:
+    cuts = (0, 4, 8)
+    assert fc_batches("a", cuts) == [[(0, (0, 4)), (1, (4, 8))]]
+    assert fc_batches("b", cuts) == [[(0, (0, 4))], [(1, (4, 8))]]
+    assert fc_batches("c", cuts) == [[(0, (0, 2)), (1, (4, 6))], [(0, (2, 4)), (1, (6, 8))]]
+
+
+def slice_of(number: int, rank: int, part: int, rows: int, cuts: tuple[int, ...] = (0, 3, 6)) -> ActivationSlice:
+    blobs = (np.zeros((rows,), np.float32), np.zeros((rows, 5), np.float32))
+    return ActivationSlice(phase="TRAIN", number=number, rank=rank, part=part, cuts=cuts, blobs=blobs)
+
+
+def asked(message: ActivationSlice) -> Envelope:
+    return Envelope(message, 1, f"conv-{message.rank}", 1, "fc-0", reply_to=f"conv-{message.rank}")
+
+
+def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices_come_out_by_rank() -> None:
+    queue = FcQueue("a", [(), (5,)])
+    late, early = slice_of(7, 0, 0, 3), slice_of(7, 1, 0, 3)
+    assert not queue.add(early, asked(early)) and not queue.due
+    assert queue.add(late, asked(late)) and not queue.due
+    queue.turn("TRAIN", 7)
+    assert queue.due
+    key, batches = queue.next()
+    assert (key, len(batches), queue.complete(key, 0)) == (("TRAIN", 7), 1, True)
+    assert [message.rank for message, _ in queue.take(key, 0)] == [0, 1]
+    assert repr(queue) == "<0 passes under way, 0 wait for their turn to come>"
+
+
+def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself() -> None:
+    queue = FcQueue("b", [(), (5,)])
+    second = slice_of(2, 0, 0, 3)
+    assert queue.add(second, asked(second))
+    queue.turn("TRAIN", 5)
+    queue.turn("TRAIN", 2)
+    assert not queue.due  # 5 is first, and nothing of it is here
+    first = slice_of(5, 1, 1, 3)
+    assert not queue.add(first, asked(first))
+    assert queue.due and queue.next()[0] == ("TRAIN", 5)
+    assert not queue.complete(("TRAIN", 5), 0) and queue.complete(("TRAIN", 5), 1)
+    with pytest.raises(MessageError, match="second turn"):
+        queue.turn("TRAIN", 2)
+
+
+def test_a_slice_that_comes_again_after_its_pass_is_done_does_not_begin_it_anew() -> None:
+    queue = FcQueue("b", [(), (5,)])
+    slices = [slice_of(3, 0, 0, 3), slice_of(3, 1, 1, 3)]
+    begun = [queue.add(message, asked(message)) for message in slices]
+    queue.turn("TRAIN", 3)
+    key, batches = queue.next()
+    for part in range(len(batches)):
+        queue.take(key, part)
+    assert begun == [True, False]
+    for message in slices:
+        with pytest.raises(MessageError, match="twice"):
+            queue.add(message, asked(message))
+    later = slice_of(4, 0, 0, 3)
+    assert queue.add(later, asked(later))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (slice_of(1, 0, 0, 3), "twice"),
+        (slice_of(1, 1, 0, 3, cuts=(0, 2, 6)), "no such slice"),
+        (slice_of(1, 2, 0, 3), "no such slice"),
+        (slice_of(1, 1, 3, 3), "no such slice"),
+        (slice_of(1, 1, 1, 2), "expected blobs of shapes"),
+    ],
+)
+def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(message: ActivationSlice, why: str) -> None:
+    queue = FcQueue("b", [(), (5,)])
+    first = slice_of(1, 0, 0, 3)
+    queue.add(first, asked(first))
+    with pytest.raises(MessageError, match=why):
+        queue.add(message, asked(message))
+    fine = slice_of(1, 1, 1, 3)
+    assert not queue.add(fine, asked(fine)) and queue.complete(("TRAIN", 1), 1)
+
+
+def lenet_shard(rank: int, of: int) -> ShardedNet:
+    ops = get_backend("numpy")
+    return ShardedNet(load_net("lenet"), "TRAIN", rank=rank, of=of, ops=ops, batch=2, input_shape=(1, 28, 28))
+
+
+def columns(width: int, *, link: int = 1, backward: bool = False, dtype: str = "float32", more: int = 0) -> Columns:
+    values = (np.zeros((4, width), dtype),) * (1 + more)
+    return Columns(phase="TRAIN", number=1, part=0, link=link, backward=backward, values=values)
+
+
+@pytest.mark.parametrize(
+    ("message", "sender", "why"),
+    [
+        (columns(3), "stranger", "no other shard"),
+        (columns(3), "a", "no other shard"),
+        (columns(4), "b", "not as many"),
+        (columns(3, more=1), "b", "not as many"),
+        (columns(3, dtype="float64"), "b", "not as many"),
+        (columns(167, backward=True), "b", "not as many"),  # those of b; of a, whom it is told, they are 166
+        (columns(3, link=2), "b", "no columns of that link"),
+        (columns(166, link=0, backward=True), "b", "no columns of that link"),
+    ],
+)
+def test_columns_that_are_not_awaited_are_rejected_and_change_nothing(message: Columns, sender: str, why: str) -> None:
+    actor = Actor()
+    actor.name = "a"
+    swap = ColumnSwap(actor, ["a", "b", "c"], lenet_shard(0, 3))
+    with pytest.raises(MessageError, match=why):
+        swap.came(message, sender)
+    swap.came(columns(3), "b")
+    with pytest.raises(MessageError, match="twice"):
+        swap.came(columns(3), "b")
+    swap.came(columns(166, backward=True), "c")
+    assert repr(swap) == "<shard 0 of 3, 2 swaps open>"
+
+
+def test_parts_of_parameters_and_histories_put_together_are_the_whole_and_cut_again_are_the_parts() -> None:
+    shards = [lenet_shard(rank, 3) for rank in range(3)]
+    rng = np.random.default_rng(0)
+    whole = {
+        f"{layer}.{at}{kind}": rng.standard_normal(param.shape).astype(np.float32)
+        for layer, params in shards[0].whole_params.items()
+        for (at, param), kind in itertools.product(enumerate(params), ("", ".history", ".history2"))
+    }
+    assembly = MeanState()
+    for shard in (shards[2], shards[0], shards[1]):
+        state = cut_state({**whole, "conv1.0": rng.standard_normal(3)}, shard)
+        assert state.keys() == whole.keys()
+        slices = slices_of_state(state, shard)
+        assembly.add(State(names=tuple(state), arrays=tuple(state.values()), version=1, slices=slices))
+    found = assembly.arrays()
+    assert found.keys() == whole.keys()
+    assert all(np.array_equal(found[name], array) for name, array in whole.items())
+
+
+def test_a_checkpoint_with_a_part_missing_is_not_written_and_one_of_another_net_is_not_read() -> None:
+    shard = lenet_shard(0, 2)
+    assembly, half = MeanState(), np.zeros((5, 500), np.float32)
+    assembly.add(State(names=("ip2.0",), arrays=(half,), version=1, slices={"ip2.0": [0, 0, 5, 10]}))
+    with pytest.raises(NetError, match=r"'ip2\.0': 5 units of it did not come"):
+        assembly.arrays()
+    with pytest.raises(NetError, match=r"'ip2\.0': found \(5, 500\), expected shape \(10, 500\)"):
+        cut_state({"ip2.0": half}, shard)
