@@ -26,9 +26,9 @@ class EmulatedNet(Net):
 
     on_rows: Callable[[int], None] = staticmethod(lambda rows: None)
 
-    def begin(self, step: int, rows: tuple[int, int] | None = None) -> None:
+    def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
         """See Net.begin; no memory is taken."""
-        super().begin(step, rows)
+        super().begin(step, rows, *more)
         self.on_rows(self._rows)
 
     def _place(self) -> None:

@@ -6,6 +6,7 @@ shapes and parameters, what comes from other shards. What never: passes (`shardi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -113,6 +114,14 @@ class Shard:
         found = [value.shape for value in values[len(widths) :]]
         columns = [value.shape[-1] if value.ndim > 1 else 0 for value in values[: len(widths)]]
         return columns == widths and found == others and all(value.dtype == self.dtype for value in values)
+
+    def sent(self, link: int, rank: int) -> tuple[int, int]:
+        """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and besides."""
+        wide = self._width(link, self.rank)
+        if not self.exchanges(link):
+            return wide, 0
+        back = self._width(link - 1, rank) if self._flows(link) else 0
+        return wide + back, sum(math.prod(self.whole_params[layer][at].shape) for layer, at in self.partial(link))
 
     @property
     def means(self) -> bool:

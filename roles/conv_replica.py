@@ -7,7 +7,7 @@ ticket -> read rows, conv phase forward -> activations to all shards, the sum of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ops import Array
 from roles.buckets import Bucket
@@ -18,9 +18,8 @@ from roles.scoreboard import Scores
 
 
 class ConvReplica(Replica):
-    """Options besides a replica's: the names of the FC shards in the order of summation, their scheme."""
-
-    part: ClassVar[str] = "conv"
+    """Options besides a replica's: its `part` of the net, the names of the FC shards in the order of summation, their
+    scheme."""
 
     def __init__(
         self,
@@ -28,11 +27,12 @@ class ConvReplica(Replica):
         job: Mapping[str, Any],
         exchange: Mapping[str, Any],
         coordinator: str,
+        part: str,
         fc_servers: Sequence[str],
         scheme: str,
     ) -> None:
         super().__init__(job=job, exchange=exchange, coordinator=coordinator)
-        self._fc_servers, self._scheme = fc_servers, scheme
+        self.part, self._fc_servers, self._scheme = part, fc_servers, scheme
 
     def _build(self) -> None:
         super()._build()

@@ -61,6 +61,26 @@ def _fc(actor: ActorSpec, shapes: Shapes) -> Held:
     return held | _model(actor, shapes, layers)
 
 
+def _shard(actor: ActorSpec, shapes: Shapes) -> Held:
+    """An FC shard: passes on all rows, its own units' parameters; a second set of gradients where several FC batches
+    are added up."""
+    shards = [shapes.shard(actor, phase) for phase in shapes.phases(actor)]
+    nets = [net for shard in shards for net in shard.nets]
+    layers = {name: [(p.shape, p.keep is None) for p in params] for name, params in shards[0].params.items()}
+    sets = 1 if actor.options["scheme"] == "a" or actor.options["variable_batch"] else 2
+    held = {"activations": sum(net.memory_plan.size for net in nets), "gradients": sets * FLOAT * numbers(layers)}
+    scratch = max(net.scratch for net in nets)
+    return held | ({"scratch": scratch} if scratch else {}) | _model(actor, shapes, layers)
+
+
+def _conv_replica(actor: ActorSpec, shapes: Shapes) -> Held:
+    layers = shapes.layers(actor, "conv")
+    size = FLOAT * numbers(layers)
+    return (
+        _passes(actor, shapes, "conv", shared=True) | {"gradients": size, "sums": size} | _model(actor, shapes, layers)
+    )
+
+
 def _whole(actor: ActorSpec, shapes: Shapes) -> Held:
     layers = shapes.layers(actor, "all")
     held = _passes(actor, shapes, "all", shared=True) | {"gradients": FLOAT * numbers(layers)}
@@ -79,7 +99,9 @@ def _reducer(actor: ActorSpec, shapes: Shapes) -> Held:
 RULES: dict[str, Rule] = {
     "conv_compute": _worker,
     "conv_model": _server,
+    "conv_replica": _conv_replica,
     "fc_server": _fc,
+    "fc_shard": _shard,
     "replica": _replica,
     "single": _whole,
     "tree_reducer": _reducer,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from nets.data import Prefetcher
 from nets.warm import warm
@@ -42,7 +42,7 @@ from runtime import Actor, Envelope
 class Replica(Actor):
     """Options: the job, the exchange that sums (`exchange_of`), the coordinator's name."""
 
-    part: ClassVar[str] = "all"  # of the net
+    part = "all"  # of the net
 
     def __init__(self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str) -> None:
         self._job = Job.from_options(job)
@@ -144,14 +144,14 @@ class Replica(Actor):
             await self.compute("update", self._update, bucket, total)
         return total
 
-    async def _report(self, ticket: Ticket, scores: Scores) -> None:
+    async def _report(self, ticket: Ticket, scores: Scores | None = None) -> None:
         low, high = ticket.mine
         done = PassDone(
             members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
             rows=high - low,
-            scores=scores,
+            scores=self._nets[ticket.phase].scalars() if scores is None else scores,
             seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from nets import Net
+from nets.sharding import ShardedNet
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.shares import Shares
@@ -75,6 +76,12 @@ class Shapes:
             sized = dataclasses.replace(job, batch=rows, test_batch=rows) if rows else job
             self._nets[key] = sized.build(phase, part, self._image(key[0], job))
         return self._nets[key]
+
+    def shard(self, actor: ActorSpec, phase: str = TRAIN) -> ShardedNet:
+        """The share of the FC phase that an FC shard builds."""
+        job, shards = self.job(actor), actor.options["shards"]
+        key = json.dumps(job.to_options(), sort_keys=True, default=str)
+        return job.build_shard(phase, shards.index(actor.name), len(shards), self._image(key, job))
 
     def layers(self, actor: ActorSpec, part: str, named: Sequence[str] | None = None) -> Layers:
         """The layers with parameters of that part, all or some."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from nets import Net
 from ops.compression import HALVES, one_bit_shapes
-from roles.messages import ActivationGrads, Activations, LayerGradient, LayerModel
+from roles.messages import ActivationGrads, Activations, ActivationSlice, Columns, LayerGradient, LayerModel
 from roles.shapes import FLOAT, Shapes, numbers, way_to
 from roles.traffic_sums import accumulator_sends, replica_sends
 from roles.wire_formats import PLAIN, Layers
@@ -45,9 +45,10 @@ def traffic(topology: Topology, rules: Mapping[str, Rule] | None = None, *, shar
 def worker_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
     """Activations to whoever computes the FC phase, each layer's gradient to its parent."""
     part, rows = actor.options["part"], shapes.rows(actor.name)
+    told = ActivationSlice if actor.options.get("scheme") else Activations
     for server in actor.options["fc_servers"]:
-        yield server, Activations, crossing(shapes.net(actor, part), rows)
-    for way in actor.options["models"]:
+        yield server, told, crossing(shapes.net(actor, part), rows)
+    for way in actor.options.get("models", ()):
         layers = shapes.layers(actor, part, way["layers"])
         yield way["parent"], LayerGradient, encoded(layers, way.get("wire", PLAIN))
 
@@ -69,6 +70,22 @@ def fc_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
             yield worker.name, ActivationGrads, crossing(net, shapes.rows(worker.name), back=True)
 
 
+def shard_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
+    """As an FC server, and to every other shard its columns and its parts of their gradients."""
+    yield from fc_sends(actor, shapes)
+    net, rows = shapes.shard(actor), shapes.rows(actor.name)
+    for rank, other in enumerate(actor.options["shards"]):
+        if other != actor.name:
+            sent = [net.sent(link, rank) for link in range(net.last)]
+            yield other, Columns, FLOAT * sum(rows * wide + fixed for wide, fixed in sent)
+
+
+def conv_replica_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
+    """What a worker and a replica send, of the conv phase."""
+    yield from worker_sends(actor, shapes)
+    yield from replica_sends(actor, shapes)
+
+
 def reducer_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
     """The sum of what came to it, in its own format."""
     layers = _arriving(actor.name, shapes)
@@ -80,7 +97,9 @@ def reducer_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
 RULES: dict[str, Rule] = {
     "conv_compute": worker_sends,
     "conv_model": model_sends,
+    "conv_replica": conv_replica_sends,
     "fc_server": fc_sends,
+    "fc_shard": shard_sends,
     "tree_reducer": reducer_sends,
     "replica": replica_sends,
     "averaging_replica": replica_sends,

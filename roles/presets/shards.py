@@ -46,6 +46,7 @@ def one_weird_trick(request: Request) -> Topology:
     workers, shards = [f"worker-{rank}" for rank in ranks], [f"fc-{rank}" for rank in ranks]
     options = {
         "job": request.job.to_options(),
+        "part": "conv",
         "exchange": {"kind": "collective", "members": workers, "adders": adders_of(workers)},
         "coordinator": COORDINATOR,
         "fc_servers": shards,

@@ -69,6 +69,8 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
         topology("parameter-server", workers=4),
         topology("sync", workers=4, reproducible=True),
         topology("sync", workers=3, live=True),
+        topology("local-fc-shards", workers=2, servers=3),
+        topology("one-weird-trick", workers=3, scheme="c"),
         roles.training({**OPTIONS, "strategy": {"workers": 3}}, strategy=chain),
     ],
     ids=[
@@ -85,6 +87,8 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
         "parameter-server",
         "micro-batches",
         "live",
+        "local-fc-shards",
+        "one-weird-trick",
         "chain",
     ],
 )
@@ -136,7 +140,7 @@ def test_what_depends_on_the_numbers_is_not_known_and_roles_may_say_themselves_w
 def test_every_training_role_that_sends_arrays_has_a_rule_and_every_actor_that_holds_some_a_footprint() -> None:
     silent = {"coordinator", "single"}
     assert set(RULES) | silent == set(roles.ROLES)
-    for preset in ("single", "sync", "replicas"):
+    for preset in ("single", "sync", "replicas", "local-fc-shards", "one-weird-trick"):
         held = roles.forecast(topology(preset, workers=2)).memory
         assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}
         assert all(size > 0 for parts in held.values() for size in parts.values())
@@ -148,5 +152,7 @@ def test_the_memory_that_is_told_is_that_of_the_nets_parameters_and_plans() -> N
     assert held["conv_model"] == {"parameters": 4 * conv, "history": 4 * conv}
     assert held["fc_server"]["gradients"] == 4 * fc
     assert held["reducer-0"] == {"sums": 4 * conv}
+    shard = roles.forecast(topology("local-fc-shards", workers=2, servers=2, scheme="b")).memory["fc-1"]
+    assert (shard["parameters"], shard["gradients"]) == (4 * fc // 2, 2 * 4 * fc // 2)
     wider = roles.forecast(roles.training({**OPTIONS, "batch": 74, "strategy": {"preset": "sync"}})).memory
     assert wider["conv-0-0"]["activations"] > 1.5 * held["conv-0-0"]["activations"]
