@@ -113,9 +113,11 @@ class Collective:
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
         key, rank = (message.number, message.bucket), self._rank_of(sender, message)
-        first = rank == 0 and self._is_shared(self._arrays.size(key, sender))
-        if len(message.into) != first:
-            raise MessageError("unexpected", f"{sender} gave {len(message.into)} memories for a sum, not {int(first)}")
+        shared = self._is_shared(self._arrays.size(key, sender))
+        if shared and self._rank >= len(self._adders):
+            raise MessageError("unexpected", f"{message!r} of {sender}: {self._actor.name} does not add up")
+        if len(message.into) != (shared and rank == 0):
+            raise MessageError("unexpected", f"{message!r} of {sender}: found {len(message.into)} memories for a sum")
         self._arrays.arrived(key, sender, (message.values, *message.into))
 
     def summed(self, message: SharedSum, sender: str) -> None:

@@ -146,8 +146,11 @@ async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
         exchange.summed(whole, above)
 
 
-@pytest.mark.parametrize(("kind", "more"), [("tree", {"fan_in": 2}), ("host", {})])
-async def test_gradients_are_not_taken_from_who_is_not_below(kind: str, more: dict[str, int]) -> None:
+@pytest.mark.parametrize(("kind", "more"), [("collective", {"adders": 1}), ("tree", {"fan_in": 2}), ("host", {})])
+async def test_gradients_are_not_taken_where_nothing_is_added_up(
+    kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
     for sender in ("member-0", "member-2", "sums"):
         with pytest.raises(MessageError, match=f"of {sender}"):
             member(kind, **more).contributed(contribution(4, ZEROS), sender)
