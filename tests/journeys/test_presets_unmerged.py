@@ -12,10 +12,10 @@ import pytest
 
 from nets import checkpoint
 from roles import Options, plan
-from roles.messages import LayerGradient, PullLayer
+from roles.messages import LayerGradient, LayerModel, PullLayer
 from runtime.actor import Actor
 from runtime.config import load_with_program
-from runtime.messages import Message
+from runtime.messages import Envelope, Message
 from runtime.topology import Topology
 from runtime.transport.inproc import InprocNetwork
 from tests.support import Simulated, configure, events, run_directory, run_up, train
@@ -281,6 +281,25 @@ def test_devices_are_given_to_workers_and_model_servers_by_pattern(tmp_path: Pat
     assert devices == {
         "coordinator": "cpu", "model-0": "cpu", "model-1": "cuda:1", "conv-0-0": "cuda:0", "conv-1-0": "cpu",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("preset", ["adam", "omnivore"])
+def test_what_adams_workers_read_is_the_live_conv_model_and_no_version_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    said: list[Any] = []
+    reply = Actor.reply
+
+    async def noted(actor: Actor, envelope: Envelope, message: Message) -> None:
+        if isinstance(message, LayerModel) and message.layer == "conv2":
+            said.append(message.blobs[0])
+        await reply(actor, envelope, message)
+
+    monkeypatch.setattr(Actor, "reply", noted)
+    train(configure(tmp_path, preset, workers=2, groups=2, iterations=6))
+    first, *others = said
+    assert len(others) == 5
+    assert all(np.shares_memory(first, other) for other in others) is (preset == "adam")
 
 
 # -- staleness
