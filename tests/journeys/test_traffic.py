@@ -11,6 +11,7 @@ import pytest
 
 import roles
 from examples.chain import chain
+from roles import footprint
 from roles.traffic import RULES, traffic
 from runtime import Actor, Topology
 from runtime.clock import run_virtual
@@ -141,8 +142,8 @@ def test_what_depends_on_the_numbers_is_not_known_and_roles_may_say_themselves_w
 
 def test_every_training_role_that_sends_arrays_has_a_rule_and_every_actor_that_holds_some_a_footprint() -> None:
     silent = {"coordinator", "single"}
-    assert set(RULES) | silent == set(roles.ROLES)
-    for preset in ("single", "sync", "replicas", "local-fc-shards", "one-weird-trick"):
+    assert set(RULES) | silent == set(roles.ROLES) == {"coordinator", *footprint.RULES}
+    for preset in ("single", "sync", "replicas", "host-accumulate", "singa", "local-fc-shards", "one-weird-trick"):
         held = roles.forecast(topology(preset, workers=2)).memory
         assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}
         assert all(size > 0 for parts in held.values() for size in parts.values())
