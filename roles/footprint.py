@@ -13,16 +13,15 @@ import numpy as np
 from roles.shapes import FLOAT, Shapes, numbers
 from roles.traffic_sums import sizes_of
 from roles.wire_formats import Layers
-from runtime.topology import ActorSpec, Topology
+from runtime.topology import ActorSpec
 
 Held = dict[str, int]  # what for -> bytes
 Rule = Callable[[ActorSpec, Shapes], Held]
 
 
-def footprint(topology: Topology) -> dict[str, Held]:
+def footprint(shapes: Shapes) -> dict[str, Held]:
     """Actor -> what for -> bytes; actors that hold next to nothing, or whose role is not known here, are missing."""
-    shapes = Shapes(topology)
-    return {actor.name: RULES[actor.role](actor, shapes) for actor in topology.actors if actor.role in RULES}
+    return {actor.name: RULES[actor.role](actor, shapes) for actor in shapes.topology.actors if actor.role in RULES}
 
 
 def _passes(actor: ActorSpec, shapes: Shapes, part: str, *, shared: bool) -> Held:
