@@ -146,7 +146,7 @@ class Collective:
         into = arrays[0][1]
         low, high = shares(len(into), len(self._adders))[self._rank]
         parts = [given[0][low:high] for given in arrays]
-        place = writable(into) if self._rank else into
+        place = writable(into)  # the first member's own memory, too: others see it only where it is shared
         if place is None:
             return (self._add(parts),)
         self._ops.add_all(parts, place[low:high])

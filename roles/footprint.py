@@ -10,20 +10,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from roles.buckets import buckets_of
-from roles.messages import TRAIN
 from roles.shapes import FLOAT, Shapes, numbers
+from roles.traffic_sums import sizes_of
 from roles.wire_formats import Layers
-from runtime.topology import ActorSpec, Topology
+from runtime.topology import ActorSpec
 
 Held = dict[str, int]  # what for -> bytes
 Rule = Callable[[ActorSpec, Shapes], Held]
 
 
-def footprint(topology: Topology) -> dict[str, Held]:
+def footprint(shapes: Shapes) -> dict[str, Held]:
     """Actor -> what for -> bytes; actors that hold next to nothing, or whose role is not known here, are missing."""
-    shapes = Shapes(topology)
-    return {actor.name: RULES[actor.role](actor, shapes) for actor in topology.actors if actor.role in RULES}
+    return {actor.name: RULES[actor.role](actor, shapes) for actor in shapes.topology.actors if actor.role in RULES}
 
 
 def _passes(actor: ActorSpec, shapes: Shapes, part: str, *, shared: bool) -> Held:
@@ -88,8 +86,11 @@ def _whole(actor: ActorSpec, shapes: Shapes) -> Held:
 
 
 def _replica(actor: ActorSpec, shapes: Shapes) -> Held:
-    sums = FLOAT * sum(bucket.size for bucket in buckets_of(shapes.net(actor, "all", 0, TRAIN)))
-    return _whole(actor, shapes) | {"sums": sums}
+    return _whole(actor, shapes) | {"sums": FLOAT * sum(sizes_of(actor, shapes))}
+
+
+def _accumulator(actor: ActorSpec, shapes: Shapes) -> Held:
+    return {"sums": FLOAT * sum(sizes_of(shapes.actors[actor.options["members"][0]], shapes))}
 
 
 def _reducer(actor: ActorSpec, shapes: Shapes) -> Held:
@@ -97,11 +98,13 @@ def _reducer(actor: ActorSpec, shapes: Shapes) -> Held:
 
 
 RULES: dict[str, Rule] = {
+    "averaging_replica": _replica,
     "conv_compute": _worker,
     "conv_model": _server,
     "conv_replica": _conv_replica,
     "fc_server": _fc,
     "fc_shard": _shard,
+    "host_accumulator": _accumulator,
     "replica": _replica,
     "single": _whole,
     "tree_reducer": _reducer,

@@ -93,8 +93,10 @@ class Shapes:
         return tuple(phase for phase in (TRAIN, TEST) if phase in self.job(actor).data)
 
     def _image(self, key: str, job: Job) -> tuple[int, int, int]:
+        """The shape of the data: as some role was told it, else the data are opened, once."""
+        told = self.having("image_shape")
         if key not in self._images:
-            self._images[key] = job.source(TRAIN).shape
+            self._images[key] = tuple(told[0].options["image_shape"]) if told else job.source(TRAIN).shape
         return self._images[key]
 
 

@@ -32,9 +32,14 @@ def traffic(topology: Topology, rules: Mapping[str, Rule] | None = None, *, shar
     """(sender, receiver) -> kind of message -> bytes of arrays in one training iteration of theirs; None where that
     depends on the numbers. `rules` are RULES unless given; `shared_memory`: members of a collective share theirs.
     """
-    shapes, found = Shapes(topology, shared_memory), Traffic()
-    for actor in topology.actors:
-        rule = (RULES if rules is None else rules).get(actor.role)
+    return traffic_of(Shapes(topology, shared_memory), RULES if rules is None else rules)
+
+
+def traffic_of(shapes: Shapes, rules: Mapping[str, Rule]) -> Traffic:
+    """The same, of a topology whose shapes are known."""
+    found = Traffic()
+    for actor in shapes.topology.actors:
+        rule = rules.get(actor.role)
         for receiver, message, size in rule(actor, shapes) if rule is not None else ():
             kinds = found.setdefault((actor.name, receiver), {})
             before = kinds.get(message.__name__, 0)

@@ -53,7 +53,7 @@ def _collective(name: str, options: Mapping[str, Any], size: int, shapes: Shapes
     adders = members[: options.get("adders")] if shared else members
     place = size if shared and not rank else 0  # the first member's memory for the sum
     share = 0
-    if shared and rank and name in adders and not shapes.shared_memory:
+    if shared and name in adders and not shapes.shared_memory:
         low, high = shares(size, len(adders))[rank]
         share = high - low
     for other in adders:

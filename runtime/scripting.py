@@ -110,7 +110,11 @@ def _config(
         "placement": {"processes": processes},
         **sections,
     }
-    return of_script("launch()", tables, Path.cwd())
+    config = of_script("launch()", tables, Path.cwd())
+    if config.simulation.clock == "virtual":
+        text = "found 'virtual', but what is launched takes real time: use runtime.simulation.simulate, or `up`"
+        raise ConfigError([config.raw.problem(("simulation", "clock"), text).text])
+    return config
 
 
 def _called(program: str) -> str:

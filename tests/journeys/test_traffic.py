@@ -11,6 +11,7 @@ import pytest
 
 import roles
 from examples.chain import chain
+from roles import footprint
 from roles.traffic import RULES, traffic
 from runtime import Actor, Topology
 from runtime.clock import run_virtual
@@ -125,8 +126,10 @@ def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_share
     found, said = measured(of, tmp_path), traffic(of, shared_memory=False)
     assert found == {link: {kind: ITERATIONS * (size or 0) for kind, size in of_.items()} for link, of_ in said.items()}
     in_place = traffic(of)
-    assert in_place["replica-1", "replica-0"]["SharedSum"] == 0
-    assert in_place["replica-0", "replica-1"] == said["replica-0", "replica-1"]
+    for link in (("replica-1", "replica-0"), ("replica-0", "replica-1")):
+        assert in_place[link]["SharedSum"] == 0
+        assert said[link]["SharedSum"]
+        assert in_place[link]["Contribution"] == said[link]["Contribution"]
 
 
 def test_what_depends_on_the_numbers_is_not_known_and_roles_may_say_themselves_what_they_send() -> None:
@@ -139,8 +142,8 @@ def test_what_depends_on_the_numbers_is_not_known_and_roles_may_say_themselves_w
 
 def test_every_training_role_that_sends_arrays_has_a_rule_and_every_actor_that_holds_some_a_footprint() -> None:
     silent = {"coordinator", "single"}
-    assert set(RULES) | silent == set(roles.ROLES)
-    for preset in ("single", "sync", "replicas", "local-fc-shards", "one-weird-trick"):
+    assert set(RULES) | silent == set(roles.ROLES) == {"coordinator", *footprint.RULES}
+    for preset in ("single", "sync", "replicas", "host-accumulate", "singa", "local-fc-shards", "one-weird-trick"):
         held = roles.forecast(topology(preset, workers=2)).memory
         assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}
         assert all(size > 0 for parts in held.values() for size in parts.values())
