@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.clock import run_virtual
 from runtime.config import ClusterConfig, dump
 from runtime.console import RunConsole
-from runtime.errors import ConvoyError, RoleDied
+from runtime.errors import ConfigError, ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages import Save, WindDown
 from runtime.rundir import RunDirectory
 from runtime.service_times import FILE, Recorder, ServiceTimes, as_text
@@ -113,14 +113,20 @@ class _VirtualRun:
         loop.add_signal_handler(signal.SIGHUP, simulation.tell_lead, Save())
         try:
             await simulation.run(self._checked.loaded.program.ROLES)
-        except ConvoyError:
-            raise
         except Exception as error:
-            logging.getLogger("convoy").exception("%s failed", simulation.failed)
-            text = f"{simulation.failed} failed: {type(error).__name__}: {error}"
-            raise RoleDied(f"{text}\n  its log: {self._directory.path / LOG}") from error
+            raise self._cause(simulation.failed, error) from error
         finally:
             self._now = loop.time()
+
+    def _cause(self, actor: str, error: Exception) -> ConvoyError:
+        """The error that ends the run, in the words of a real one."""
+        if isinstance(error, ProgramFailed):
+            return ProgramFailed(f"{actor}: {error}" if actor else str(error))
+        if isinstance(error, ConfigError | LaunchError):
+            return error
+        logging.getLogger("convoy").error("%s failed", actor, exc_info=error)
+        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+        return RoleDied(f"{actor or 'an actor'} failed: {text}\n  its log: {self._directory.path / LOG}")
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         self._now = asyncio.get_running_loop().time()
