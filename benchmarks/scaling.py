@@ -25,7 +25,7 @@ from typing import Any
 
 from benchmarks.machines import Refused, machines
 from benchmarks.report import ROOT, Record, machine, write
-from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Found, Wanted, on_machines, one_layer, real, simulated
+from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Found, Processor, Wanted, on_machines, one_layer, real, simulated
 from roles.messages import LayerGradient
 from roles.strategies import PRESETS
 
@@ -92,26 +92,29 @@ def over_cables(record: Record, folder: Path, most: int) -> None:
     net = one_layer(folder, GRADIENTS)
     record.facts["link"] = "veth pairs of 1 Gbit/s each way (tbf), one per process"
     record.table(
-        "Seconds, 30 MB in one message, real time", "workers", "server: iteration", "virtual", "tree: iteration",
-        "virtual", "equation 4", "times faster",
+        "Seconds, 30 MB in one message, real time", "workers", "server: iteration", "virtual", "processor busy",
+        "tree: iteration", "virtual", "processor busy", "equation 4", "times faster",
     )  # fmt: skip
     for workers in (count for count in WORKERS if count <= most):
-        found, modelled = {}, {}
+        found, modelled, busy = {}, {}, {}
         for preset in (SERVERS, TREE):
             wanted = Wanted(preset, workers, iterations=6, net=net, shape=(3, 50, 50))
             try:
                 with machines(workers + 2, 8 * GIGABIT) as made:
+                    processor = Processor()
                     events = real(on_machines(wanted, made, folder / f"{preset}-{workers}"))
             except Refused as why:
                 record.status = "skipped"
                 record.note(f"no machines here: {why}")
                 return
+            busy[preset] = processor.busy()
             at = [event["t"] for event in events if event["event"] == "progress"]
             found[preset] = median(later - earlier for earlier, later in itertools.pairwise(at))
             modelled[preset] = median(exchange(preset, workers, net, folder).seconds())
         faster = found[SERVERS] / found[TREE]
         eq4 = GRADIENTS / GIGABIT * 2 * math.log2(workers)
-        record.row(workers, found[SERVERS], modelled[SERVERS], found[TREE], modelled[TREE], eq4, faster)
+        sides = [side[preset] for preset in (SERVERS, TREE) for side in (found, modelled, busy)]
+        record.row(workers, *sides, eq4, faster)
         for preset, seconds in found.items():
             near(record, f"{preset} beside the virtual clock, {workers} workers", seconds, modelled[preset])
         if workers == WORKERS[-1]:

@@ -124,6 +124,23 @@ def on_machines(wanted: Wanted, made: list[Machine], folder: Path) -> Path:
     return spread.write(folder)
 
 
+class Processor:
+    """How busy this machine's cores are: where they have no time left, what is measured on them is no network."""
+
+    def __init__(self) -> None:
+        self._before = self._ticks()
+
+    def busy(self) -> float:
+        """The part of all cores' time since the beginning that was not idle."""
+        idle, whole = (now - then for now, then in zip(self._ticks(), self._before, strict=True))
+        return 1 - idle / whole if whole else 0.0
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return ticks[3] + ticks[4], sum(ticks)
+
+
 def real(cluster: Path, seconds: float = 600.0) -> list[dict[str, Any]]:
     """Run a cluster with processes, as a user does; its events. RuntimeError says why it failed."""
     command = [sys.executable, "-m", "runtime", "up", cluster.name]
