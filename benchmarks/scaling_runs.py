@@ -19,6 +19,7 @@ from benchmarks.machines import Machine
 from benchmarks.report import ROOT
 from runtime.actor import Actor
 from runtime.clock import run_virtual
+from runtime.program import actor_of
 from runtime.simulation import Journal, Simulation
 from runtime.transport import Limits
 from runtime.transport.inproc import Transfer
@@ -110,7 +111,7 @@ def simulated(cluster: Path, prepared: Callable[[dict[str, Actor]], None] = lamb
 
     async def main() -> Journal:
         simulation = Simulation(checked.placement, network=network, limits=limits, directory=cluster.parent)
-        await simulation.run(checked.loaded.program.ROLES, prepared)
+        await simulation.run(lambda spec: actor_of(checked.loaded.program, spec), prepared)
         return simulation.journal
 
     return Found(run_virtual(main()), transfers)

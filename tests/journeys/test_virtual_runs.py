@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime import ActorSpec, ConfigError, Topology, launch
 from tests.support import environment, events, run_directory, run_up, runtime_command
 
 PROGRAM = '''
@@ -101,3 +102,9 @@ def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(tmp_path: 
         process.send_signal(number)
         process.stdout.read()
         assert process.wait(30) == 128 + number
+
+
+def test_a_script_whose_run_would_not_be_virtual_is_told_what_to_use() -> None:
+    topology = Topology("office", (ActorSpec("clerk", "clerk"),), (), "clerk")
+    with pytest.raises(ConfigError, match=r"a script's runs are real; see runtime\.simulation\.simulate"):
+        launch(topology, simulation={"clock": "virtual"})
