@@ -19,6 +19,7 @@ from benchmarks.machines import Machine
 from benchmarks.report import ROOT
 from runtime.actor import Actor
 from runtime.clock import run_virtual
+from runtime.program import actor_of
 from runtime.simulation import Journal, Simulation
 from runtime.transport import Limits
 from runtime.transport.inproc import Transfer
@@ -110,7 +111,7 @@ def simulated(cluster: Path, prepared: Callable[[dict[str, Actor]], None] = lamb
 
     async def main() -> Journal:
         simulation = Simulation(checked.placement, network=network, limits=limits, directory=cluster.parent)
-        await simulation.run(checked.loaded.program.ROLES, prepared)
+        await simulation.run(lambda spec: actor_of(checked.loaded.program, spec), prepared)
         return simulation.journal
 
     return Found(run_virtual(main()), transfers)
@@ -122,6 +123,23 @@ def on_machines(wanted: Wanted, made: list[Machine], folder: Path) -> Path:
     for number, spec in enumerate(check(wanted.write(folder)).placement.processes):
         spread.more += PROCESS.format(name=spec.name, machine=f"m{number}", actors=json.dumps(spec.actors))
     return spread.write(folder)
+
+
+class Processor:
+    """How busy this machine's cores are: where they have no time left, what is measured on them is no network."""
+
+    def __init__(self) -> None:
+        self._before = self._ticks()
+
+    def busy(self) -> float:
+        """The part of all cores' time since the beginning that was not idle."""
+        idle, whole = (now - then for now, then in zip(self._ticks(), self._before, strict=True))
+        return 1 - idle / whole if whole else 0.0
+
+    @staticmethod
+    def _ticks() -> tuple[int, int]:
+        ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return ticks[3] + ticks[4], sum(ticks)
 
 
 def real(cluster: Path, seconds: float = 600.0) -> list[dict[str, Any]]:

@@ -25,7 +25,8 @@ from ops import Array, Backend
 
 
 class ShardedNet(Shard):
-    """Shard `rank` `of` so many of a net's FC phase; the other options are those of Net. NetError as `chain_of`.
+    """Shard `rank` `of` so many of a net's FC phase, made of nets of a `kind`; the other options are those of Net.
+    NetError as `chain_of`.
 
     One pass, link after link, where E is an exchange with the other shards, the same for all:
 
@@ -49,6 +50,7 @@ class ShardedNet(Shard):
         level: int = 0,
         stages: tuple[str, ...] = (),
         memory: str = "kept",
+        kind: type[Net] = Net,
     ) -> None:
         super().__init__(
             spec.for_phase(phase, level=level, stages=stages),
@@ -61,6 +63,7 @@ class ShardedNet(Shard):
             seed=seed,
             dtype=dtype,
         )
+        self._kind = kind
         options: dict[str, Any] = {"ops": ops, "seed": seed, "dtype": dtype, "memory": memory}
         self.nets = [self._net(link, level=level, stages=stages, **options) for link in range(len(self._links))]
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
@@ -152,7 +155,7 @@ class ShardedNet(Shard):
         link = self._links[index]
         values = [self._wiring.values[i] for i in link.inputs]
         count = self._width(index, self.rank) if link.dense is not None else 0
-        return link_net(self.spec, self.phase, link, values, count, batch=self.batch, **options)
+        return link_net(self._kind, self.spec, self.phase, link, values, count, batch=self.batch, **options)
 
     def _joined(self, link: int, parts: Sequence[Array]) -> Array:
         """Columns side by side, in an array that is kept between passes."""

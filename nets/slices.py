@@ -46,8 +46,11 @@ def slices_of(node: Node, rank: int, of: int) -> tuple[Slice, ...]:
     return tuple(Slice(axis, low, high, param.num_output) for axis in axes[: len(node.layer.params)])
 
 
-def link_net(spec: NetSpec, phase: str, link: Link, values: list[Value], count: int, **options: Any) -> Net:
-    """A link as a net: an Input layer for the `values` it reads, its layers, its InnerProduct with `count` units."""
+def link_net(
+    kind: type[Net], spec: NetSpec, phase: str, link: Link, values: list[Value], count: int, **options: Any
+) -> Net:
+    """A link as a net of a kind: an Input layer for the `values` it reads, its layers, its InnerProduct with `count`
+    units."""
     entry = caffe.LayerParameter(name="(what this link reads)", type="Input", top=[value.name for value in values])
     for value in values:
         entry.input_param.shape.add(dim=value.shape)
@@ -55,7 +58,7 @@ def link_net(spec: NetSpec, phase: str, link: Link, values: list[Value], count: 
     layers += [_spec_of(node, count if node is link.dense else 0) for node in link.nodes]
     through = [value.name for value in values if value.needs_grad]
     piece = NetSpec(spec.proto, spec.path, tuple(layers), spec.where)
-    return Net(piece, phase, part="link", through=through, **options)
+    return kind(piece, phase, part="link", through=through, **options)
 
 
 def _spec_of(node: Node, count: int) -> LayerSpec:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nets.data import Source
-from roles.options import Gradients
+from roles.options import Train
 from runtime.errors import ConfigError
 from runtime.service_times import ServiceTimes
 from runtime.topology import ActorSpec, Topology
@@ -39,8 +39,8 @@ class Devices:
         """Tell each actor that computes where to do so."""
         return dataclasses.replace(topology, actors=tuple(map(self._placed, topology.actors)))
 
-    def mistakes(self, topology: Topology, gradients: Gradients) -> Iterator[Problem]:
-        """Patterns that fit nobody, profiles that are none, formats that emulated devices cannot have."""
+    def mistakes(self, topology: Topology, train: Train) -> Iterator[Problem]:
+        """Patterns that fit nobody, profiles that are none, what emulated devices cannot do."""
         used = {self.of(actor) for actor in topology.actors}
         computing = ", ".join(actor.name for actor in topology.actors if "job" in actor.options)
         for pattern, device in self.patterns.items():
@@ -51,10 +51,8 @@ class Devices:
                     ServiceTimes.read(Path(profile), self.seed)
                 except ConfigError as error:
                     yield from ((problem, ("devices", pattern)) for problem in error.problems)
-        formats = {"format": gradients.format, **gradients.links}
-        if any(_emulated(device) for device in self.patterns.values()) and "threshold" in formats.values():
-            text = "found 'threshold', but emulated devices have no numbers to compare with tau"
-            yield text, ("gradients", "format" if gradients.format == "threshold" else "links")
+        if any(map(_emulated, self.patterns.values())):
+            yield from _not_emulated(train)
 
     def _computes_on(self, actor: ActorSpec, device: str) -> bool:
         return "job" in actor.options or (_emulated(device) and "kernels" in actor.options)
@@ -85,6 +83,16 @@ class Devices:
         """The path of the profile that a device names; "" if it names none."""
         _, _, profile = device.partition(":") if _emulated(device) else ("", "", "")
         return str((self.base / profile).resolve()) if profile else ""
+
+
+def _not_emulated(train: Train) -> Iterator[Problem]:
+    """What is about numbers, which emulated devices have not."""
+    formats = {"format": train.gradients.format, **train.gradients.links}
+    if "threshold" in formats.values():
+        text = "found 'threshold', but emulated devices have no numbers to compare with tau"
+        yield text, ("gradients", "format" if train.gradients.format == "threshold" else "links")
+    if train.strategy.reproducible:
+        yield "found true, but emulated devices have no numbers to repeat", ("strategy", "reproducible")
 
 
 def _emulated(device: str) -> bool:

@@ -109,7 +109,7 @@ class Job:
     def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
         level, stages = self.solver_spec.state(phase)
-        net = (EmulatedNet if self.emulated else Net)(
+        net = self._kind(
             self.net_spec,
             phase,
             level=level,
@@ -121,10 +121,12 @@ class Job:
             seed=self.seed,
             memory="reused",
         )
-        device = device_here()
-        if isinstance(net, EmulatedNet) and device is not None:
-            net.on_rows = device.is_about
+        _time(net)
         return net
+
+    @property
+    def _kind(self) -> type[Net]:
+        return EmulatedNet if self.emulated else Net
 
     @property
     def emulated(self) -> bool:
@@ -134,7 +136,7 @@ class Job:
     def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
         """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
         level, stages = self.solver_spec.state(phase)
-        return ShardedNet(
+        shard = ShardedNet(
             self.net_spec,
             phase,
             rank=rank,
@@ -146,12 +148,23 @@ class Job:
             input_shape=image_shape,
             seed=self.seed,
             memory="reused",
+            kind=self._kind,
         )
+        for net in shard.nets:
+            _time(net)
+        return shard
 
     @property
     def phases(self) -> tuple[str, ...]:
         """The phases that have data."""
         return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
+
+
+def _time(net: Net) -> None:
+    """Let an emulated net tell the device that it is built on how many rows its passes have."""
+    device = device_here()
+    if isinstance(net, EmulatedNet) and device is not None:
+        net.on_rows = device.is_about
 
 
 def cpu_ops(

@@ -109,7 +109,7 @@ class _Planner:
     def _on_devices(self, topology: Topology, sources: dict[str, Source]) -> Topology:
         """Tell each actor that computes where to do so."""
         devices = Devices(self.train.devices, sources, self.config.simulation.seed, self.base)
-        for text, keys in devices.mistakes(topology, self.train.gradients):
+        for text, keys in devices.mistakes(topology, self.train):
             self._problem(text, "train", *keys)
         self.stop_if_wrong()
         return devices.placed(topology)

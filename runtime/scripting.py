@@ -102,6 +102,8 @@ def _config(
 ) -> ClusterConfig:
     known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
     problems = [f"launch(): {key}: {unknown_key(key, known)}" for key in sections if key not in known]
+    if isinstance(wanted := sections.get("simulation"), dict) and wanted.get("clock", "real") != "real":
+        problems.append("launch(): simulation.clock: a script's runs are real; see runtime.simulation.simulate")
     if problems:
         raise ConfigError(problems)
     tables = {

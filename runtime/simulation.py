@@ -20,11 +20,12 @@ from runtime.messages import Envelope, Message
 from runtime.metrics import Metrics
 from runtime.node import Node
 from runtime.service_times import Recorder
-from runtime.topology import Placement
+from runtime.topology import ActorSpec, Placement
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 
 Roles = Mapping[str, Callable[..., Actor]]
+Make = Callable[[ActorSpec], Actor]
 ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
 Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
 
@@ -56,7 +57,7 @@ async def simulate(
     `service_time` is that of the actors without an emulated device of their own.
     """
     simulation = Simulation(placement, network=network, limits=limits, service_time=service_time, directory=directory)
-    await simulation.run(roles, prepared)
+    await simulation.run(lambda spec: roles[spec.role](**spec.options), prepared)
     return simulation.journal
 
 
@@ -92,10 +93,10 @@ class Simulation:
     def __repr__(self) -> str:
         return f"<simulation of {len(self.nodes)} processes, {len(self.journal.entries)} events>"
 
-    async def run(self, roles: Roles, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> None:
-        """From building the actors to the lead's end; the first failure comes through."""
+    async def run(self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> None:
+        """From making the actors to the lead's end; the first failure comes through."""
         try:
-            await self._prepare(roles)
+            await self._prepare(make)
             prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
             for process in self.placement.processes:
                 self.nodes[process.name][0].begin(process.actors)
@@ -116,7 +117,7 @@ class Simulation:
         """End the run without waiting for anything."""
         self._finished()
 
-    async def _prepare(self, roles: Roles) -> None:
+    async def _prepare(self, make: Make) -> None:
         specs = {actor.name: actor for actor in self.placement.topology.actors}
         nowhere = Endpoints("", "")
         for process in self.placement.processes:
@@ -125,7 +126,7 @@ class Simulation:
             for peer, actors in self.placement.neighbours(process.name).items():
                 node.connect(peer, 1, nowhere, actors, road)
             for spec in map(specs.__getitem__, process.actors):
-                node.add(spec.name, spec.role, roles[spec.role](**spec.options), device_of(spec))
+                node.add(spec.name, spec.role, make(spec), device_of(spec))
         for process in self.placement.processes:
             await self.nodes[process.name][0].prepare(process.actors)
 

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from runtime.clock import run_virtual
 from runtime.config import ClusterConfig, dump
 from runtime.console import RunConsole
-from runtime.errors import ConvoyError, RoleDied
+from runtime.errors import ConfigError, ConvoyError, RoleDied
+from runtime.here import told
 from runtime.messages import Save, WindDown
+from runtime.program import actor_of
 from runtime.rundir import RunDirectory
 from runtime.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.simulation import ServiceTime, Simulation
@@ -112,15 +114,21 @@ class _VirtualRun:
             loop.add_signal_handler(number, self._interrupted, simulation, number)
         loop.add_signal_handler(signal.SIGHUP, simulation.tell_lead, Save())
         try:
-            await simulation.run(self._checked.loaded.program.ROLES)
-        except ConvoyError:
-            raise
+            await simulation.run(lambda spec: actor_of(self._checked.loaded.program, spec))
         except Exception as error:
-            logging.getLogger("convoy").exception("%s failed", simulation.failed)
-            text = f"{simulation.failed} failed: {type(error).__name__}: {error}"
-            raise RoleDied(f"{text}\n  its log: {self._directory.path / LOG}") from error
+            raise self._cause(simulation.failed, error) from error
         finally:
             self._now = loop.time()
+
+    def _cause(self, actor: str, error: Exception) -> ConvoyError:
+        """The error that ends the run, in the words of a real one."""
+        if isinstance(error, ConfigError):
+            return error
+        found = told(actor or "an actor", error)
+        if not isinstance(found, RoleDied):
+            return found
+        logging.getLogger("convoy").error("%s failed", actor, exc_info=error)
+        return RoleDied(f"{found}\n  its log: {self._directory.path / LOG}")
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         self._now = asyncio.get_running_loop().time()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nets.data import Batches
+from roles.strategies import PRESETS
 from runtime.transport.inproc import InprocNetwork, Transfer
 from tests.support import configure, events, run_directory, run_up, train
 
@@ -48,9 +49,9 @@ def train_only(cluster: Path) -> list[dict[str, float]]:
     return train(cluster, checkpoint=False).journal.of("progress")
 
 
-@pytest.mark.parametrize("preset", ["sync", "omnivore", "replicas", "single"])
+@pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_messages_between_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, preset: str) -> None:
-    shape = {"workers": 3, "groups": 2, "iterations": 2}
+    shape = {"workers": 3, "groups": 2, "iterations": 1}
     real = sizes_of(configure(tmp_path / "real", preset, **shape))
     unreal = sizes_of(emulated(tmp_path / "unreal", preset, **shape))
     state = {"GetState", "State"}  # an emulated run has no model to save
@@ -136,6 +137,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
         ("", ("emulated:times", "emulatd:times"), "expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
         ("", ('"*"', '"convoy-*"'), "'convoy-*' fits no actor"),
         ('[train.gradients]\nformat = "threshold"\n', ("", ""), "emulated devices have no numbers to compare with tau"),
+        ("", ("fan_in = 2", "reproducible = true"), "reproducible: found true, but emulated devices have no numbers"),
     ],
 )
 def test_what_cannot_be_emulated_is_told_before_anything_starts(
