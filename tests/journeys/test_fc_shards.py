@@ -29,6 +29,12 @@ DROPOUT = RELU + ' layer { name: "drop1" type: "Dropout" bottom: "ip1" top: "ip1
 CIFAR = 'data = { train = { format = "synthetic", shape = [3, 32, 32], size = 100 } }\nbase_lr = 0.001\n'
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small actors on one event loop, none with threads of its own; as the processes of `run_up` here."""
+    monkeypatch.setenv("CONVOY_THREADS", "1")
+
+
 def run(
     directory: Path, preset: str, *, batch: int = 10, net: str = "", train_more: str = "", **options: Any
 ) -> Simulated:
@@ -355,10 +361,7 @@ def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp
 
 
 @pytest.mark.parametrize(("preset", "processes"), [("one-weird-trick", 3), ("local-fc-shards", 7)])
-def test_real_processes_have_the_bits_of_the_simulation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, processes: int
-) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")  # as the processes below: sums depend on how they are shared out
+def test_real_processes_have_the_bits_of_the_simulation(tmp_path: Path, preset: str, processes: int) -> None:
     options: dict[str, Any] = {"workers": 2, "iterations": 4, "batch": 16, "strategy": 'scheme = "b"\n'}
     simulated = run(tmp_path / "sim", preset, **options)
     cluster = configured(tmp_path / "up", preset, more="[[machine]]\nthreads = 1\n", **options)
