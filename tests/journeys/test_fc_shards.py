@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from nets.spec import ZOO
 from roles import Options, plan
 from roles.fc_batches import fc_batches
 from roles.job import Job
-from roles.messages import Columns, FcTurn
+from roles.messages import ActivationSlice, Columns, FcTurn
 from roles.parameter_store import ParameterStore
 from runtime.config import load_with_program
 from runtime.errors import ConfigError
@@ -27,6 +28,12 @@ from tests.support import Simulated, configure, events, run_directory, run_up, t
 RELU = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
 DROPOUT = RELU + ' layer { name: "drop1" type: "Dropout" bottom: "ip1" top: "ip1" }'
 CIFAR = 'data = { train = { format = "synthetic", shape = [3, 32, 32], size = 100 } }\nbase_lr = 0.001\n'
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many small actors on one event loop, none with threads of its own; as the processes of `run_up` here."""
+    monkeypatch.setenv("CONVOY_THREADS", "1")
 
 
 def run(
@@ -118,20 +125,26 @@ def test_a_synchronous_group_with_fc_shards_equals_single_in_every_parameter_aft
     assert difference(found, reference) <= 1e-5
 
 
-def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradients(tmp_path: Path) -> None:
-    """BatchNorm, Scale and PReLU are whole in every shard, which has a part of their gradients."""
-    between = """
-    layer { name: "bn" type: "BatchNorm" bottom: "ip1" top: "ip1" }
-    layer { name: "scale" type: "Scale" bottom: "ip1" top: "ip1" scale_param { bias_term: true } }
-    layer { name: "prelu" type: "PReLU" bottom: "ip1" top: "ip1" }
-    """
+BATCH_NORM = 'layer { name: "bn" type: "BatchNorm" bottom: "ip1" top: "ip1" }'
+BETWEEN = """
+layer { name: "scale" type: "Scale" bottom: "ip1" top: "ip1" scale_param { bias_term: true } }
+layer { name: "prelu" type: "PReLU" bottom: "ip1" top: "ip1" }
+"""
+
+
+@pytest.mark.parametrize(("scheme", "between"), [("a", BATCH_NORM + BETWEEN), ("b", BETWEEN)])
+def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradients(
+    tmp_path: Path, scheme: str, between: str
+) -> None:
+    """They are whole in every shard, which has a part of their gradients; statistics are those of an FC batch."""
     net = (ZOO / "lenet.prototxt").read_text().replace(RELU, between)
     reference = run(tmp_path / "single", "single", net=net)
-    strategy = "servers = 3\n"
+    strategy = f'servers = 3\nscheme = "{scheme}"\n'
     found = run(tmp_path / "shards", "local-fc-shards", workers=2, net=net, strategy=strategy)
-    assert {"prelu.0", "scale.0", "scale.1", "bn.0"} <= found.arrays.keys()
+    assert {"prelu.0", "scale.0", "scale.1"} <= found.arrays.keys()
     biases = [f"{layer}.1{kind}" for layer in ("conv1", "conv2", "ip1") for kind in ("", ".history")]
-    assert difference(found, reference, but=biases) <= 1e-5  # all before BatchNorm, with nothing bent between: noise
+    # before BatchNorm, with nothing bent between, biases have the gradient 0, but for rounding
+    assert difference(found, reference, but=biases if "bn.0" in found.arrays else ()) <= 1e-5
 
 
 @pytest.mark.parametrize(
@@ -212,14 +225,22 @@ def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path
 
 
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
-def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(tmp_path: Path, scheme: str) -> None:
+def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
     """Shards that took two groups' batches in different orders would wait for one another for ever (Deadlock)."""
-    delays = np.random.default_rng(1)
+    delays, ask = np.random.default_rng(1), Node.ask
+
+    async def late(node: Node, sender: str, to: str, message: Message, answer: type[Any], **about: Any) -> Any:
+        if isinstance(message, ActivationSlice):  # what one shard gets first comes to another last
+            await asyncio.sleep(float(delays.exponential(0.05)))
+        return await ask(node, sender, to, message, answer, **about)
+
+    monkeypatch.setattr(Node, "ask", late)
     strategy = f'servers = 3\nscheme = "{scheme}"\n'
     found = train(
         configured(tmp_path, "local-fc-shards", workers=5, groups=3, iterations=40, strategy=strategy),
-        service_time=lambda actor, label: float(delays.exponential(0.01)),
-        network=InprocNetwork(latency=0.002, bytes_per_second=1e7),
+        service_time=lambda actor, label: 0.01,
     )
     assert len(found.losses()) == 40
     assert np.mean(found.losses()[-5:]) < np.mean(found.losses()[:5])
@@ -355,10 +376,7 @@ def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp
 
 
 @pytest.mark.parametrize(("preset", "processes"), [("one-weird-trick", 3), ("local-fc-shards", 7)])
-def test_real_processes_have_the_bits_of_the_simulation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, processes: int
-) -> None:
-    monkeypatch.setenv("CONVOY_THREADS", "1")  # as the processes below: sums depend on how they are shared out
+def test_real_processes_have_the_bits_of_the_simulation(tmp_path: Path, preset: str, processes: int) -> None:
     options: dict[str, Any] = {"workers": 2, "iterations": 4, "batch": 16, "strategy": 'scheme = "b"\n'}
     simulated = run(tmp_path / "sim", preset, **options)
     cluster = configured(tmp_path / "up", preset, more="[[machine]]\nthreads = 1\n", **options)

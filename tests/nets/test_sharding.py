@@ -239,6 +239,20 @@ def test_what_is_handed_to_others_is_not_written_to_by_the_next_pass(tmp_path: P
     assert all(np.array_equal(a, b) for a, b in zip(handed, kept, strict=True))
 
 
+def test_parts_of_gradients_are_handed_over_as_copies_of_arrays_that_the_next_pass_writes_to(tmp_path: Path) -> None:
+    spec = net_of("parameters", tmp_path)
+    _, given = crossing(spec, "TRAIN", np.float32)
+    shards = shards_of(spec, "TRAIN", 2)
+    sharded_pass(shards, given)
+    shard = shards[0]
+    out = {layer: tuple(np.empty(p.shape, np.float32) for p in params) for layer, params in shard.params.items()}
+    shard.backward(2, out)
+    assert shard.partial(2) == [("scale7", 0), ("scale7", 1), ("prelu7", 0)]
+    for _, *others in shard.parts(2):
+        for (layer, at), part in zip(shard.partial(2), others, strict=True):
+            assert np.array_equal(part, out[layer][at]) and not np.shares_memory(part, out[layer][at])
+
+
 HEAD = """
 layer { name: "data" type: "Input" top: "data" top: "label" input_param { shape { dim: 4 dim: 6 } shape { dim: 4 } } }
 """
