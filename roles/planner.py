@@ -18,12 +18,11 @@ from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
-from roles.presets.merged import asynchronous, omnivore, sync
 from roles.presets.request import Preset, Request
 from roles.resume import iteration_of
 from roles.schedule import Timetable
 from roles.shares import Shares
-from roles.strategies import PRESETS
+from roles.strategies import PRESETS, mistakes_of
 from roles.tree import split
 from roles.wire_formats import Layers, layers_of
 from runtime.config import ClusterConfig
@@ -230,9 +229,6 @@ class _Planner:
     def _check_shape(self, job: Job) -> None:
         self._check_solver(job)
         strategy = self.train.strategy
-        if self.preset.shards(strategy) and strategy.variable_batch and strategy.scheme == "a":
-            text = "found true with scheme 'a', where all rows are one FC batch, expected scheme 'b' or 'c'"
-            self._problem(text, "train", "strategy", "variable_batch")
         groups = self.preset.groups(strategy)
         if groups > strategy.workers:
             text = f"found {groups}, expected at most {strategy.workers}, the number of workers"
@@ -245,24 +241,8 @@ class _Planner:
             problem = shares.problem(members, job.batch)
             if problem:
                 self._problem(f"found {strategy.workers}: {problem}", "train", "strategy", "workers")
-        self._check_reproducible()
-
-    def _check_reproducible(self) -> None:
-        strategy = self.train.strategy
-        if not strategy.reproducible:
-            return
-        if self.preset.layout not in (omnivore, sync, asynchronous):
-            text = f"found true, but only presets 'sync', 'async' and 'omnivore' can, not '{strategy.preset}'"
-            self._problem(text, "train", "strategy", "reproducible")
-        if strategy.fan_in != 2:
-            text = f"found {strategy.fan_in}, but a reproducible run adds up in pairs: expected 2"
-            self._problem(text, "train", "strategy", "fan_in")
-        if strategy.shares != "equal":
-            text = f"found '{strategy.shares}', but a reproducible run's shares are 'equal'"
-            self._problem(text, "train", "strategy", "shares")
-        if self.train.kernels != "compiled":
-            text = "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its threads share"
-            self._problem(text, "train", "kernels")
+        for text, keys in mistakes_of(strategy, self.preset, self.train.kernels):
+            self._problem(text, "train", *keys)
 
     @contextmanager
     def _reading(self, *keys: str) -> Iterator[None]:

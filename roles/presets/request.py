@@ -42,8 +42,9 @@ class Preset:
 
     `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
     once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the layers; 0 where
-    that is not to be chosen. `averages`: before a test, all its workers meet. `shards`: over how many servers it shares
-    out the FC phase by output units, if it does.
+    that is not to be chosen. `shards`: over how many servers it shares out the FC phase by output units, if it does.
+    `averages`: before a test, all its workers meet. `grouped`: its workers are in groups below model servers, so that
+    pipelines and live changes have a meaning.
     """
 
     layout: Callable[[Request], Topology]
@@ -52,6 +53,7 @@ class Preset:
     groups: Callable[[Strategy], int] = lambda strategy: 1
     servers: Callable[[Strategy], int] = lambda strategy: 0
     averages: bool = False
+    grouped: bool = True
     shards: Callable[[Strategy], int] = lambda strategy: 0
 
 

@@ -28,6 +28,38 @@ BROKEN = {
         "cluster.toml:3: train.strategy.servers: found 2, "
         "but preset 'parameter-server' does not let you choose how many",
     ),
+    "a live change of equals": (
+        "[train.strategy]\npreset = 'firecaffe'\nlive = true\n",
+        "cluster.toml:3: train.strategy.live: found true, "
+        "but the workers of preset 'firecaffe' cannot be changed while it runs",
+    ),
+    "a pipeline without groups": (
+        "[train.strategy]\npreset = 'one-weird-trick'\npipeline = 2\n",
+        "cluster.toml:3: train.strategy.pipeline: found 2, "
+        "but preset 'one-weird-trick' has no groups that could share a process",
+    ),
+    "reproducible sums in another order": (
+        "[train.strategy]\npreset = 'dl4j'\nreproducible = true\n",
+        "cluster.toml:3: train.strategy.reproducible: found true, "
+        "but only presets 'sync', 'async' and 'omnivore' can, not 'dl4j'",
+    ),
+    "reproducible sums of three": (
+        "[train.strategy]\nfan_in = 3\nreproducible = true\n",
+        "cluster.toml:2: train.strategy.fan_in: found 3, but a reproducible run adds up in pairs: expected 2",
+    ),
+    "reproducible shares of different sizes": (
+        "[train.strategy]\nshares = 'throughput'\nreproducible = true\n",
+        "cluster.toml:2: train.strategy.shares: found 'throughput', but a reproducible run's shares are 'equal'",
+    ),
+    "a reproducible group of three": (
+        "[train.strategy]\npreset = 'sync'\nworkers = 3\nreproducible = true\n",
+        "cluster.toml:3: train.strategy.workers: found 3: a reproducible run's groups have 1, 2, 4 or 8 workers, not 3",
+    ),
+    "several small batches of one": (
+        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'a'\nvariable_batch = true\n",
+        "cluster.toml:4: train.strategy.variable_batch: found true with scheme 'a', where all rows are one FC batch, "
+        "expected scheme 'b' or 'c'",
+    ),
     "an unmerged group larger than its batch": (
         "[train]\nbatch = 2\n[train.strategy]\npreset='mxnet-sync'\nworkers = 3\n",
         "cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers cannot share a batch of 2 images",
