@@ -182,13 +182,6 @@ def test_mistakes_in_what_a_script_says_are_told_with_their_keys(tmp_path: Path)
         launched(tmp_path, process=[{"name": "p", "actors": ["x"]}])
 
 
-def test_a_run_that_is_launched_takes_real_time(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^launch\(\): simulation\.clock: found 'virtual', but what is launched takes"
-    ):
-        launched(tmp_path, simulation={"clock": "virtual"})
-
-
 def test_a_script_says_where_actors_live_as_cluster_toml_does(tmp_path: Path) -> None:
     run = launched(
         tmp_path, machine=[{"name": "m", "threads": 3}], process=[{"name": "p", "machine": "m", "actors": ["t*"]}]
