@@ -126,7 +126,11 @@ class InlineCompute(Compute):
         try:
             result = work(*args)
             if self._service_time is not None:
-                await asyncio.sleep(self._service_time(actor, label))
+                await self._pass(self._service_time(actor, label))
             return result
         finally:
             self._end(item)
+
+    async def _pass(self, seconds: float) -> None:
+        """Let so much time go by."""
+        await asyncio.sleep(seconds)

@@ -214,12 +214,12 @@ def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]
 
 
 def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
-    """Keys that say nothing on the real clock."""
+    """Keys that say something, and nothing on the real clock."""
     table = raw.data.get("simulation")
     if not isinstance(table, dict) or table.get("clock", "real") != "real":
         return
     for key in ("latency", "bytes_per_second", "interfaces", "service_times"):
-        if key in table:
+        if table.get(key, Simulation.model_fields[key].default) != Simulation.model_fields[key].default:
             yield raw.problem(("simulation", key), "has a meaning with simulation.clock = 'virtual' only")
 
 

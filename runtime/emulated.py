@@ -7,6 +7,7 @@ which computes nothing. What never lives here: what is emulated, and whether the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cache
@@ -18,6 +19,7 @@ from runtime.service_times import ServiceTimes, read_table
 from runtime.topology import ActorSpec
 
 T = TypeVar("T")
+TIMERS = 0.002  # seconds: what timers of a real loop may be late; what is later is the machine's fault, and shows
 _HERE: ContextVar[EmulatedDevice | None] = ContextVar("device", default=None)
 
 
@@ -27,6 +29,7 @@ class EmulatedDevice(InlineCompute):
     def __init__(self, role: str, times: ServiceTimes) -> None:
         super().__init__(lambda actor, label: times.seconds(actor, role, label, self.rows))
         self.rows = 0
+        self._late = 0.0  # seconds that earlier pieces have taken too long
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.run."""
@@ -35,6 +38,14 @@ class EmulatedDevice(InlineCompute):
             return await super().run(actor, label, work, *args)
         finally:
             _HERE.reset(token)
+
+    async def _pass(self, seconds: float) -> None:
+        """A real loop's timers ring late: by so much the next piece of work is shorter."""
+        loop = asyncio.get_running_loop()
+        began, wanted = loop.time(), max(0.0, seconds - self._late)
+        self._late -= seconds - wanted
+        await asyncio.sleep(wanted)
+        self._late = min(TIMERS, self._late + loop.time() - began - wanted)
 
     def is_about(self, rows: int) -> None:
         """What is done from now on is about so many rows."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from runtime.clock import run_virtual
+from runtime.clock import VirtualTimeLoop, run_virtual
 from runtime.emulated import EmulatedDevice, device_here, device_of
 from runtime.errors import ConfigError, ProgramFailed
 from runtime.service_times import Recorder, ServiceTimes, as_text, gather, read_table
@@ -136,6 +137,25 @@ def test_emulated_devices_of_one_process_work_beside_one_another_and_each_one_pi
         return sorted(ends)
 
     assert run_virtual(main()) == [("a", 2.0), ("a", 4.0), ("b", 2.0)]
+
+
+class CoarseLoop(VirtualTimeLoop):
+    """A loop whose timers ring at whole milliseconds, as a real one's do."""
+
+    def call_at(self, when: float, *args: Any, **kwargs: Any) -> asyncio.TimerHandle:
+        return super().call_at(math.ceil(when * 1000) / 1000, *args, **kwargs)
+
+
+@pytest.mark.parametrize(("seconds", "pieces"), [(0.0004, 500), (0.0013, 300)])
+def test_timers_that_ring_late_do_not_add_up(seconds: float, pieces: int) -> None:
+    async def main() -> float:
+        device = EmulatedDevice("worker", ServiceTimes({"*/*": seconds}, 1))
+        for _ in range(pieces):
+            await device.run("a", "work", lambda: None)
+        return asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=CoarseLoop) as runner:
+        assert runner.run(main()) == pytest.approx(seconds * pieces, abs=0.003)
 
 
 def test_work_can_say_how_many_rows_it_is_about_to_the_device_it_runs_on_only() -> None:
