@@ -23,6 +23,7 @@ from runtime.errors import ConfigError
 from runtime.messages import Message
 from runtime.node import Node
 from runtime.transport.inproc import InprocNetwork
+from tests.journeys.test_regroup import meddled
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 
 RELU = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
@@ -244,6 +245,18 @@ def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     )
     assert len(found.losses()) == 40
     assert np.mean(found.losses()[-5:]) < np.mean(found.losses()[:5])
+
+
+def test_groups_and_rates_change_while_the_shards_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[float, float]] = []
+    monkeypatch.setattr(ParameterStore, "set_rates", lambda store, *rates: told.append(rates))
+    strategy = 'servers = 3\nscheme = "c"\nlive = true\n'
+    cluster = configured(tmp_path, "local-fc-shards", workers=4, groups=2, iterations=40, strategy=strategy)
+    changes = [{"workers": 3, "groups": 3}, {"workers": 4, "groups": 1, "base_lr": 0.005, "momentum": 0.5}]
+    journal = meddled(cluster, changes, [])
+    assert [fields["groups"] for fields in journal.of("regrouped")] == [3, 1]
+    assert told == [pytest.approx((0.005, 0.5))] * 4  # the conv model and every shard
+    assert len(journal.of("progress")) == 40
 
 
 def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_computed(tmp_path: Path) -> None:
