@@ -378,6 +378,15 @@ def test_more_servers_than_units_and_a_variable_batch_of_one_part_are_refused(tm
     assert "train.strategy.variable_batch: found true with scheme 'a'" in problems_of(one)
 
 
+def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(tmp_path: Path) -> None:
+    text = (ZOO / "lenet.prototxt").read_text()
+    sums = text.replace('type: "SoftmaxWithLoss"', 'type: "SoftmaxWithLoss" loss_param { normalization: NONE }')
+    assert sums != text
+    strategy = 'scheme = "b"\nvariable_batch = true\n'
+    said = problems_of(configured(tmp_path, "one-weird-trick", workers=2, net=sums, strategy=strategy))
+    assert "train.strategy.variable_batch: found true with a loss whose normalization is NONE" in said
+
+
 def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp_path: Path) -> None:
     loaded = load_with_program(configured(tmp_path, "one-weird-trick", workers=3))
     assert isinstance(loaded.options, Options)
