@@ -23,6 +23,7 @@ from runtime.errors import ConfigError
 from runtime.messages import Message
 from runtime.node import Node
 from runtime.transport.inproc import InprocNetwork
+from tests.journeys.test_regroup import meddled
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 
 RELU = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
@@ -246,6 +247,18 @@ def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     assert np.mean(found.losses()[-5:]) < np.mean(found.losses()[:5])
 
 
+def test_groups_and_rates_change_while_the_shards_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[float, float]] = []
+    monkeypatch.setattr(ParameterStore, "set_rates", lambda store, *rates: told.append(rates))
+    strategy = 'servers = 3\nscheme = "c"\nlive = true\n'
+    cluster = configured(tmp_path, "local-fc-shards", workers=4, groups=2, iterations=40, strategy=strategy)
+    changes = [{"workers": 3, "groups": 3}, {"workers": 4, "groups": 1, "base_lr": 0.005, "momentum": 0.5}]
+    journal = meddled(cluster, changes, [])
+    assert [fields["groups"] for fields in journal.of("regrouped")] == [3, 1]
+    assert told == [pytest.approx((0.005, 0.5))] * 4  # the conv model and every shard
+    assert len(journal.of("progress")) == 40
+
+
 def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_computed(tmp_path: Path) -> None:
     """A worker's FC batch is done, and its conv phase goes backward, before the last FC batch begins."""
     log: list[tuple[str, str]] = []
@@ -363,6 +376,15 @@ def test_more_servers_than_units_and_a_variable_batch_of_one_part_are_refused(tm
     assert "layer 'ip2': key 'inner_product_param.num_output': found 10, expected at least 11" in problems_of(many)
     one = configured(tmp_path / "one", "one-weird-trick", workers=2, strategy="variable_batch = true\n")
     assert "train.strategy.variable_batch: found true with scheme 'a'" in problems_of(one)
+
+
+def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(tmp_path: Path) -> None:
+    text = (ZOO / "lenet.prototxt").read_text()
+    sums = text.replace('type: "SoftmaxWithLoss"', 'type: "SoftmaxWithLoss" loss_param { normalization: NONE }')
+    assert sums != text
+    strategy = 'scheme = "b"\nvariable_batch = true\n'
+    said = problems_of(configured(tmp_path, "one-weird-trick", workers=2, net=sums, strategy=strategy))
+    assert "train.strategy.variable_batch: found true with a loss whose normalization is NONE" in said
 
 
 def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp_path: Path) -> None:
