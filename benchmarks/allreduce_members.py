@@ -53,10 +53,8 @@ class Member(Actor):
 
     async def on_start(self) -> None:
         """Make this member's array where the others can read it."""
-        self._ops = ops.get_backend("cpu", threads=1)
-        self._ops.memory = self.memory
+        await self.compute("make", self._make)
         self._collective = Collective(self, self._members, {0: self._numbers}, self._ops, self._adders)
-        self._mine = await self.compute("make", self._make)
 
     async def run(self) -> None:
         """All rounds, one after the other."""
@@ -87,10 +85,11 @@ class Member(Actor):
         """See Collective."""
         self._collective.summed(message, envelope.sender)
 
-    def _make(self) -> Array:
-        array = self._ops.empty((self._numbers,))
-        array[...] = input_of(self._rank, self._numbers)
-        return array
+    def _make(self) -> None:
+        self._ops = ops.get_backend("cpu", threads=1)
+        self._ops.memory = self.memory
+        self._mine = self._ops.empty((self._numbers,))
+        self._mine[...] = input_of(self._rank, self._numbers)
 
 
 ROLES = {"member": Member}

@@ -6,8 +6,9 @@
     first member -> rest   SharedSum: the sum is there
 
 In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. There are as
-many adders as the host has cores to add with: more would only have to be told. Of small arrays all members add up
-everything: that is sooner done than told. All get the same bits either way.
+many adders as the host has cores to add with: more would only have to be told (30 MB of 8 members on two busy cores: 30
+and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one adder; of few members each adds them up for itself:
+that is sooner done than told. All get the same bits either way.
 What never lives here: what the arrays mean, when they are sent.
 """
 
@@ -26,6 +27,7 @@ from runtime.messages import Message
 
 CUT = 16  # numbers: shares begin with cache lines
 ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
+ALONE_MEMBERS = 3  # that tell one another everything. 256 KB of 8 took a busy host 15 ms so, with one adder 4.5
 
 
 def shares(size: int, members: int) -> list[tuple[int, int]]:
@@ -35,9 +37,11 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts))
 
 
-def is_shared(size: int, members: int) -> bool:
-    """Is a sum of so many numbers (float32) shared out, not made by every member for itself?"""
-    return (members - 1) * size * 4 > ALONE_BYTES
+def adding(size: int, members: int, adders: int | None) -> int:
+    """How many of the members add up a sum of so many numbers (float32) for all. 0: everybody does, for itself."""
+    if (members - 1) * size * 4 > ALONE_BYTES:
+        return min(adders or members, members)
+    return 0 if members <= ALONE_MEMBERS else 1
 
 
 def adders_of(members: Sequence[str]) -> int:
@@ -61,7 +65,7 @@ class Collective:
         adders: int | None = None,
     ) -> None:
         self._actor, self._members, self._ops = actor, tuple(members), ops
-        self._adders = self._members[:adders]
+        self._adders = adders
         self._rank = self._members.index(actor.name)
         self._arrays, self._sums = Summands(sizes), Summands(sizes)
 
@@ -74,16 +78,16 @@ class Collective:
         Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
         """
         step, bucket = key
-        shared = self._is_shared(len(mine))
-        into = (self._ops.empty(mine.shape),) if shared and not self._rank else ()
-        adders = self._adders if shared else self._members
+        count = self._adding(len(mine))
+        into = (self._ops.empty(mine.shape),) if count and not self._rank else ()
+        adders = self._members[: count or None]
         await self._tell(adders, Contribution(number=step, bucket=bucket, values=mine, into=into))
         if self._rank >= len(adders):
             (whole,) = await self._sums.of(key, self._members[0])
             total = lambda: whole  # noqa: E731
         else:
             arrays = await self._of_all(self._arrays, self._members, key, (mine, *into))
-            total = await self._share(key, arrays) if shared else lambda: self._add([given[0] for given in arrays])
+            total = await self._share(key, arrays) if count else lambda: self._add([given[0] for given in arrays])
         for summands in (self._arrays, self._sums):
             summands.close(key)
         return total
@@ -91,14 +95,15 @@ class Collective:
     async def _share(self, key: Key, arrays: Sequence[Arrays]) -> Callable[[], Array]:
         """Add up this member's share for all, and wait for the shares of the others."""
         step, bucket = key
-        share = await self._actor.compute("reduce", self._reduce, arrays)
-        await self._tell(self._adders, SharedSum(number=step, bucket=bucket, values=share))
-        sums = await self._of_all(self._sums, self._adders, key, share)
         whole = arrays[0][1]
+        adders = self._members[: self._adding(len(whole))]
+        share = await self._actor.compute("reduce", self._reduce, arrays)
+        await self._tell(adders, SharedSum(number=step, bucket=bucket, values=share))
+        sums = await self._of_all(self._sums, adders, key, share)
         if any(sums):
             whole = await self._actor.compute("gather", self._gather, whole, sums)
         if not self._rank:
-            rest = self._members[len(self._adders) :]
+            rest = self._members[len(adders) :]
             await self._tell(rest, SharedSum(number=step, bucket=bucket, values=(whole,)))
         return lambda: whole
 
@@ -113,26 +118,26 @@ class Collective:
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
         key, rank = (message.number, message.bucket), self._rank_of(sender, message)
-        shared = self._is_shared(self._arrays.size(key, sender))
-        if shared and self._rank >= len(self._adders):
+        count = self._adding(self._arrays.size(key, sender))
+        if self._rank >= count > 0:
             raise MessageError("unexpected", f"{message!r} of {sender}: {self._actor.name} does not add up")
-        if len(message.into) != (shared and rank == 0):
+        if len(message.into) != (count > 0 and rank == 0):
             raise MessageError("unexpected", f"{message!r} of {sender}: found {len(message.into)} memories for a sum")
         self._arrays.arrived(key, sender, (message.values, *message.into))
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """A member's share is added up, or the whole."""
-        key, rank, count = (message.number, message.bucket), self._rank_of(sender, message), len(message.values)
-        size, adding = self._sums.size(key, sender), self._rank < len(self._adders)
-        legal = rank < len(self._adders) and count <= 1 if adding else rank == 0 and count == 1
-        if not legal or not self._is_shared(size):
+        key, rank, given = (message.number, message.bucket), self._rank_of(sender, message), len(message.values)
+        size = self._sums.size(key, sender)
+        count = self._adding(size)
+        legal = rank < count and given <= 1 if self._rank < count else rank == 0 and given == 1
+        if not legal or not count:
             raise MessageError("unexpected", f"{message!r} of {sender}: it adds up nothing such for {self._actor.name}")
-        low, high = shares(size, len(self._adders))[rank] if adding else (0, size)
+        low, high = shares(size, count)[rank] if self._rank < count else (0, size)
         self._sums.arrived(key, sender, message.values, high - low)
 
-    def _is_shared(self, size: int) -> bool:
-        """Is a sum of so many numbers shared out?"""
-        return is_shared(size, len(self._members))
+    def _adding(self, size: int) -> int:
+        return adding(size, len(self._members), self._adders)
 
     def _rank_of(self, sender: str, message: Message) -> int:
         if sender not in self._members or sender == self._actor.name:
@@ -144,7 +149,7 @@ class Collective:
     def _reduce(self, arrays: Sequence[Arrays]) -> Arrays:
         """Add up this member's share: into its place of the sum if that may be written to, else it is returned."""
         into = arrays[0][1]
-        low, high = shares(len(into), len(self._adders))[self._rank]
+        low, high = shares(len(into), self._adding(len(into)))[self._rank]
         parts = [given[0][low:high] for given in arrays]
         place = writable(into)  # the first member's own memory, too: others see it only where it is shared
         if place is None:
@@ -155,7 +160,7 @@ class Collective:
     def _gather(self, into: Array, sums: Sequence[Arrays]) -> Array:
         """The shares side by side, where some of them travelled."""
         whole = self._ops.empty(into.shape)
-        for share, (low, high) in zip(sums, shares(len(whole), len(self._adders)), strict=True):
+        for share, (low, high) in zip(sums, shares(len(whole), len(sums)), strict=True):
             whole[low:high] = share[0] if share else into[low:high]
         return whole
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from roles.binomial import place_of
 from roles.buckets import buckets_of
-from roles.collective import is_shared, shares
+from roles.collective import adding, shares
 from roles.messages import Contribution, SharedSum
 from roles.shapes import FLOAT, Shapes
 from runtime.messages import Message
@@ -49,8 +49,8 @@ def sizes_of(actor: ActorSpec, shapes: Shapes) -> list[int]:
 
 def _collective(name: str, options: Mapping[str, Any], size: int, shapes: Shapes) -> Sent:
     members = options["members"]
-    rank, shared = members.index(name), is_shared(size, len(members))
-    adders = members[: options.get("adders")] if shared else members
+    rank, shared = members.index(name), adding(size, len(members), options.get("adders"))
+    adders = members[: shared or None]
     place = size if shared and not rank else 0  # the first member's memory for the sum
     share = 0
     if shared and name in adders and not shapes.shared_memory:
