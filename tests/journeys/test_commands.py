@@ -118,7 +118,7 @@ def test_devices_that_fit_no_actor_or_are_none_are_mistakes(
     found = capsys.readouterr().err
     assert "'worker-*' fits no actor; those that compute are coordinator, conv_model, fc_server" in found
     assert main(["check", "--set", 'train.devices={"conv-*"="gpu"}']) == 2
-    assert "found 'gpu' (string), expected 'cpu' or 'cuda:N'" in capsys.readouterr().err
+    assert "found 'gpu' (string), expected 'cpu', 'cuda:N', 'emulated' or" in capsys.readouterr().err
 
 
 def test_a_snapshot_of_caffe_is_resumed_and_taken_back(
