@@ -48,10 +48,12 @@ class TreeExchange:
             upward = Contribution(number=step, bucket=bucket, values=total, into=())
             await self._actor.tell(self._parent, upward, step=step)
             (total,) = await self._summands.of(key, self._parent)
-        for children in reversed(self._levels):
-            for child in children:
-                whole = SharedSum(number=step, bucket=bucket, values=(total,))
-                await self._actor.ask(child, whole, Taken, step=step)
+        whole = SharedSum(number=step, bucket=bucket, values=(total,))
+        *before, last = [child for children in reversed(self._levels) for child in children] or [""]
+        for child in before:
+            await self._actor.ask(child, whole, Taken, step=step)
+        if last:  # nothing waits for it
+            await self._actor.tell(last, whole, step=step)
         self._summands.close(key)
         return lambda: total
 

@@ -74,13 +74,14 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
     actor, told = Actor(), []
     actor.name = "member-0"
 
-    async def ask(to: str, message: Any, answer: Any, *, step: int) -> None:
+    async def tell(to: str, message: Any, *answer: Any, step: int) -> None:
         told.append(to)
 
     async def compute(label: str, work: Any, *args: Any) -> Any:
         return work(*args)
 
-    actor.ask, actor.compute = ask, compute  # type: ignore[method-assign, assignment]
+    actor.ask = actor.tell = tell  # type: ignore[method-assign, assignment]
+    actor.compute = compute  # type: ignore[method-assign, assignment]
     exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS)
     for child in (1, 2, 4):
         exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
