@@ -2,94 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import ops
-from nets import Net, checkpoint, load_net, load_solver
+from nets import checkpoint
 from nets.spec import ZOO
 from roles import Options, plan
-from roles.fc_batches import fc_batches
-from roles.job import Job
-from roles.messages import ActivationSlice, Columns, FcTurn
-from roles.parameter_store import ParameterStore
 from runtime.config import load_with_program
-from runtime.errors import ConfigError
-from runtime.messages import Message
-from runtime.node import Node
-from runtime.transport.inproc import InprocNetwork
-from tests.journeys.test_regroup import meddled
-from tests.support import Simulated, configure, events, run_directory, run_up, train
+from tests.journeys.fc_shards import (
+    CIFAR,
+    RELU,
+    cifar10_full,
+    configured,
+    difference,
+    lenet_with_dropout,
+    problems_of,
+    resume_from,
+    run,
+)
+from tests.support import events, run_directory, run_up, train
 
-RELU = 'layer { name: "relu1" type: "ReLU" bottom: "ip1" top: "ip1" }'
-DROPOUT = RELU + ' layer { name: "drop1" type: "Dropout" bottom: "ip1" top: "ip1" }'
-CIFAR = 'data = { train = { format = "synthetic", shape = [3, 32, 32], size = 100 } }\nbase_lr = 0.001\n'
-
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small actors on one event loop, none with threads of its own; as the processes of `run_up` here."""
-    monkeypatch.setenv("CONVOY_THREADS", "1")
-
-
-def run(
-    directory: Path, preset: str, *, batch: int = 10, net: str = "", train_more: str = "", **options: Any
-) -> Simulated:
-    return train(configured(directory, preset, batch=batch, net=net, train_more=train_more, **options))
-
-
-def configured(
-    directory: Path,
-    preset: str,
-    *,
-    batch: int = 10,
-    net: str = "",
-    train_more: str = "",
-    strategy: str = "",
-    **options: Any,
-) -> Path:
-    """LeNet on digits, or `net` as text, or what `train_more` says; `strategy`: more lines of that section."""
-    cluster = configure(directory, preset, **{"iterations": 10, **options})
-    more = f"[train]\nbatch = {batch}\n{train_more}"
-    if net:
-        (directory / "own.prototxt").write_text(net)
-        more += 'net = "own.prototxt"\n'
-    text = cluster.read_text().replace("[train]\n", more, 1)
-    if "data = " in train_more:
-        head, _, tail = text.partition("[train.data]\n")
-        text = head + tail[tail.index("[train.strategy]") :]
-    cluster.write_text(text + strategy)
-    return cluster
-
-
-def difference(found: Simulated, expected: Simulated, but: Sequence[str] = ()) -> float:
-    """The largest of all parameters' and histories' differences, relative to the largest number of each."""
-    assert found.arrays.keys() == expected.arrays.keys()
-    assert all(found.arrays[name].shape == array.shape for name, array in expected.arrays.items())
-    return max(
-        float(np.abs(found.arrays[name] - array).max() / np.abs(array).max())
-        for name, array in expected.arrays.items()
-        if name not in but
-    )
-
-
-def lenet_with_dropout() -> str:
-    """With mean pooling: which of two nearly equal numbers is the larger, and gets the gradient, hangs on rounding."""
-    text = (ZOO / "lenet.prototxt").read_text()
-    assert RELU in text and text.count("pool: MAX") == 2
-    return text.replace(RELU, DROPOUT).replace("pool: MAX", "pool: AVE")
-
-
-def cifar10_full() -> str:
-    """With larger first weights: BVLC's are so small that after some iterations rounding shows, with `sync` as well."""
-    text = (ZOO / "cifar10_full.prototxt").read_text()
-    assert "std: 0.0001" in text and "LRN" in text
-    return text.replace("std: 0.0001", "std: 0.05").replace("std: 0.01 ", "std: 0.05 ")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # batch 10 over 4 workers: 3, 3, 2 and 2 rows, which scheme c cuts again into 4, some of them empty
@@ -177,11 +112,6 @@ def test_the_test_of_a_net_in_shards_has_the_scores_of_the_whole(tmp_path: Path,
     assert scores["loss"] == pytest.approx(expected["loss"], rel=1e-4)
 
 
-def resume_from(cluster: Path, other: str, iteration: int) -> None:
-    more = f'[train]\nresume = "../{other}/checkpoint-{iteration:07d}.safetensors"\n'
-    cluster.write_text(cluster.read_text().replace("[train]\n", more, 1))
-
-
 @pytest.mark.parametrize("first", ["single", "one-weird-trick", "local-fc-shards"])
 @pytest.mark.parametrize("second", ["single", "one-weird-trick", "local-fc-shards"])
 def test_a_checkpoint_of_one_preset_goes_on_in_another(tmp_path: Path, first: str, second: str) -> None:
@@ -212,155 +142,6 @@ def test_first_weights_of_a_file_are_cut_for_the_shards(tmp_path: Path) -> None:
     assert difference(found, reference) <= 1e-5
 
 
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
-def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
-    delays = np.random.default_rng(0)
-    strategy = f'scheme = "{scheme}"\n'
-    at_once = run(tmp_path / "a", "one-weird-trick", workers=3, iterations=4, strategy=strategy)
-    late = train(
-        configured(tmp_path / "b", "one-weird-trick", workers=3, iterations=4, strategy=strategy),
-        service_time=lambda actor, label: float(delays.exponential(0.01)),
-        network=InprocNetwork(latency=0.001, bytes_per_second=1e8),
-    )
-    assert difference(late, at_once) == 0.0
-
-
-@pytest.mark.parametrize("scheme", ["a", "b", "c"])
-def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    """Shards that took two groups' batches in different orders would wait for one another for ever (Deadlock)."""
-    delays, ask = np.random.default_rng(1), Node.ask
-
-    async def late(node: Node, sender: str, to: str, message: Message, answer: type[Any], **about: Any) -> Any:
-        if isinstance(message, ActivationSlice):  # what one shard gets first comes to another last
-            await asyncio.sleep(float(delays.exponential(0.05)))
-        return await ask(node, sender, to, message, answer, **about)
-
-    monkeypatch.setattr(Node, "ask", late)
-    strategy = f'servers = 3\nscheme = "{scheme}"\n'
-    found = train(
-        configured(tmp_path, "local-fc-shards", workers=5, groups=3, iterations=40, strategy=strategy),
-        service_time=lambda actor, label: 0.01,
-    )
-    assert len(found.losses()) == 40
-    assert np.mean(found.losses()[-5:]) < np.mean(found.losses()[:5])
-
-
-def test_groups_and_rates_change_while_the_shards_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[float, float]] = []
-    monkeypatch.setattr(ParameterStore, "set_rates", lambda store, *rates: told.append(rates))
-    strategy = 'servers = 3\nscheme = "c"\nlive = true\n'
-    cluster = configured(tmp_path, "local-fc-shards", workers=4, groups=2, iterations=40, strategy=strategy)
-    changes = [{"workers": 3, "groups": 3}, {"workers": 4, "groups": 1, "base_lr": 0.005, "momentum": 0.5}]
-    journal = meddled(cluster, changes, [])
-    assert [fields["groups"] for fields in journal.of("regrouped")] == [3, 1]
-    assert told == [pytest.approx((0.005, 0.5))] * 4  # the conv model and every shard
-    assert len(journal.of("progress")) == 40
-
-
-def test_with_scheme_b_a_worker_is_answered_while_the_next_ones_rows_are_computed(tmp_path: Path) -> None:
-    """A worker's FC batch is done, and its conv phase goes backward, before the last FC batch begins."""
-    log: list[tuple[str, str]] = []
-
-    def noted(actor: str, label: str) -> float:
-        log.append((actor, label))
-        return 0.1 if label.startswith("fc") else 0.01
-
-    strategy = 'servers = 2\nscheme = "b"\n'
-    train(configured(tmp_path, "local-fc-shards", workers=3, iterations=1, strategy=strategy), service_time=noted)
-    begun = [at for at, (actor, label) in enumerate(log) if actor == "fc-0" and label == "fc TRAIN"]
-    conv = next(at for at, (actor, label) in enumerate(log) if actor == "conv-0-0" and label == "backward conv2")
-    assert conv < begun[-1]
-
-
-@pytest.mark.parametrize(
-    ("preset", "scheme"), [("one-weird-trick", "b"), ("one-weird-trick", "c"), ("local-fc-shards", "b")]
-)
-def test_with_a_variable_batch_the_fc_phase_is_updated_after_each_part_and_the_conv_phase_once(
-    tmp_path: Path, preset: str, scheme: str
-) -> None:
-    workers, batch, iterations = 3, 10, 4
-    strategy = f'scheme = "{scheme}"\nvariable_batch = true\n'
-    options: dict[str, Any] = {"workers": workers, "batch": batch, "iterations": iterations, "strategy": strategy}
-    found = run(tmp_path / "many", preset, net=lenet_with_dropout(), **options).arrays
-    expected = by_hand(tmp_path / "many", scheme, (0, 4, 7, 10), batch, iterations)
-    for name, array in expected.items():
-        assert np.abs(found[name] - array).max() <= 1e-5 * np.abs(array).max(), name
-
-
-def by_hand(directory: Path, scheme: str, cuts: tuple[int, ...], batch: int, iterations: int) -> dict[str, Any]:
-    """One weird trick, section 4.2, on one machine: the two phases as nets, each with its own updates."""
-    backend, spec = ops.get_backend("numpy"), load_net(directory / "own.prototxt")
-    solver = load_solver(directory / "solver.prototxt")
-    loaded = load_with_program(directory / "cluster.toml")
-    assert isinstance(loaded.options, Options)
-    job_options = plan(loaded.config, loaded.options).actors[0].options["job"]
-    job = Job.from_options(job_options)
-    source = job.source("TRAIN")
-    batches = job.batches("TRAIN", source)
-    common: dict[str, Any] = {"ops": backend, "batch": batch, "input_shape": source.shape, "seed": job.seed}
-    conv, fc = (Net(spec, "TRAIN", part=part, **common) for part in ("conv", "fc"))
-    stores = {net: ParameterStore(net.params, net.initial_blobs(), solver, backend) for net in (conv, fc)}
-
-    def backward(net: Net) -> dict[str, Any]:
-        found = {stage.layer: net.backward(stage) for stage in reversed(net.stages)}
-        return {layer: gradients for layer, gradients in found.items() if layer is not None}
-
-    for step in range(iterations):
-        data, labels = batches.read(step, 0, batch)
-        conv.run({"data": data, "label": labels}, {layer: stores[conv].read(layer) for layer in conv.params}, step)
-        crossed = {name: conv.blob(name) for name in conv.boundary}
-        back = np.zeros_like(crossed["pool2"])
-        parts = fc_batches(scheme, cuts)
-        for part, members in enumerate(parts):
-            spans = [span for _, span in members]
-            rows = np.concatenate([np.arange(low, high) for low, high in spans])
-            fc.begin(step, *spans)
-            for name, array in crossed.items():
-                fc.feed(name, np.ascontiguousarray(array[rows]))
-            for layer in fc.params:
-                fc.load(layer, stores[fc].read(layer))
-            for stage in fc.stages:
-                fc.forward(stage)
-            gradients = backward(fc)
-            back[rows] = fc.grad("pool2")  # of the mean over the whole batch
-            for layer, blobs in gradients.items():  # of the mean over the part
-                mean = tuple(blob * (batch / len(rows)) for blob in blobs)
-                stores[fc].apply(layer, mean, counts=part == len(parts) - 1)
-        conv.set_grad("pool2", back)
-        for layer, blobs in backward(conv).items():
-            stores[conv].apply(layer, blobs)
-    return stores[conv].state() | stores[fc].state()
-
-
-@pytest.mark.parametrize("kind", [FcTurn, Columns])
-def test_a_run_in_which_shards_say_everything_twice_gives_the_same_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Message]
-) -> None:
-    options: dict[str, Any] = {"workers": 3, "groups": 2, "iterations": 4, "strategy": 'servers = 3\nscheme = "b"\n'}
-    clean = run(tmp_path / "clean", "local-fc-shards", **options)
-    send, repeated = Node.send, []
-
-    async def twice(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
-        await send(node, sender, to, message, **about)
-        if type(message) is kind:
-            repeated.append(message)
-            await send(node, sender, to, message, **about)
-
-    monkeypatch.setattr(Node, "send", twice)
-    assert difference(run(tmp_path / "doubled", "local-fc-shards", **options), clean) == 0.0
-    assert repeated
-
-
-def problems_of(cluster: Path) -> str:
-    loaded = load_with_program(cluster)
-    assert isinstance(loaded.options, Options)
-    with pytest.raises(ConfigError) as caught:
-        plan(loaded.config, loaded.options)
-    return str(caught.value)
-
-
 @pytest.mark.parametrize("preset", ["one-weird-trick", "local-fc-shards"])
 def test_a_net_whose_fc_phase_is_no_chain_is_refused_before_anything_starts(tmp_path: Path, preset: str) -> None:
     beside = (
@@ -376,15 +157,6 @@ def test_more_servers_than_units_and_a_variable_batch_of_one_part_are_refused(tm
     assert "layer 'ip2': key 'inner_product_param.num_output': found 10, expected at least 11" in problems_of(many)
     one = configured(tmp_path / "one", "one-weird-trick", workers=2, strategy="variable_batch = true\n")
     assert "train.strategy.variable_batch: found true with scheme 'a'" in problems_of(one)
-
-
-def test_a_variable_batch_is_refused_where_a_loss_is_a_sum_whose_parts_have_no_weight(tmp_path: Path) -> None:
-    text = (ZOO / "lenet.prototxt").read_text()
-    sums = text.replace('type: "SoftmaxWithLoss"', 'type: "SoftmaxWithLoss" loss_param { normalization: NONE }')
-    assert sums != text
-    strategy = 'scheme = "b"\nvariable_batch = true\n'
-    said = problems_of(configured(tmp_path, "one-weird-trick", workers=2, net=sums, strategy=strategy))
-    assert "train.strategy.variable_batch: found true with a loss whose normalization is NONE" in said
 
 
 def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp_path: Path) -> None:
