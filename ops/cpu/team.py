@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import weakref
+from collections.abc import Callable
 
 import numpy as np
 
 from ops.cpu.compiled import addresses
 from ops.cpu.handover import AWAKE, FIELDS, build_handover
 from ops.cpu.kernel import CALL, Kernel
+from ops.errors import Array
 
 LINE = 16  # int64 numbers apart: threads do not share the lines they write
 
@@ -34,10 +37,13 @@ class Team:
         self._post = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)(at("post"))
         self._finish = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(at("finish"))
         self._serve = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(at("serve"))
+        ended: list[bool] = []
         for number, lock in enumerate(self._locks, 1):
             lock.acquire()
             self._state[(FIELDS + number) * LINE] = AWAKE
-            threading.Thread(target=self._member, args=(number, lock), name=f"kernels-{number}", daemon=True).start()
+            of = (self._serve, self._state, number, size, lock, ended)
+            threading.Thread(target=_member, args=of, name=f"kernels-{number}", daemon=True).start()
+        weakref.finalize(self, _end, self._locks, ended).atexit = False
 
     def __repr__(self) -> str:
         return f"<Team of {self.size}>"
@@ -57,7 +63,23 @@ class Team:
                         lock.release()
                 self._finish(state, self.size, where, at)
 
-    def _member(self, number: int, lock: threading.Lock) -> None:
-        while True:
-            self._serve(self._state.ctypes.data, number, self.size)  # returns when it has fallen asleep
-            lock.acquire()
+
+def _member(
+    serve: Callable[[int, int, int], None],
+    state: Array,
+    number: int,
+    size: int,
+    lock: threading.Lock,
+    ended: list[bool],
+) -> None:
+    """A thread's life. It knows nothing of its team, so that a team that nobody uses any more ends its threads."""
+    while not ended:
+        serve(state.ctypes.data, number, size)  # returns when it has fallen asleep
+        lock.acquire()
+
+
+def _end(locks: list[threading.Lock], ended: list[bool]) -> None:
+    """Wake every thread for the last time; one that is awake sees it when it falls asleep."""
+    ended.append(True)
+    for lock in locks:
+        lock.release()
