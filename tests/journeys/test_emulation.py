@@ -16,6 +16,7 @@ from tests.support import configure, events, run_directory, run_up, train
 Sizes = list[tuple[str, str, int]]  # receiver, kind, bytes
 
 VIRTUAL = '[simulation]\nclock = "virtual"\nlatency = 0.0001\nbytes_per_second = "125MB"\nseed = {seed}\n'
+FAR = VIRTUAL.format(seed=1) + 'links = { "conv-* -> fc" = { latency = 1.0 } }\n'
 EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 TIMES = {
     "conv_compute/forward *": {"mean": 0.004, "cv": 0.5, "law": "gamma"},
@@ -134,6 +135,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     [
         ("[simulation]\nlatency = 0.1\n", ("", ""), "cluster.toml:2: simulation.latency: has a meaning with"),
         ("", ("times.json", "tines.json"), "service times cannot be read"),
+        (FAR, ("", ""), "simulation.links.'conv-* -> fc': fits no link between processes, expected SENDER -> RECEIVER"),
         ("", ("emulated:times", "emulatd:times"), "expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
         ("", ('"*"', '"convoy-*"'), "'convoy-*' fits no actor"),
         ('[train.gradients]\nformat = "threshold"\n', ("", ""), "emulated devices have no numbers to compare with tau"),
