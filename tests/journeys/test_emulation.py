@@ -121,6 +121,15 @@ def test_a_run_with_processes_can_have_emulated_workers(tmp_path: Path) -> None:
     assert not (directory / "service-times").exists()
 
 
+def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make(tmp_path: Path) -> None:
+    cluster = emulated(tmp_path, "sync", workers=2, iterations=2)
+    cluster.write_text(cluster.read_text().replace('"*" = ', '"conv-*" = '))
+    journal = train(cluster, checkpoint=False).journal
+    assert len(journal.of("progress")) == 2
+    assert journal.of("checkpoint") == []
+    assert list(tmp_path.glob("checkpoint*")) == []
+
+
 def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     cluster = configure(tmp_path / "real", "sync", workers=2, iterations=3, more="[run]\nrecord_service_times = true\n")
     assert run_up(cluster).returncode == 0
