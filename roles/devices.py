@@ -36,8 +36,11 @@ class Devices:
         return next((pattern for pattern in fitting if self._computes_on(actor, self.patterns[pattern])), None)
 
     def placed(self, topology: Topology) -> Topology:
-        """Tell each actor that computes where to do so."""
-        return dataclasses.replace(topology, actors=tuple(map(self._placed, topology.actors)))
+        """Tell each actor that computes where to do so, and the lead if there is no model to save."""
+        actors = tuple(map(self._placed, topology.actors))
+        if any(actor.emulated is not None for actor in actors):
+            actors = tuple(_without_model(actor) if actor.name == topology.lead else actor for actor in actors)
+        return dataclasses.replace(topology, actors=actors)
 
     def mistakes(self, topology: Topology, train: Train) -> Iterator[Problem]:
         """Patterns that fit nobody, profiles that are none, what emulated devices cannot do."""
@@ -93,6 +96,12 @@ def _not_emulated(train: Train) -> Iterator[Problem]:
         yield text, ("gradients", "format" if train.gradients.format == "threshold" else "links")
     if train.strategy.reproducible:
         yield "found true, but emulated devices have no numbers to repeat", ("strategy", "reproducible")
+
+
+def _without_model(lead: ActorSpec) -> ActorSpec:
+    """What is trained with emulated gradients is no model, whoever computes the rest."""
+    job = {**lead.options["job"], "device": EMULATED}
+    return dataclasses.replace(lead, options={**lead.options, "job": job})
 
 
 def _emulated(device: str) -> bool:

@@ -129,11 +129,19 @@ class Metrics(Section):
     port: int = Field(default=0, ge=0, le=65535)
 
 
+class SimulatedLink(Section):
+    """What is different on some links of a simulated network."""
+
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = None
+    bytes_per_second: Bytes | None = None
+
+
 class Simulation(Section):
     """[simulation]: `clock` "virtual" runs everything on one event loop whose clock jumps, as a model of a cluster.
 
     `bytes_per_second` is the rate of every network interface in each direction, one per process or per machine, or of
-    every link for itself; none: unlimited. `service_times` is the profile of array work that is really done there.
+    every link for itself; none: unlimited. `links` are exceptions: "SENDER -> RECEIVER", processes or patterns; the
+    first that fits counts. `service_times` is the profile of array work that is really done there.
     `seed` is that of all service times, those of emulated devices on the real clock too.
     """
 
@@ -141,6 +149,7 @@ class Simulation(Section):
     latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 0.0
     bytes_per_second: Bytes | None = None
     interfaces: Literal["process", "machine", "link"] = "process"
+    links: dict[str, SimulatedLink] = Field(default={})
     service_times: Text | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
 
@@ -218,7 +227,7 @@ def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
     table = raw.data.get("simulation")
     if not isinstance(table, dict) or table.get("clock", "real") != "real":
         return
-    for key in ("latency", "bytes_per_second", "interfaces", "service_times"):
+    for key in ("latency", "bytes_per_second", "interfaces", "links", "service_times"):
         if table.get(key, Simulation.model_fields[key].default) != Simulation.model_fields[key].default:
             yield raw.problem(("simulation", key), "has a meaning with simulation.clock = 'virtual' only")
 

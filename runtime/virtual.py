@@ -26,12 +26,14 @@ from runtime.simulation import ServiceTime, Simulation
 from runtime.topology import Placement
 from runtime.transport import Limits
 from runtime.transport.inproc import InprocNetwork
+from runtime.transport.interfaces import Link
 from runtime.versions import versions
 
 if TYPE_CHECKING:
     from runtime.up import Checked
 
 LOG = "convoy.log"
+MOST_LISTED = 8  # links in an error
 
 
 def run(checked: Checked, console: RunConsole) -> int:
@@ -46,7 +48,22 @@ def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
     if wanted.interfaces != "link":
         by_machine = wanted.interfaces == "machine"
         interfaces = {spec.name: spec.machine if by_machine else spec.name for spec in placement.processes}
-    return InprocNetwork(wanted.latency, float(wanted.bytes_per_second or 0), interfaces)
+    links = tuple(_link(pattern, placement, config) for pattern in wanted.links)
+    return InprocNetwork(wanted.latency, float(wanted.bytes_per_second or 0), interfaces, links)
+
+
+def _link(pattern: str, placement: Placement, config: ClusterConfig) -> Link:
+    """An exception of [simulation.links]. ConfigError if it is none, or fits no link."""
+    sender, arrow, receiver = (word.strip() for word in pattern.partition("->"))
+    rules = config.simulation.links[pattern]
+    link = Link(sender, receiver, rules.latency, rules.bytes_per_second)
+    names = [spec.name for spec in placement.processes]
+    known = [(a, b) for a in names for b in placement.neighbours(a) if a != b]
+    if arrow and any(link.fits(a, b) for a, b in known):
+        return link
+    listed = ", ".join(f"{a} -> {b}" for a, b in known[:MOST_LISTED]) + (", ..." if len(known) > MOST_LISTED else "")
+    text = f"fits no link between processes, expected SENDER -> RECEIVER, such as {listed}"
+    raise ConfigError([config.raw.problem(("simulation", "links", pattern), text).text])
 
 
 def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime | None:
@@ -63,6 +80,7 @@ class _VirtualRun:
     def __init__(self, checked: Checked, console: RunConsole) -> None:
         self._checked, self._console = checked, console
         self._config, self._placement = checked.loaded.config, checked.placement
+        self._network = network_of(self._placement, self._config)
         self._service_time = service_time_of(self._placement, self._config)
         self._recorder = Recorder() if self._config.run.record_service_times else None
         self._now = 0.0
@@ -102,7 +120,7 @@ class _VirtualRun:
         limits = Limits(self._config.links.credit_bytes, self._config.links.max_message_bytes)
         simulation = Simulation(
             self._placement,
-            network=network_of(self._placement, self._config),
+            network=self._network,
             limits=limits,
             service_time=self._service_time,
             directory=self._directory.path,

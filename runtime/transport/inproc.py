@@ -67,8 +67,7 @@ class InprocTransport(Transport):
         """Make `peer` reachable; the endpoints are not needed on this road."""
         lanes: tuple[Lane, Lane] = ("control", "bulk")
         for lane in lanes:
-            near = self.network.near(self.process, peer)
-            route = None if near else self.network.route(self.process, peer, lane)
+            route = self.network.route(self.process, peer, lane)
             self._links[peer, lane] = _Link(self.limits.credit_of(lane), route)
 
     async def send(self, peer: str, envelope: Envelope) -> None:

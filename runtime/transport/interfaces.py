@@ -13,8 +13,9 @@ credits, delivery (`inproc`).
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Then = Callable[[], None]
@@ -23,8 +24,9 @@ TOGETHER = 1e-9  # of the time until the next message has left: who is due so mu
 
 @dataclass(eq=False)
 class Wire:
-    """One direction of an interface, or a link's own: the messages that are on it now."""
+    """One direction of an interface, or a link's own: bytes per second, and the messages that are on it now."""
 
+    rate: float
     flows: list[Flow] = field(default_factory=list)
 
 
@@ -39,10 +41,9 @@ class Flow:
 
 
 class Sharing:
-    """Messages on wires of one rate each."""
+    """Messages on wires."""
 
-    def __init__(self, bytes_per_second: float) -> None:
-        self._rate = bytes_per_second
+    def __init__(self) -> None:
         self._flows: list[Flow] = []
         self._due: list[Flow] = []  # those that have left when the timer rings
         self._timer: asyncio.TimerHandle | None = None
@@ -86,7 +87,7 @@ class Sharing:
 
     def _share(self) -> None:
         """Max-min: the wire that can give least to each of its messages is the first to be shared out, and so on."""
-        left = {wire: self._rate for flow in self._flows for wire in flow.wires}
+        left = {wire: wire.rate for flow in self._flows for wire in flow.wires}
         waiting = {wire: list(wire.flows) for wire in left}
         while left:
             tightest = min(left, key=lambda wire: left[wire] / len(waiting[wire]))
@@ -100,37 +101,55 @@ class Sharing:
             left = {wire: rate for wire, rate in left.items() if waiting.get(wire)}
 
 
+@dataclass(frozen=True)
+class Link:
+    """What is different from process to process, names or patterns: a `latency`, and a rate of the link itself, which
+    comes on top of what its interfaces allow. None: as everywhere."""
+
+    sender: str
+    receiver: str
+    latency: float | None = None
+    bytes_per_second: float | None = None
+
+    def fits(self, a: str, b: str) -> bool:
+        """Is this the link from process `a` to process `b`?"""
+        return fnmatch.fnmatchcase(a, self.sender) and fnmatch.fnmatchcase(b, self.receiver)
+
+
 @dataclass
 class Network:
     """`latency` in seconds; `bytes_per_second` (0: unlimited) of every link, or, where `interfaces` names the
-    interface of each process, of every interface and direction. Times are those of the running event loop."""
+    interface of each process, of every interface and direction; of `links` the first that fits counts. Times are those
+    of the running event loop."""
 
     latency: float = 0.0
     bytes_per_second: float = 0.0
     interfaces: Mapping[str, str] | None = None
+    links: Sequence[Link] = ()
 
     def __post_init__(self) -> None:
-        self.sharing = Sharing(self.bytes_per_second)
+        self.sharing = Sharing()
         self._outward: dict[str, Wire] = {}
         self._inward: dict[str, Wire] = {}
 
-    def near(self, a: str, b: str) -> bool:
-        """Are messages between these processes there at once?"""
-        if a == b or not (self.latency or self.bytes_per_second):
-            return True
-        return self.interfaces is not None and self._named(a) == self._named(b)
+    def route(self, a: str, b: str, lane: str) -> Route | None:
+        """The way of one lane's messages from process `a` to process `b`; None: they are there at once."""
+        if a == b or (self.interfaces is not None and self._named(a) == self._named(b)):
+            return None
+        link = next((link for link in self.links if link.fits(a, b)), Link(a, b))
+        latency = self.latency if link.latency is None else link.latency
+        wires = self._wires(a, b, lane)
+        if link.bytes_per_second is not None:
+            wires.append(Wire(link.bytes_per_second))
+        wires = [wire for wire in wires if wire.rate]
+        return Route(self.sharing, tuple(wires), latency) if wires or latency else None
 
-    def route(self, a: str, b: str, lane: str) -> Route:
-        """The way of one lane's messages from process `a` to process `b`."""
+    def _wires(self, a: str, b: str, lane: str) -> list[Wire]:
+        rate = self.bytes_per_second
         if self.interfaces is None or lane == "control":
-            return Route(self, (Wire(),))
-        return Route(
-            self,
-            (
-                self._outward.setdefault(self._named(a), Wire()),
-                self._inward.setdefault(self._named(b), Wire()),
-            ),
-        )
+            return [Wire(rate)]
+        outward = self._outward.setdefault(self._named(a), Wire(rate))
+        return [outward, self._inward.setdefault(self._named(b), Wire(rate))]
 
     def _named(self, process: str) -> str:
         return (self.interfaces or {}).get(process, process)
@@ -139,8 +158,8 @@ class Network:
 class Route:
     """One lane from one process to another: its messages, one after the other, over its wires."""
 
-    def __init__(self, network: Network, wires: tuple[Wire, ...]) -> None:
-        self._network, self._wires = network, wires
+    def __init__(self, sharing: Sharing, wires: tuple[Wire, ...], latency: float) -> None:
+        self._sharing, self._wires, self._latency = sharing, wires, latency
         self._leaving: deque[tuple[int, Then]] = deque()
         # On the way, oldest first: timers that are due at one moment run in no order, arrivals must keep theirs.
         self._arriving: deque[Then] = deque()
@@ -153,8 +172,8 @@ class Route:
 
     def _start(self) -> None:
         size, _ = self._leaving[0]
-        if self._network.bytes_per_second:
-            self._network.sharing.add(Flow(self._wires, size, self._left))
+        if self._wires:
+            self._sharing.add(Flow(self._wires, size, self._left))
         else:
             self._left()
 
@@ -163,7 +182,7 @@ class Route:
         _, arrive = self._leaving.popleft()
         self._arriving.append(arrive)
         loop = asyncio.get_running_loop()
-        loop.call_at(loop.time() + self._network.latency, self._arrive)
+        loop.call_at(loop.time() + self._latency, self._arrive)
         if self._leaving:
             self._start()
 

@@ -16,6 +16,7 @@ from tests.support import configure, events, run_directory, run_up, train
 Sizes = list[tuple[str, str, int]]  # receiver, kind, bytes
 
 VIRTUAL = '[simulation]\nclock = "virtual"\nlatency = 0.0001\nbytes_per_second = "125MB"\nseed = {seed}\n'
+FAR = VIRTUAL.format(seed=1) + 'links = { "conv-* -> fc" = { latency = 1.0 } }\n'
 EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 TIMES = {
     "conv_compute/forward *": {"mean": 0.004, "cv": 0.5, "law": "gamma"},
@@ -120,6 +121,15 @@ def test_a_run_with_processes_can_have_emulated_workers(tmp_path: Path) -> None:
     assert not (directory / "service-times").exists()
 
 
+def test_no_checkpoint_is_written_of_what_emulated_workers_and_real_servers_make(tmp_path: Path) -> None:
+    cluster = emulated(tmp_path, "sync", workers=2, iterations=2)
+    cluster.write_text(cluster.read_text().replace('"*" = ', '"conv-*" = '))
+    journal = train(cluster, checkpoint=False).journal
+    assert len(journal.of("progress")) == 2
+    assert journal.of("checkpoint") == []
+    assert list(tmp_path.glob("checkpoint*")) == []
+
+
 def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     cluster = configure(tmp_path / "real", "sync", workers=2, iterations=3, more="[run]\nrecord_service_times = true\n")
     assert run_up(cluster).returncode == 0
@@ -134,6 +144,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     [
         ("[simulation]\nlatency = 0.1\n", ("", ""), "cluster.toml:2: simulation.latency: has a meaning with"),
         ("", ("times.json", "tines.json"), "service times cannot be read"),
+        (FAR, ("", ""), "simulation.links.'conv-* -> fc': fits no link between processes, expected SENDER -> RECEIVER"),
         ("", ("emulated:times", "emulatd:times"), "expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
         ("", ('"*"', '"convoy-*"'), "'convoy-*' fits no actor"),
         ('[train.gradients]\nformat = "threshold"\n', ("", ""), "emulated devices have no numbers to compare with tau"),
