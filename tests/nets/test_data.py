@@ -117,9 +117,9 @@ def test_a_header_that_promises_terabytes_is_refused_without_reading_them(tmp_pa
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "format: found None, expected one of cifar10, digits, hdf5, idx, images, lmdb, synthetic, text"),
+        ({}, "format: found None, expected one of blank, cifar10, digits, hdf5, idx, images, lmdb, synthetic, text"),
         ({"format": "digit"},
-         "format: found 'digit', expected one of cifar10, digits, hdf5, idx, images, lmdb, synthetic, text "
+         "format: found 'digit', expected one of blank, cifar10, digits, hdf5, idx, images, lmdb, synthetic, text "
          "(did you mean 'digits'?)"),
         ({"format": "digits", "splt": "x"}, "digits: splt: unknown key (did you mean 'split'?)"),
         ({"format": "digits", "split": 3}, "digits: split: found 3, expected a string"),

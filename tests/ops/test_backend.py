@@ -14,7 +14,9 @@ from ops.gradcheck import check_gradient
 
 
 def test_an_unknown_backend_or_option_is_refused_with_the_choices():
-    with pytest.raises(OpsError, match=r"'numpyy', expected one of 'cpu', 'cupy', 'numpy' \(did you mean 'numpy'\?\)"):
+    with pytest.raises(
+        OpsError, match=r"'numpyy', expected one of 'cpu', 'cupy', 'emulated', 'numpy' \(did you mean 'numpy'\?\)"
+    ):
         get_backend("numpyy")
     with pytest.raises(OpsError, match="option of backend 'numpy' is 'bp', expected one of 'b_p'"):
         get_backend("numpy", bp=1)
