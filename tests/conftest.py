@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[variable] = "1"  # before numpy is imported: bits depend on the number of BLAS threads
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+if WORKER:  # what a test finds left behind must be its own: test files that run at the same time see other folders
+    os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix=f"{WORKER}-")
 
 import pytest  # noqa: E402
 import pytest_asyncio  # noqa: E402
@@ -28,6 +33,11 @@ def shared_data() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("needs ../shared/data, which is not here")
     return SHARED / "data"
+
+
+def pytest_sessionfinish() -> None:
+    if WORKER and tempfile.tempdir is not None:
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
 
 
 @pytest_asyncio.fixture(autouse=True)
