@@ -83,7 +83,8 @@ def plan(config: object, options: Options) -> Topology:
 
 
 async def main() -> None:
-    topology = monitored(roles.training({"max_iter": 60, "strategy": {"preset": "async", "workers": 2}}))
+    rates = {"base_lr": 0.01, "momentum": 0.6}  # two groups have momentum of their own
+    topology = monitored(roles.training({"max_iter": 60, **rates, "strategy": {"preset": "async", "workers": 2}}))
     async with runtime.launch(topology) as run:
         async for event in run.events():
             if event.name == "norm":

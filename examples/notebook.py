@@ -13,7 +13,7 @@ from roles.messages import Done, GetState, Regroup, State
 async def main() -> None:
     # What to train, by the keys of [train] in cluster.toml.
     strategy = {"preset": "async", "workers": 2, "live": True}
-    topology = roles.training({"max_iter": 5000, "strategy": strategy})
+    topology = roles.training({"max_iter": 5000, "momentum": 0.6, "strategy": strategy})
 
     # Start it: processes, logs and checkpoints are those of `up`. In a notebook: `await run.start()`.
     run = runtime.launch(topology, name="notebook", liveness={"missed": 6})
