@@ -132,6 +132,8 @@ class Supervisor(Actor):
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
         """A process is up; once all are, everyone learns where its peers are."""
+        if self._is_halting(message.process):
+            return
         self._supervision.note(message.process, "hello", self.now())
         self._greetings[message.process] = message
         facts = {"process": message.process, "pid": message.pid, "host": message.host}
@@ -143,12 +145,18 @@ class Supervisor(Actor):
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
         """A process is prepared; once all are, everyone begins."""
+        if self._is_halting(message.process):
+            return
         self._supervision.note(message.process, "ready", self.now())
         if self._supervision.all_reached(Stage.READY):
             for spec in self._placement.processes:
                 self._supervision.note(spec.name, "begin", self.now())
             await self._tell_all(Begin())
             self._watcher.event(self.name, "began", {"processes": len(self._placement.processes)})
+
+    def _is_halting(self, process: str) -> bool:
+        """What it says of its start it said before it heard that the run is over."""
+        return process in self._supervision.at(Stage.HALTING)
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""
