@@ -34,6 +34,7 @@ from roles.schedule import Pass, Schedule, Stage, Timetable
 from roles.scoreboard import Part, Scoreboard, Scores, mean_scores
 from roles.shares import Shares
 from runtime import Actor, Envelope, Message, MessageError, ProgramFailed, Save, WindDown
+from runtime.messages import Refusal
 
 
 class Coordinator(Actor):
@@ -167,7 +168,11 @@ class Coordinator(Actor):
         """Nothing is under way: tell everybody who must know, then answer who asked."""
         while self._wishes:
             wish, envelope = self._wishes.popleft()
-            groups, self._solver = self._regrouped(wish)
+            try:
+                groups, self._solver = self._regrouped(wish)
+            except MessageError as error:  # it could be when it was asked for; another wish came first
+                await self.reply(envelope, Refusal(error=str(error)))
+                continue
             proto = self._solver.proto
             rates = Rates(base_lr=proto.base_lr, momentum=proto.momentum)
             told: list[tuple[str, Message]] = []

@@ -176,6 +176,26 @@ def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(tmp_path: Path, 
     assert journal.of("finished")[0]["iterations"] == 8
 
 
+class Impatient(Meddler):
+    """Asks for everything at once."""
+
+    async def run(self) -> None:
+        asks = [self.ask("coordinator", Regroup(**wish), Done) for wish in self._wishes]
+        for answer in await asyncio.gather(*asks, return_exceptions=True):
+            self.emit("granted" if isinstance(answer, Done) else "refused", reason=str(answer))
+
+
+def test_a_wish_that_another_makes_impossible_is_refused_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.journeys.test_regroup.Meddler", Impatient)
+    cluster = configure(tmp_path, "omnivore", workers=3, iterations=8)
+    journal = meddled(cluster, [{"workers": 1, "groups": 1}, {"groups": 3}], LIVE)
+    assert len(journal.of("granted")) == 1
+    assert "found 3 groups, expected 1 to 1, the workers" in journal.of("refused")[0]["reason"]
+    assert journal.of("finished")[0]["iterations"] == 8
+
+
 def test_a_run_that_was_not_prepared_says_how_it_can_be(tmp_path: Path) -> None:
     journal = meddled(configure(tmp_path, "omnivore", workers=3, iterations=8), [{"groups": 2}], [])
     assert "was not prepared for it: train.strategy.live = true" in journal.of("refused")[0]["reason"]
