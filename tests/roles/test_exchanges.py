@@ -82,7 +82,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 
     actor.ask = actor.tell = tell  # type: ignore[method-assign, assignment]
     actor.compute = compute  # type: ignore[method-assign, assignment]
-    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS)
+    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS, np.float32)
     for child in (1, 2, 4):
         exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
     assert (await exchange.sum((0, 0), np.zeros(2, np.float32)))().tolist() == [7, 7]
@@ -95,7 +95,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 def member(kind: str, name: str = "member-1", **more: int) -> Any:
     actor = Actor()
     actor.name = name
-    return exchange_of(actor, options_of(kind, 3, **more), dict(enumerate(SIZES)), OPS)
+    return exchange_of(actor, options_of(kind, 3, **more), dict(enumerate(SIZES)), OPS, np.float32)
 
 
 def contribution(bucket: int, values: Array, into: tuple[Array, ...] = ()) -> Contribution:
