@@ -20,11 +20,9 @@ def mistakes(train: Train) -> Iterator[Problem]:
     for pattern, device in train.devices.items():
         if device != "cpu":
             yield f"found '{device}', but with precision 'double' only the CPU computes", ("devices", pattern)
-    gradients = train.gradients
-    for name, keys in (
-        (gradients.format, ("format",)),
-        *((name, ("links", of)) for of, name in gradients.links.items()),
-    ):
+    formats: dict[tuple[str, ...], str] = {("format",): train.gradients.format}
+    formats |= {("links", link): name for link, name in train.gradients.links.items()}
+    for keys, name in formats.items():
         if name != "float32":
             text = f"found '{name}', but with precision 'double' gradients travel as they are"
             yield text, ("gradients", *keys)

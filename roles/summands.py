@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+import numpy as np
 from numpy.typing import DTypeLike
 
 from ops import Array
@@ -67,5 +68,6 @@ class Summands:
 
 def check_array(values: Array, size: int, dtype: DTypeLike, sender: str) -> None:
     """MessageError unless it is of this dtype and of shape (size,)."""
-    if values.shape != (size,) or values.dtype != dtype:
-        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected {dtype}({size},)")
+    expected = np.dtype(dtype)
+    if values.shape != (size,) or values.dtype != expected:
+        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected {expected}({size},)")

@@ -25,14 +25,14 @@ Blobs = tuple[Array, ...]
 Formats = tuple[str, ...]
 Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blob's shape, and whether it is learned
 
-DOUBLE = "float64"
+FLOAT64 = "float64"
 FORMATS = {"float32": 1, "float16": 1, "bfloat16": 1, "one-bit": 2, "threshold": 2}  # name -> arrays of a blob
 PLAIN: Mapping[str, Any] = {"format": "float32", "block": 256, "tau": 0.01}
 
 
 def plain_of(name: str) -> str:
     """The format of numbers as they are, beside gradients in the format `name`."""
-    return DOUBLE if name == DOUBLE else "float32"
+    return FLOAT64 if name == FLOAT64 else "float32"
 
 
 def layers_of(net: WorkerNet) -> Layers:
@@ -46,8 +46,8 @@ class Wire:
     """One actor's gradients: encoded on the way to its parent, decoded on arrival.
 
     `options` are the format of what it sends, the `block` of one-bit and `tau`; with the format float64 it takes
-    nothing else. The errors it keeps are its own: of each layer and blob one array of float32. All
-    methods run in the compute thread.
+    nothing else. The errors it keeps are its own: of each layer and blob one array of float32. All methods run in the
+    compute thread.
     """
 
     def __init__(self, layers: Layers, ops: Backend, options: Mapping[str, Any] = PLAIN) -> None:
@@ -57,7 +57,7 @@ class Wire:
         self._ops = ops
         self._format, self._block, self._tau = options["format"], options["block"], options["tau"]
         self._plain = plain_of(self._format)
-        self._counts = {DOUBLE: 1} if self._plain == DOUBLE else FORMATS
+        self._counts = {FLOAT64: 1} if self._plain == FLOAT64 else FORMATS
         self._errors: dict[tuple[str, int], Array] = {}
 
     def __repr__(self) -> str:
