@@ -62,7 +62,7 @@ EQUAL = (
 )  # fmt: skip
 PARTED = (
     "Where parameters are apart after 10 iterations in float32, but neither after one from equal parameters nor in "
-    "float64, the preset computes the same and its sums are made in another order: their last bits differ, so that once "
+    "float64, the preset computes the same and makes its sums in another order. Their last bits differ, so that once "
     "in a while another pixel is a window's maximum, or a ReLU opens that was closed, and gradients go another way. "
     "Numbers that close are too rare in float64 to be met."
 )
@@ -141,10 +141,8 @@ def equality(record: Record, data: Data, given: argparse.Namespace) -> None:
         for name in (name for name in EQUAL if name in given.presets):
             strategy = {**STRATEGIES[name][0], "workers": 2 if name != "firecaffe" else 4}
             found = arrays_of(options(strategy, 10))
-            near, steps = (
-                apart(found, parameters(alone)),
-                max(apart(*one_step(options, strategy, at)) for at in (0, 4, 9)),
-            )
+            near = apart(found, parameters(alone))
+            steps = max(apart(*one_step(options, strategy, at)) for at in (0, 4, 9))
             double = apart(arrays_of(options(strategy, 10) | DOUBLE), parameters(wide))
             record.row(net, name, near, apart(found, alone), steps, double)
             if not all(difference <= NEAR for difference in (near, steps, double)):
