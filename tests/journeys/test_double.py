@@ -18,7 +18,7 @@ from ops import Array
 from runtime.cli import main
 from tests.support import ROOT, configure, environment, train
 
-DIGITS = {"batch": 32, "max_iter": 5, "data": {"train": {"format": "digits", "split": "train"}}}
+DIGITS = {"batch": 30, "max_iter": 5, "data": {"train": {"format": "digits", "split": "train"}}}
 PHOTOGRAPHS = {"format": "synthetic", "shape": [3, 32, 32], "classes": 10, "size": 40}
 CIFAR_FULL = {
     "net": "cifar10_full", "solver": "cifar10_full_solver", "batch": 10, "max_iter": 4, "data": {"train": PHOTOGRAPHS},
