@@ -54,7 +54,7 @@ class Member(Actor):
     async def on_start(self) -> None:
         """Make this member's array where the others can read it."""
         await self.compute("make", self._make)
-        self._collective = Collective(self, self._members, {0: self._numbers}, self._ops, self._adders)
+        self._collective = Collective(self, self._members, {0: self._numbers}, self._ops, np.float32, self._adders)
 
     async def run(self) -> None:
         """All rounds, one after the other."""

@@ -28,6 +28,7 @@ PAYLOAD = re.compile(
     r'convoy_payload_bytes_received_total\{actor="(.*?)",kind="roles\.(\w+)",peer="(.*?)",role="\w*"\} (\S+)'
 )
 Options = dict[str, Any]
+DOUBLE: Options = {"precision": "double"}  # the same run in float64
 Makes = Callable[..., Options]  # (strategy, iterations) -> options
 
 

@@ -8,14 +8,13 @@ forward, one backward for the weights, and one backward for the data unless noth
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from nets.graph import Net
 from nets.layers.base import Layer, Shape
-
-FLOAT = 4  # bytes of a number
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,11 @@ class Volumes:
 
     batch: int
     layers: tuple[LayerVolume, ...] = field(repr=False)
+    number: int = 4  # bytes of one
 
     def part(self, name: str) -> Volumes:
         """Return the layers of the phase "conv" or "fc"."""
-        return Volumes(self.batch, tuple(layer for layer in self.layers if layer.part == name))
+        return dataclasses.replace(self, layers=tuple(layer for layer in self.layers if layer.part == name))
 
     @property
     def parameters(self) -> int:
@@ -68,16 +68,16 @@ class Volumes:
 
     @property
     def weight_bytes(self) -> int:
-        """|W| of FireCaffe's equation 1: 4 bytes a weight of every layer with products; biases are not counted."""
-        return FLOAT * sum(layer.weights for layer in self.layers)
+        """|W| of FireCaffe's equation 1: bytes of the weights of all layers with products; biases are not counted."""
+        return self.number * sum(layer.weights for layer in self.layers)
 
     @property
     def data_bytes(self) -> int:
-        """|D| of FireCaffe's equation 2, as its table 1 has it: 4 bytes a number that a layer with weights reads.
+        """|D| of FireCaffe's equation 2, as its table 1 has it: bytes of what layers with weights read.
 
         The equation as printed multiplies by the number of filters too, which gives hundreds of times the table.
         """
-        return FLOAT * sum(layer.inputs for layer in self.layers if layer.forward)
+        return self.number * sum(layer.inputs for layer in self.layers if layer.forward)
 
     @property
     def forward(self) -> int:
@@ -91,9 +91,9 @@ class Volumes:
 
     def memory(self, lowered_images: int = 1) -> Memory:
         """Return the memory of training this net when `lowered_images` are lowered at once (Omnivore's b_p)."""
-        parameters = FLOAT * self.parameters
-        activations = FLOAT * sum(layer.kept for layer in self.layers)
-        lowered = FLOAT * max((layer.lowered for layer in self.layers), default=0) * lowered_images
+        parameters = self.number * self.parameters
+        activations = self.number * sum(layer.kept for layer in self.layers)
+        lowered = self.number * max((layer.lowered for layer in self.layers), default=0) * lowered_images
         return Memory(parameters, parameters, parameters, activations, activations, lowered)
 
 
@@ -144,7 +144,7 @@ def volumes(net: Net) -> Volumes:
                 backward_data=flops if below else 0,
             )
         )
-    return Volumes(net.batch, tuple(found))
+    return Volumes(net.batch, tuple(found), net.dtype.itemsize)
 
 
 def _shapes(net: Net, names: Iterable[str]) -> list[Shape]:

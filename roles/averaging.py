@@ -89,9 +89,9 @@ class AveragingReplica(Replica):
         """This replica's part of the mean, in a new array in host memory that peers can read."""
         mine, total = self._rows
         arrays = self._averaged(bucket)
-        flat = self._job.host_ops.empty((sum(array.size for array in arrays),))
+        flat = self._job.host_ops.empty((sum(array.size for array in arrays),), self._job.dtype)
         for array, part in zip(arrays, _parts(flat, arrays), strict=True):
-            np.multiply(self._job.backend_ops.to_host(array), np.float32(mine / total), out=part)
+            np.multiply(self._job.backend_ops.to_host(array), flat.dtype.type(mine / total), out=part)
         return flat
 
     def _unpack(self, bucket: Bucket, total: Callable[[], Array]) -> None:

@@ -18,6 +18,9 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from ops import Array, Backend
 from roles.messages import Contribution, SharedSum
 from roles.summands import Arrays, Key, Summands
@@ -38,8 +41,8 @@ def shares(size: int, members: int) -> list[tuple[int, int]]:
 
 
 def adding(size: int, members: int, adders: int | None) -> int:
-    """How many of the members add up a sum of so many numbers (float32) for all. 0: everybody does, for itself."""
-    if (members - 1) * size * 4 > ALONE_BYTES:
+    """How many of the members add up a sum of so many bytes for all. 0: everybody does, for itself."""
+    if (members - 1) * size > ALONE_BYTES:
         return min(adders or members, members)
     return 0 if members <= ALONE_MEMBERS else 1
 
@@ -53,7 +56,7 @@ class Collective:
     """For one actor, which hands `Contribution` and `SharedSum` to `contributed` and `summed`.
 
     `members` are all of them in the order of summation, this actor too; the first `adders` of them add up (None: all);
-    `sizes` are those of the buckets, in numbers.
+    `sizes` are those of the buckets, in numbers of `dtype`.
     """
 
     def __init__(
@@ -62,24 +65,25 @@ class Collective:
         members: Sequence[str],
         sizes: Mapping[int, int],
         ops: Backend,
+        dtype: DTypeLike,
         adders: int | None = None,
     ) -> None:
         self._actor, self._members, self._ops = actor, tuple(members), ops
-        self._adders = adders
+        self._adders, self._dtype = adders, np.dtype(dtype)
         self._rank = self._members.index(actor.name)
-        self._arrays, self._sums = Summands(sizes), Summands(sizes)
+        self._arrays, self._sums = Summands(sizes, dtype), Summands(sizes, dtype)
 
     def __repr__(self) -> str:
         return f"<collective {self._rank} of {len(self._members)}, {self._arrays!r}>"
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """Exchange what is needed for the sum of all members' arrays of this key (float32, 1-D).
+        """Exchange what is needed for the sum of all members' arrays of this key (1-D).
 
         Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
         """
         step, bucket = key
         count = self._adding(len(mine))
-        into = (self._ops.empty(mine.shape),) if count and not self._rank else ()
+        into = (self._ops.empty(mine.shape, self._dtype),) if count and not self._rank else ()
         adders = self._members[: count or None]
         await self._tell(adders, Contribution(number=step, bucket=bucket, values=mine, into=into))
         if self._rank >= len(adders):
@@ -137,7 +141,7 @@ class Collective:
         self._sums.arrived(key, sender, message.values, high - low)
 
     def _adding(self, size: int) -> int:
-        return adding(size, len(self._members), self._adders)
+        return adding(size * self._dtype.itemsize, len(self._members), self._adders)
 
     def _rank_of(self, sender: str, message: Message) -> int:
         if sender not in self._members or sender == self._actor.name:
@@ -159,10 +163,12 @@ class Collective:
 
     def _gather(self, into: Array, sums: Sequence[Arrays]) -> Array:
         """The shares side by side, where some of them travelled."""
-        whole = self._ops.empty(into.shape)
+        whole = self._ops.empty(into.shape, self._dtype)
         for share, (low, high) in zip(sums, shares(len(whole), len(sums)), strict=True):
             whole[low:high] = share[0] if share else into[low:high]
         return whole
 
     def _add(self, arrays: list[Array]) -> Array:
-        return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape)) if len(arrays) > 1 else arrays[0]
+        if len(arrays) == 1:
+            return arrays[0]
+        return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape, self._dtype))

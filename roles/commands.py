@@ -92,7 +92,7 @@ def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings
                 net.feed(name, array)
             for stage in net.stages:
                 if stage.layer is not None:
-                    net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs[stage.layer]))
+                    net.load(stage.layer, tuple(net.ops.asarray(blob, net.dtype) for blob in blobs[stage.layer]))
                 net.forward(stage)
             for name, value in net.scalars().items():
                 sums[name] = sums.get(name, 0.0) + rows * value
@@ -200,7 +200,7 @@ def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
     """Caffe's two files -> a checkpoint, or back."""
     net = job.build(TRAIN, "all", job.source(TRAIN).shape)
     learned = next(param for params in net.params.values() for param in params if param.keep is None)
-    histories = len(job.solver_spec.new_history(job.backend_ops, learned, np.float32))
+    histories = len(job.solver_spec.new_history(job.backend_ops, learned))
     if source.suffix == ".safetensors":
         iteration = checkpoint_to_caffe(source, target, state, net.params, histories=histories, net=job.net_spec)
     else:

@@ -20,7 +20,7 @@ from roles.job import Job, cpu_ops
 from roles.messages import TRAIN, Done, GetState, LayerGradient, LayerModel, PullLayer, Rates, State, Updated
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
-from roles.wire_formats import Wire, layers_of
+from roles.wire_formats import PLAIN, Wire, layers_of
 from runtime import Actor, Envelope, MessageError
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
@@ -77,7 +77,8 @@ class ConvModel(Actor):
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
-        self._wire, self._sum = Wire(layers_of(net), self._job.host_ops), GradientSum(self._job.host_ops)
+        as_they_are = {**PLAIN, "format": self._job.dtype.name}  # it sends none
+        self._wire, self._sum = Wire(layers_of(net), self._job.host_ops, as_they_are), GradientSum(self._job.host_ops)
         mine = net.params if self._layers is None else {layer: net.params[layer] for layer in self._layers}
         blobs = net.initial_blobs(mine)
         solver, ops = self._job.solver_spec, self._job.backend_ops

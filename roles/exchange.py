@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from numpy.typing import DTypeLike
+
 from ops import Array, Backend
 from roles.collective import Collective
 from roles.host_exchange import HostExchange
@@ -25,7 +27,7 @@ class Exchange(Protocol):
     """For one actor, which hands it the two messages."""
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
-        """Exchange what is needed for the sum of all members' arrays of this key (float32, 1-D, on the host).
+        """Exchange what is needed for the sum of all members' arrays of this key (1-D, on the host).
 
         Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
         """
@@ -41,10 +43,12 @@ class Exchange(Protocol):
 EXCHANGES: dict[str, Callable[..., Exchange]] = {"collective": Collective, "tree": TreeExchange, "host": HostExchange}
 
 
-def exchange_of(actor: Actor, options: Mapping[str, Any], sizes: Mapping[int, int], ops: Backend) -> Exchange:
+def exchange_of(
+    actor: Actor, options: Mapping[str, Any], sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+) -> Exchange:
     """The exchange that `options` describe: its `kind`, a key of EXCHANGES, and what that kind asks for.
 
-    `sizes` are those of the buckets, in numbers; `ops` compute in host memory.
+    `sizes` are those of the buckets, in numbers of `dtype`; `ops` compute in host memory.
     """
     given = {key: value for key, value in options.items() if key != "kind"}
-    return EXCHANGES[options["kind"]](actor, sizes=sizes, ops=ops, **given)
+    return EXCHANGES[options["kind"]](actor, sizes=sizes, ops=ops, dtype=dtype, **given)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from roles.shapes import FLOAT, Shapes, numbers
+from roles.shapes import Shapes
 from roles.traffic_sums import sizes_of
 from roles.wire_formats import Layers
 from runtime.topology import ActorSpec
@@ -38,15 +36,15 @@ def _model(actor: ActorSpec, shapes: Shapes, layers: Layers) -> Held:
     solver = shapes.job(actor).solver_spec
     net = shapes.net(actor, "all")
     learned = next(param for params in net.params.values() for param in params if param.keep is None)
-    histories = len(solver.new_history(net.ops, learned, np.float32))
-    size = FLOAT * numbers(layers)
+    histories = len(solver.new_history(net.ops, learned))
+    size = shapes.size(layers)
     return {"parameters": size} | ({"history": histories * size} if histories else {})
 
 
 def _worker(actor: ActorSpec, shapes: Shapes) -> Held:
     part = actor.options["part"]
     held = _passes(actor, shapes, part, shared=True)
-    return held | {"gradients": FLOAT * numbers(shapes.layers(actor, part))}
+    return held | {"gradients": shapes.size(shapes.layers(actor, part))}
 
 
 def _server(actor: ActorSpec, shapes: Shapes) -> Held:
@@ -55,7 +53,7 @@ def _server(actor: ActorSpec, shapes: Shapes) -> Held:
 
 def _fc(actor: ActorSpec, shapes: Shapes) -> Held:
     layers = shapes.layers(actor, "fc")
-    held = _passes(actor, shapes, "fc", shared=False) | {"gradients": FLOAT * numbers(layers)}
+    held = _passes(actor, shapes, "fc", shared=False) | {"gradients": shapes.size(layers)}
     return held | _model(actor, shapes, layers)
 
 
@@ -66,14 +64,14 @@ def _shard(actor: ActorSpec, shapes: Shapes) -> Held:
     nets = [net for shard in shards for net in shard.nets]
     layers = {name: [(p.shape, p.keep is None) for p in params] for name, params in shards[0].params.items()}
     sets = 1 if actor.options["scheme"] == "a" or actor.options["variable_batch"] else 2
-    held = {"activations": sum(net.memory_plan.size for net in nets), "gradients": sets * FLOAT * numbers(layers)}
+    held = {"activations": sum(net.memory_plan.size for net in nets), "gradients": sets * shapes.size(layers)}
     scratch = max(net.scratch for net in nets)
     return held | ({"scratch": scratch} if scratch else {}) | _model(actor, shapes, layers)
 
 
 def _conv_replica(actor: ActorSpec, shapes: Shapes) -> Held:
     layers = shapes.layers(actor, "conv")
-    size = FLOAT * numbers(layers)
+    size = shapes.size(layers)
     return (
         _passes(actor, shapes, "conv", shared=True) | {"gradients": size, "sums": size} | _model(actor, shapes, layers)
     )
@@ -81,20 +79,20 @@ def _conv_replica(actor: ActorSpec, shapes: Shapes) -> Held:
 
 def _whole(actor: ActorSpec, shapes: Shapes) -> Held:
     layers = shapes.layers(actor, "all")
-    held = _passes(actor, shapes, "all", shared=True) | {"gradients": FLOAT * numbers(layers)}
+    held = _passes(actor, shapes, "all", shared=True) | {"gradients": shapes.size(layers)}
     return held | _model(actor, shapes, layers)
 
 
 def _replica(actor: ActorSpec, shapes: Shapes) -> Held:
-    return _whole(actor, shapes) | {"sums": FLOAT * sum(sizes_of(actor, shapes))}
+    return _whole(actor, shapes) | {"sums": shapes.number * sum(sizes_of(actor, shapes))}
 
 
 def _accumulator(actor: ActorSpec, shapes: Shapes) -> Held:
-    return {"sums": FLOAT * sum(sizes_of(shapes.actors[actor.options["members"][0]], shapes))}
+    return {"sums": shapes.number * sum(sizes_of(shapes.actors[actor.options["members"][0]], shapes))}
 
 
 def _reducer(actor: ActorSpec, shapes: Shapes) -> Held:
-    return {"sums": FLOAT * numbers(actor.options["layers"])}
+    return {"sums": shapes.size(actor.options["layers"])}
 
 
 RULES: dict[str, Rule] = {

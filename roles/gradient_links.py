@@ -10,6 +10,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from roles.job import Job
 from roles.options import Gradients
 from roles.wire_formats import Layers
 from runtime.topology import ActorSpec, Topology
@@ -51,12 +52,14 @@ def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[P
             yield f"fits no link that gradients travel; those are {listed}", ("links", pattern)
 
 
-def with_formats(topology: Topology, gradients: Gradients, layers: Layers, kernels: str) -> Topology:
-    """Tell each sender the format of what it sends, each reducer what to expect and how to compute."""
+def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: Job) -> Topology:
+    """Tell each sender the format of what it sends, each reducer what to expect and how to compute. "float32" is said
+    for numbers as they are: those of the job."""
     formats = formats_of(gradient_links(topology), gradients)
 
     def wired(actor: ActorSpec, way: Mapping[str, Any]) -> dict[str, Any]:
-        own = formats[actor.name, way["parent"]]
+        said = formats[actor.name, way["parent"]]
+        own = job.dtype.name if said == "float32" else said
         return {**way, "wire": {"format": own, "block": gradients.block, "tau": gradients.tau}}
 
     def told(actor: ActorSpec) -> ActorSpec:
@@ -64,7 +67,7 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, kerne
             options = {**actor.options, "models": [wired(actor, way) for way in _ways(actor)]}
         elif actor.role == "tree_reducer":
             coded = any(name != "float32" for link, name in formats.items() if actor.name in link)
-            options = wired(actor, actor.options) | {"layers": layers, "kernels": kernels if coded else "numpy"}
+            options = wired(actor, actor.options) | {"layers": layers, "kernels": job.kernels if coded else "numpy"}
         else:
             return actor
         return dataclasses.replace(actor, options=options)

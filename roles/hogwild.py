@@ -46,9 +46,9 @@ class HogwildStore(ParameterStore):
             self._thread.ops = self._make_ops()
         self._update(self._thread.ops, layer, tuple(gradients))
 
-    def _own(self, array: Array) -> Array:
+    def _own(self, array: Array, dtype: Any) -> Array:
         """A copy that peers can read where it lies."""
-        own = new_parameter(self._ops, array.shape, array.dtype)
+        own = new_parameter(self._ops, array.shape, dtype)
         own[...] = array
         return own
 

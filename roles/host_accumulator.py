@@ -17,10 +17,11 @@ from runtime import Actor, Envelope, MessageError
 
 
 class HostAccumulator(Actor):
-    """Options: the names of the `members` by rank, and the kernels it computes with."""
+    """Options: the names of the `members` by rank, the kernels it computes with and the dtype of what it adds up
+    (`Job.summing`)."""
 
-    def __init__(self, *, members: Sequence[str], kernels: str) -> None:
-        self._members, self._kernels = tuple(members), kernels
+    def __init__(self, *, members: Sequence[str], kernels: str, dtype: str = "float32") -> None:
+        self._members, self._kernels, self._dtype = tuple(members), kernels, dtype
         self._sizes: dict[int, int] = {}  # bucket -> numbers in it, from the first array that came of it
         self._done: dict[int, int] = {}  # bucket -> iteration of its last sum
 
@@ -52,7 +53,7 @@ class HostAccumulator(Actor):
         bucket = message.bucket
         if sender not in self._members or message.number <= self._done.get(bucket, -1) or message.into:
             raise MessageError("unexpected", f"{message!r} of {sender}: no member here, or summed before")
-        check_array(message.values, self._sizes.get(bucket, message.values.size), sender)
+        check_array(message.values, self._sizes.get(bucket, message.values.size), self._dtype, sender)
         self._sizes[bucket] = message.values.size
         return self._members.index(sender)
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from numpy.typing import DTypeLike
+
 from ops import Array, Backend
 from roles.messages import Contribution, SharedSum
 from roles.summands import Key, Summands
@@ -16,9 +18,11 @@ from runtime import Actor, MessageError
 class HostExchange:
     """For one actor; see `exchange.Exchange`."""
 
-    def __init__(self, actor: Actor, accumulator: str, sizes: Mapping[int, int], ops: Backend) -> None:
+    def __init__(
+        self, actor: Actor, accumulator: str, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+    ) -> None:
         self._actor, self._accumulator = actor, accumulator
-        self._summands = Summands(sizes)
+        self._summands = Summands(sizes, dtype)
 
     def __repr__(self) -> str:
         return f"<exchange at {self._accumulator}>"

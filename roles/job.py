@@ -14,6 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import ops
 from nets import Net, NetSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, open_source
@@ -32,9 +34,9 @@ class Job:
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
     first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
-    `kernels` and `precision` are those of the CPU's operations (see `Train`). `micro_batches` of a reproducible run,
-    else 0: workers cut their rows so, and every role computes with one thread, since sums depend on how threads share
-    them out.
+    `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
+    kernels "numpy". `micro_batches` of a reproducible run, else 0: workers cut their rows so, and every role computes
+    with one thread, since sums depend on how threads share them out.
     """
 
     net: str
@@ -79,6 +81,16 @@ class Job:
         """The solver, read from its prototxt, with the values that cluster.toml overrides."""
         return load_solver(self.solver).override(self.solver_values)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of every number that is computed and sent: activations, parameters, histories, gradients, sums."""
+        return np.dtype(np.float64 if self.precision == "double" else np.float32)
+
+    @property
+    def summing(self) -> dict[str, Any]:
+        """What an actor that only adds up is told of it, as plain data."""
+        return {"kernels": self.kernels, "dtype": self.dtype.name}
+
     @cached_property
     def backend_ops(self) -> ops.Backend:
         """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
@@ -119,6 +131,7 @@ class Job:
             batch=self.batch if phase == TRAIN else self.test_batch,
             input_shape=image_shape,
             seed=self.seed,
+            dtype=self.dtype,
             memory="reused",
         )
         _time(net)
@@ -147,6 +160,7 @@ class Job:
             batch=self.batch if phase == TRAIN else self.test_batch,
             input_shape=image_shape,
             seed=self.seed,
+            dtype=self.dtype,
             memory="reused",
             kind=self._kind,
         )

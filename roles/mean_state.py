@@ -16,12 +16,12 @@ from roles.slices import Assembly
 
 
 class MeanState:
-    """Takes one server's state after the other. Sums are kept in float64: the mean of equal arrays is that array, to
-    the last bit."""
+    """Takes one server's state after the other. What the others' differ from the first's is added up in float64: the
+    mean of equal arrays is that array, to the last bit."""
 
     def __init__(self) -> None:
         self._first: dict[str, Array] = {}
-        self._sums: dict[str, Array] = {}  # of the arrays that came more than once
+        self._sums: dict[str, Array] = {}  # of those that came more than once: the differences from the first
         self._counts: Counter[str] = Counter()
         self._parts = Assembly()
 
@@ -35,12 +35,14 @@ class MeanState:
             if self._counts[name] == 1:
                 self._first[name] = array
             else:
-                total = self._sums.setdefault(name, self._first[name].astype(np.float64))
-                total += array
+                first = self._first[name]
+                total = self._sums.setdefault(name, np.zeros(first.shape))
+                total += np.subtract(array, first, dtype=np.float64)
 
     def arrays(self) -> dict[str, Array]:
         """The arrays by name, means where several servers have one. NetError if a part of one did not come."""
         means = {
-            name: (total / self._counts[name]).astype(self._first[name].dtype) for name, total in self._sums.items()
+            name: (self._first[name] + total / self._counts[name]).astype(self._first[name].dtype)
+            for name, total in self._sums.items()
         }
         return self._first | means | self._parts.arrays()

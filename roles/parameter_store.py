@@ -7,6 +7,7 @@ nobody else reads (`in_place`), it writes over the old ones and allocates nothin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -77,13 +78,15 @@ class ParameterStore:
         self._solver = self._solver.override({"base_lr": base_lr, "momentum": momentum})
 
     def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
-        """Take first parameters of some or all layers, of the right shapes."""
+        """Take first parameters of some or all layers, of the right shapes, in this store's dtype."""
         for layer, arrays in blobs.items():
-            self._blobs[layer] = tuple(self._own(array) for array in arrays)
+            self._blobs[layer] = tuple(
+                self._own(array, blob.dtype) for array, blob in zip(arrays, self._blobs[layer], strict=True)
+            )
 
-    def _own(self, array: Array) -> Array:
+    def _own(self, array: Array, dtype: Any) -> Array:
         """The array, or a copy that may be written over."""
-        return self._ops.asarray(np.array(array) if self._in_place else array)
+        return self._ops.asarray(np.array(array) if self._in_place else array, dtype)
 
     def apply(self, layer: str, gradients: Blobs, *, counts: bool = True) -> int:
         """Update a layer as the solver says; returns its version, a new one unless the update does not count.
@@ -156,9 +159,14 @@ class ParameterStore:
         if problems:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            self._blobs[layer] = tuple(self._own(state[f"{layer}.{index}"]) for index in range(len(blobs)))
+            self._blobs[layer] = tuple(
+                self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs)
+            )
             self._history[layer] = tuple(
-                tuple(self._ops.asarray(np.array(state[name])) for name in _names(layer, index, len(histories)))
+                tuple(
+                    self._ops.asarray(np.array(state[name]), history.dtype)
+                    for name, history in zip(_names(layer, index, len(histories)), histories, strict=True)
+                )
                 for index, histories in enumerate(self._history[layer])
             )
             self.versions[layer] = version

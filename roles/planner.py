@@ -18,6 +18,8 @@ from roles.gradient_links import gradient_links, mistakes, with_formats
 from roles.job import Job
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
+from roles.precision import DOUBLE
+from roles.precision import mistakes as mistakes_in_double
 from roles.presets.request import Preset, Request
 from roles.resume import iteration_of
 from roles.schedule import Timetable
@@ -95,15 +97,15 @@ class _Planner:
             strategy=strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
         )
-        return self._on_devices(self._with_formats(self.preset.layout(request)), sources)
+        return self._on_devices(self._with_formats(self.preset.layout(request), job), sources)
 
-    def _with_formats(self, topology: Topology) -> Topology:
+    def _with_formats(self, topology: Topology, job: Job) -> Topology:
         """Tell each actor that sends gradients in which format."""
         train = self.train
         for text, keys in mistakes(gradient_links(topology), train.gradients, train.strategy.preset):
             self._problem(text, "train", "gradients", *keys)
         self.stop_if_wrong()
-        return with_formats(topology, train.gradients, self.layers, train.kernels)
+        return with_formats(topology, train.gradients, self.layers, job)
 
     def _on_devices(self, topology: Topology, sources: dict[str, Source]) -> Topology:
         """Tell each actor that computes where to do so."""
@@ -116,6 +118,8 @@ class _Planner:
     def job(self) -> Job:
         """Net, solver and data as cluster.toml names them; problems are noted."""
         train = self.train
+        for text, keys in mistakes_in_double(train):
+            self._problem(text, "train", *keys)
         data: dict[str, dict[str, Any]] = {TRAIN: train.data.train}
         if train.data.test is not None:
             data[TEST] = train.data.test
@@ -130,7 +134,7 @@ class _Planner:
             base_directory=str(self.base),
             shuffle=train.data.shuffle,
             b_p=train.b_p,
-            kernels=train.kernels,
+            kernels="numpy" if train.precision == DOUBLE else train.kernels,
             precision=train.precision,
             micro_batches=train.strategy.cutting["micro_batches"],
             resume=str((self.base / train.resume).resolve()) if train.resume else "",

@@ -51,7 +51,7 @@ class Replica(Actor):
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
         await self.compute("build", self._build)
-        self._exchange = exchange_of(self, self._options, self._sizes(), self._job.host_ops)
+        self._exchange = exchange_of(self, self._options, self._sizes(), self._job.host_ops, self._job.dtype)
         self._exposure = Exposure(self)
         self._clips = self._job.solver_spec.clips
         self._images = self.counter("images", "Images trained on.")

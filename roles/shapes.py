@@ -20,8 +20,6 @@ from roles.shares import Shares
 from roles.wire_formats import Layers, layers_of
 from runtime.topology import ActorSpec, Topology
 
-FLOAT = 4  # bytes of a number: nets compute in float32
-
 
 class Shapes:
     """Of one topology. `shared_memory`: its processes read one another's arrays in place. Nets are built once for each
@@ -52,6 +50,15 @@ class Shapes:
     def job(self, actor: ActorSpec) -> Job:
         """The actor's job, on the CPU: shapes are the same on every device."""
         return dataclasses.replace(Job.from_options(actor.options["job"]), device="cpu")
+
+    @cached_property
+    def number(self) -> int:
+        """Bytes of one, the same in every actor of a run."""
+        return next(self.job(actor).dtype.itemsize for actor in self.having("job"))
+
+    def size(self, layers: Layers) -> int:
+        """Bytes of the parameters in these layers."""
+        return self.number * sum(math.prod(shape) for blobs in layers.values() for shape, _ in blobs)
 
     def rows(self, worker: str, phase: str = TRAIN) -> int:
         """How many rows of its group's batch a worker computes at first, as the coordinator cuts it; all of them
@@ -98,11 +105,6 @@ class Shapes:
         if key not in self._images:
             self._images[key] = tuple(told[0].options["image_shape"]) if told else job.source(TRAIN).shape
         return self._images[key]
-
-
-def numbers(layers: Layers) -> int:
-    """Of parameters in these layers."""
-    return sum(math.prod(shape) for blobs in layers.values() for shape, _ in blobs)
 
 
 def way_to(options: Mapping[str, Any], server: str) -> Mapping[str, Any] | None:

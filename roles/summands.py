@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from ops import Array
 from runtime import MessageError
 
@@ -16,10 +19,10 @@ Arrays = tuple[Array, ...]
 
 
 class Summands:
-    """Of one actor. `sizes` are those of the buckets, in numbers."""
+    """Of one actor. `sizes` are those of the buckets, in numbers of `dtype`."""
 
-    def __init__(self, sizes: Mapping[int, int]) -> None:
-        self._sizes = dict(sizes)
+    def __init__(self, sizes: Mapping[int, int], dtype: DTypeLike) -> None:
+        self._sizes, self._dtype = dict(sizes), dtype
         self._open: dict[Key, dict[str, asyncio.Future[Arrays]]] = {}
         self._done = dict.fromkeys(self._sizes, -1)  # bucket -> iteration of its last sum
 
@@ -40,7 +43,7 @@ class Summands:
         """
         whole = self.size(key, sender)
         for array in arrays:
-            check_array(array, whole if size is None else size, sender)
+            check_array(array, whole if size is None else size, self._dtype, sender)
         place = self._place(key, sender)
         if place.done():
             raise MessageError("unexpected", f"{sender} sent the same part of a sum twice")
@@ -63,7 +66,8 @@ class Summands:
         return places[sender]
 
 
-def check_array(values: Array, size: int, sender: str) -> None:
-    """MessageError unless it is float32 of shape (size,)."""
-    if values.shape != (size,) or values.dtype.name != "float32":
-        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected float32({size},)")
+def check_array(values: Array, size: int, dtype: DTypeLike, sender: str) -> None:
+    """MessageError unless it is of this dtype and of shape (size,)."""
+    expected = np.dtype(dtype)
+    if values.shape != (size,) or values.dtype != expected:
+        raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected {expected}({size},)")

@@ -13,12 +13,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from nets import Net
-from ops.compression import HALVES, one_bit_shapes
+from ops.compression import F32, HALVES, one_bit_shapes
 from roles.messages import ActivationGrads, Activations, ActivationSlice, Columns, LayerGradient, LayerModel
-from roles.shapes import FLOAT, Shapes, numbers, way_to
+from roles.shapes import Shapes, way_to
 from roles.traffic_sums import accumulator_sends, replica_sends
-from roles.wire_formats import PLAIN, Layers
+from roles.wire_formats import PLAIN, Layers, plain_of
 from runtime.messages import Message
 from runtime.topology import ActorSpec, Topology
 
@@ -64,7 +66,7 @@ def model_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
         way = way_to(worker.options, actor.name)
         if way is not None:
             layers = shapes.layers(worker, worker.options["part"], way["layers"])
-            yield worker.name, LayerModel, FLOAT * numbers(layers)
+            yield worker.name, LayerModel, shapes.size(layers)
 
 
 def fc_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
@@ -82,7 +84,7 @@ def shard_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
     for rank, other in enumerate(actor.options["shards"]):
         if other != actor.name:
             sent = [net.sent(link, rank) for link in range(net.last)]
-            yield other, Columns, FLOAT * sum(rows * wide + fixed for wide, fixed in sent)
+            yield other, Columns, shapes.number * sum(rows * wide + fixed for wide, fixed in sent)
 
 
 def conv_replica_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
@@ -116,7 +118,8 @@ def crossing(net: Net, rows: int, *, back: bool = False) -> int:
     """Bytes that cross the cut for so many rows: the blobs of a conv part, or the gradients that come back."""
     shapes = net.boundary_shapes
     names = net.boundary_grads if back else net.boundary
-    return FLOAT * rows * sum(math.prod(shapes[name][1:]) for name in names)
+    number: int = net.dtype.itemsize
+    return number * rows * sum(math.prod(shapes[name][1:]) for name in names)
 
 
 def encoded(layers: Layers, wire: Mapping[str, Any]) -> Bytes:
@@ -125,13 +128,13 @@ def encoded(layers: Layers, wire: Mapping[str, Any]) -> Bytes:
 
 
 def _blob(size: int, learned: bool, wire: Mapping[str, Any]) -> Bytes:
-    name = wire["format"] if learned else "float32"
+    name = wire["format"] if learned else plain_of(wire["format"])
     if name == "threshold":
         return None
     if name == "one-bit":
         signs, means = one_bit_shapes(size, wire["block"])
-        return math.prod(signs) + FLOAT * math.prod(means)
-    return size * (HALVES[name].itemsize if name in HALVES else FLOAT)
+        return math.prod(signs) + F32.itemsize * math.prod(means)
+    return size * (HALVES[name] if name in HALVES else np.dtype(name)).itemsize
 
 
 def _arriving(reducer: str, shapes: Shapes) -> Layers:

@@ -13,7 +13,7 @@ from roles.binomial import place_of
 from roles.buckets import buckets_of
 from roles.collective import adding, shares
 from roles.messages import Contribution, SharedSum
-from roles.shapes import FLOAT, Shapes
+from roles.shapes import Shapes
 from runtime.messages import Message
 from runtime.topology import ActorSpec
 
@@ -30,7 +30,7 @@ def accumulator_sends(actor: ActorSpec, shapes: Shapes) -> Sent:
     """Every sum, to every member."""
     for name in actor.options["members"]:
         for size in sizes_of(shapes.actors[name], shapes):
-            yield name, SharedSum, FLOAT * size
+            yield name, SharedSum, shapes.number * size
 
 
 def sizes_of(actor: ActorSpec, shapes: Shapes) -> list[int]:
@@ -49,7 +49,7 @@ def sizes_of(actor: ActorSpec, shapes: Shapes) -> list[int]:
 
 def _collective(name: str, options: Mapping[str, Any], size: int, shapes: Shapes) -> Sent:
     members = options["members"]
-    rank, shared = members.index(name), adding(size, len(members), options.get("adders"))
+    rank, shared = members.index(name), adding(shapes.number * size, len(members), options.get("adders"))
     adders = members[: shared or None]
     place = size if shared and not rank else 0  # the first member's memory for the sum
     share = 0
@@ -58,26 +58,26 @@ def _collective(name: str, options: Mapping[str, Any], size: int, shapes: Shapes
         share = high - low
     for other in adders:
         if other != name:
-            yield other, Contribution, FLOAT * (size + place)
+            yield other, Contribution, shapes.number * (size + place)
             if shared and name in adders:
-                yield other, SharedSum, FLOAT * share
+                yield other, SharedSum, shapes.number * share
     if shared and not rank:
         for other in members[len(adders) :]:
-            yield other, SharedSum, FLOAT * size
+            yield other, SharedSum, shapes.number * size
 
 
 def _tree(name: str, options: Mapping[str, Any], size: int, shapes: Shapes) -> Sent:
     members = options["members"]
     place = place_of(members.index(name), len(members), options["fan_in"])
     if place.parent is not None:
-        yield members[place.parent], Contribution, FLOAT * size
+        yield members[place.parent], Contribution, shapes.number * size
     for children in place.levels:
         for child in children:
-            yield members[child], SharedSum, FLOAT * size
+            yield members[child], SharedSum, shapes.number * size
 
 
 def _host(name: str, options: Mapping[str, Any], size: int, shapes: Shapes) -> Sent:
-    yield options["accumulator"], Contribution, FLOAT * size
+    yield options["accumulator"], Contribution, shapes.number * size
 
 
 SENDS = {"collective": _collective, "tree": _tree, "host": _host}

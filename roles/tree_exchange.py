@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from numpy.typing import DTypeLike
+
 from ops import Array, Backend
 from roles.binomial import place_of
 from roles.messages import Contribution, SharedSum, Taken
@@ -25,14 +27,20 @@ class TreeExchange:
     """For one actor. `members` are all of them by rank, this actor too; see `exchange.Exchange`."""
 
     def __init__(
-        self, actor: Actor, members: Sequence[str], fan_in: int, sizes: Mapping[int, int], ops: Backend
+        self,
+        actor: Actor,
+        members: Sequence[str],
+        fan_in: int,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
     ) -> None:
         place = place_of(list(members).index(actor.name), len(members), fan_in)
         self._actor, self._ops = actor, ops
         self._parent = None if place.parent is None else members[place.parent]
         self._levels = [[members[child] for child in children] for children in place.levels]
         self._children = {child for children in self._levels for child in children}
-        self._summands = Summands(sizes)
+        self._summands = Summands(sizes, dtype)
 
     def __repr__(self) -> str:
         return f"<tree exchange, {self._parent or 'the root'} above, {len(self._children)} below>"
@@ -70,4 +78,4 @@ class TreeExchange:
         self._summands.arrived((message.number, message.bucket), sender, message.values)
 
     def _add(self, arrays: list[Array]) -> Array:
-        return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape))
+        return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape, arrays[0].dtype))

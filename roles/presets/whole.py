@@ -37,7 +37,7 @@ def firecaffe(request: Request) -> Topology:
 def host_accumulate(request: Request) -> Topology:
     """Devices of one machine: gradients are added up in host memory by one actor; every device updates its replica."""
     names, options = names_of(request), {"kind": "host", "accumulator": ACCUMULATOR}
-    summing = {"members": names, "kernels": request.job.kernels}
+    summing = {"members": names, **request.job.summing}
     links = [(ACCUMULATOR, name) for name in names]
     return equals(request, options, links, [ActorSpec(ACCUMULATOR, "host_accumulator", summing)])
 
@@ -45,7 +45,7 @@ def host_accumulate(request: Request) -> Topology:
 def sparknet(request: Request) -> Topology:
     """Every worker learns by itself; every tau iterations a driver averages their parameters. Histories stay local."""
     names = names_of(request)
-    driver = ActorSpec(DRIVER, "host_accumulator", {"members": names, "kernels": request.job.kernels})
+    driver = ActorSpec(DRIVER, "host_accumulator", {"members": names, **request.job.summing})
     exchange, links = {"kind": "host", "accumulator": DRIVER}, [(DRIVER, name) for name in names]
     return averaged(request, exchange, links, [driver], histories=False)
 

@@ -60,6 +60,29 @@ BROKEN = {
         "cluster.toml:4: train.strategy.variable_batch: found true with scheme 'a', where all rows are one FC batch, "
         "expected scheme 'b' or 'c'",
     ),
+    "a graphics card in double precision": (
+        "[train]\nprecision = 'double'\ndevices = { 'conv-*' = 'cuda:0' }\n",
+        "cluster.toml:3: train.devices.'conv-*': found 'cuda:0', but with precision 'double' only the CPU computes",
+    ),
+    "an emulated device in double precision": (
+        "[train]\nprecision = 'double'\ndevices = { '*' = 'emulated' }\n",
+        "cluster.toml:3: train.devices.'*': found 'emulated', but with precision 'double' only the CPU computes",
+    ),
+    "a format in double precision": (
+        "[train]\nprecision = 'double'\n[train.gradients]\nformat = 'float16'\n",
+        "cluster.toml:4: train.gradients.format: found 'float16', "
+        "but with precision 'double' gradients travel as they are",
+    ),
+    "a link's format in double precision": (
+        "[train]\nprecision = 'double'\n[train.gradients]\nlinks = { 'conv-* -> *' = 'one-bit' }\n",
+        "cluster.toml:4: train.gradients.links.'conv-* -> *': found 'one-bit', "
+        "but with precision 'double' gradients travel as they are",
+    ),
+    "a reproducible run in double precision": (
+        "[train]\nprecision = 'double'\n[train.strategy]\nreproducible = true\n",
+        "cluster.toml:4: train.strategy.reproducible: found true, "
+        "but a reproducible run needs compiled kernels, and precision 'double' computes with NumPy",
+    ),
     "an unmerged group larger than its batch": (
         "[train]\nbatch = 2\n[train.strategy]\npreset='mxnet-sync'\nworkers = 3\n",
         "cluster.toml:5: train.strategy.workers: found 3: a group of 3 workers cannot share a batch of 2 images",

@@ -101,6 +101,32 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     }
 
 
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"preset": "sync", "workers": 5},
+        {"preset": "replicas", "workers": 3},  # sums of 3.2 MB in float32, 6.4 MB in float64: shared from 4 MB on
+        {"preset": "firecaffe", "workers": 3},
+        {"preset": "host-accumulate", "workers": 3},
+        {"preset": "dl4j", "workers": 3, "tau": 1},
+        {"preset": "mxnet-sync", "workers": 2, "servers": 2},
+        {"preset": "local-fc-shards", "workers": 2, "servers": 3},
+        {"preset": "one-weird-trick", "workers": 3, "scheme": "c"},
+    ],
+    ids=lambda strategy: str(strategy["preset"]),
+)
+def test_in_double_precision_each_link_carries_what_was_said_twice_as_much(
+    strategy: dict[str, Any], tmp_path: Path
+) -> None:
+    narrow, of = (roles.training({**OPTIONS, "precision": p, "strategy": strategy}) for p in ("exact", "double"))
+    said, half = (traffic(topology, shared_memory=False) for topology in (of, narrow))
+    assert measured(of, tmp_path) == {
+        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()} for link, kinds in said.items()
+    }
+    if strategy["preset"] != "replicas":  # whose larger sums are made in another way
+        assert said == {link: {kind: 2 * (size or 0) for kind, size in kinds.items()} for link, kinds in half.items()}
+
+
 @pytest.mark.parametrize("preset", ["omnivore", "singa", "adam"])
 def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group(preset: str, tmp_path: Path) -> None:
     of = topology(preset, workers=5, groups=2)
@@ -158,5 +184,9 @@ def test_the_memory_that_is_told_is_that_of_the_nets_parameters_and_plans() -> N
     assert held["reducer-0"] == {"sums": 4 * conv}
     shard = roles.forecast(topology("local-fc-shards", workers=2, servers=2, scheme="b")).memory["fc-1"]
     assert (shard["parameters"], shard["gradients"]) == (4 * fc // 2, 2 * 4 * fc // 2)
+    double = roles.forecast(roles.training({**OPTIONS, "precision": "double", "strategy": {"preset": "sync"}})).memory
+    for parts, half in ((double[name], held[name]) for name in ("conv_model", "reducer-0")):
+        assert parts == {name: 2 * size for name, size in half.items()}
+    assert double["fc_server"]["gradients"] == 8 * fc
     wider = roles.forecast(roles.training({**OPTIONS, "batch": 74, "strategy": {"preset": "sync"}})).memory
     assert wider["conv-0-0"]["activations"] > 1.5 * held["conv-0-0"]["activations"]

@@ -38,7 +38,7 @@ class Member(Actor):
         self.ended: list[float] = []
 
     async def on_start(self) -> None:
-        self.exchange = exchange_of(self, self._options, dict(enumerate(self._sizes)), OPS)
+        self.exchange = exchange_of(self, self._options, dict(enumerate(self._sizes)), OPS, np.float32)
 
     async def run(self) -> None:
         for step in range(self._steps):

@@ -82,7 +82,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 
     actor.ask = actor.tell = tell  # type: ignore[method-assign, assignment]
     actor.compute = compute  # type: ignore[method-assign, assignment]
-    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS)
+    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS, np.float32)
     for child in (1, 2, 4):
         exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
     assert (await exchange.sum((0, 0), np.zeros(2, np.float32)))().tolist() == [7, 7]
@@ -92,10 +92,10 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 # -- what is rejected: seen by member-1 of three; 0 is above it in a tree, nobody below
 
 
-def member(kind: str, name: str = "member-1", **more: int) -> Any:
+def member(kind: str, name: str = "member-1", dtype: Any = np.float32, **more: int) -> Any:
     actor = Actor()
     actor.name = name
-    return exchange_of(actor, options_of(kind, 3, **more), dict(enumerate(SIZES)), OPS)
+    return exchange_of(actor, options_of(kind, 3, **more), dict(enumerate(SIZES)), OPS, dtype)
 
 
 def contribution(bucket: int, values: Array, into: tuple[Array, ...] = ()) -> Contribution:
@@ -123,6 +123,24 @@ async def test_what_does_not_belong_to_a_sum_is_rejected_and_changes_nothing(
     exchange.contributed(contribution(4, ZEROS), "member-2")
     with pytest.raises(MessageError, match="twice"):
         exchange.contributed(contribution(4, ZEROS), "member-2")
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "sender"),
+    [("collective", {}, "member-2"), ("tree", {"fan_in": 3}, "member-2"), ("host", {}, "sums")],
+)
+async def test_a_sum_takes_arrays_of_its_own_precision_only(kind: str, more: dict[str, int], sender: str) -> None:
+    exchange = member(kind, "member-0", np.float64, **more)
+
+    def given(values: Array) -> None:
+        if kind == "host":
+            exchange.summed(SharedSum(number=0, bucket=4, values=(values,)), sender)
+        else:
+            exchange.contributed(contribution(4, values), sender)
+
+    with pytest.raises(MessageError, match=r"sent float32\(1000,\), expected float64\(1000,\)"):
+        given(ZEROS)
+    given(np.zeros(1000))
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,23 @@ def test_parts_of_parameters_and_histories_put_together_are_the_whole_and_cut_ag
     assert all(np.array_equal(found[name], array) for name, array in whole.items())
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("servers", [2, 3, 5, 7])
+def test_the_mean_of_equal_arrays_is_that_array_to_the_last_bit(servers: int, dtype: type) -> None:
+    array, mean = np.random.default_rng(0).standard_normal(1000).astype(dtype), MeanState()
+    for _ in range(servers):
+        mean.add(State(names=("ip.0",), arrays=(array,), version=1, slices={}))
+    (found,) = mean.arrays().values()
+    assert (found.dtype, found.tobytes()) == (array.dtype, array.tobytes())
+
+
+def test_the_mean_of_different_arrays_is_theirs() -> None:
+    arrays, mean = np.random.default_rng(0).standard_normal((3, 100)).astype(np.float32), MeanState()
+    for array in arrays:
+        mean.add(State(names=("ip.0",), arrays=(array,), version=1, slices={}))
+    np.testing.assert_allclose(mean.arrays()["ip.0"], arrays.astype(np.float64).mean(0), rtol=1e-6, atol=1e-8)
+
+
 def test_a_checkpoint_with_a_part_missing_is_not_written_and_one_of_another_net_is_not_read() -> None:
     shard = lenet_shard(0, 2)
     assembly, half = MeanState(), np.zeros((5, 500), np.float32)

@@ -44,6 +44,22 @@ def test_running_statistics_always_travel_as_float32(name: str) -> None:
     assert all(one is other for one, other in zip(arrays, blobs, strict=True))
 
 
+def test_in_double_precision_everything_travels_as_it_is_and_nothing_else_is_taken() -> None:
+    for layer in SHAPES:
+        blobs = tuple(blob.astype(np.float64) for blob in drawn(layer, 1))
+        formats, arrays = wire("float64").encode(layer, blobs)
+        assert formats == ("float64",) * len(blobs)
+        assert arrays is blobs
+        assert all(
+            one is other for one, other in zip(wire("float64").decode(layer, formats, arrays), blobs, strict=True)
+        )
+    for name in FORMATS:
+        with pytest.raises(MessageError, match=f"in the formats {name}"):
+            wire("float64").decode("conv", *wire(name).encode("conv", drawn("conv", 1)))
+    with pytest.raises(MessageError, match=r"found float32 of shape .*, expected float64"):
+        wire("float64").decode("conv", ("float64",) * 2, drawn("conv", 1))
+
+
 @pytest.mark.parametrize(("name", "bound"), [("float32", 0.0), ("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
 def test_formats_without_an_error_round_each_number_within_their_bound(name: str, bound: float) -> None:
     blobs = drawn("conv", 1)

@@ -1,0 +1,53 @@
+"""The benchmark of the presets: what its part `equality` calls equal, and what it does not."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import presets
+from benchmarks.preset_runs import DOUBLE
+from benchmarks.report import Record
+
+Arrays = dict[str, Any]
+
+
+def parameters(difference: float = 0.0) -> Arrays:
+    return {"conv1.0": np.array([1.0 + difference, -0.5]), "conv1.0.history": np.array([1.0 + 100 * difference])}
+
+
+@pytest.mark.parametrize(
+    ("float32", "one_step", "float64", "status", "explained"),
+    [
+        (1e-6, 1e-8, 1e-12, "running", False),
+        (1e-4, 1e-8, 1e-12, "failed", True),  # a maximum has gone another way: it still fails
+        (1e-6, 1e-6, 1e-12, "failed", False),  # its histories are 1e-4 apart
+        (1e-6, 1e-8, 1e-4, "failed", False),
+        (1e-4, 1e-8, 1e-4, "failed", False),
+        (math.nan, 1e-8, 1e-12, "failed", False),
+    ],
+)
+def test_a_difference_above_the_bar_fails_wherever_it_is_seen(
+    monkeypatch: pytest.MonkeyPatch, float32: float, one_step: float, float64: float, status: str, explained: bool
+) -> None:
+    def arrays_of(options: dict[str, Any]) -> Arrays:
+        if options["strategy"] == {"preset": "single"}:
+            return parameters()
+        return parameters(float64 if options["precision"] == DOUBLE["precision"] else float32)
+
+    monkeypatch.setattr(presets, "arrays_of", arrays_of)
+    monkeypatch.setattr(presets, "one_step", lambda options, strategy, at: (parameters(one_step), parameters()))
+    monkeypatch.setattr(Record, "save", lambda record: None)
+    record = Record("equality", status="running")
+    lenet = SimpleNamespace(lenet=lambda of, count: {"strategy": of, "precision": "exact"}, cifar=None)
+    presets.equality(record, lenet, argparse.Namespace(presets=["sync"]))
+    assert record.status == status
+    ((net, preset, *differences),) = record.tables[0].rows
+    assert (net, preset) == ("LeNet", "sync")
+    assert differences == pytest.approx([float32, 100 * float32, 100 * one_step, float64], rel=1e-3, nan_ok=True)
+    assert (presets.PARTED in record.notes) == explained
