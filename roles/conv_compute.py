@@ -8,6 +8,7 @@ Where the FC phase is not merged into one server, the worker's part is the whole
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -149,23 +150,36 @@ class ConvCompute(Actor):
         return dict(answer.scores), answer.blobs
 
     async def _backward(self, net: WorkerNet, ticket: Ticket, incoming: Blobs) -> None:
-        for stage in reversed(net.stages):
-            with self.phase("backward"):
-                work = self.compute(f"backward {stage.layer}", self._backward_stage, net, stage, incoming)
-                (formats, blobs), incoming = await work, ()
-            if stage.layer is not None:
-                parent = self._link_of[stage.layer].parent
-                gradient = LayerGradient(
-                    group=ticket.group,
-                    number=ticket.number,
-                    layer=stage.layer,
-                    part=parent.part,
-                    parts=parent.parts,
-                    formats=formats,
-                    blobs=blobs,
+        """All stages are asked for at once: the thread goes from one to the next while their gradients set out."""
+        last, *_ = stages = tuple(reversed(net.stages))
+        async with asyncio.TaskGroup() as group:
+            works = [
+                group.create_task(
+                    self.compute(
+                        f"backward {stage.layer}", self._backward_stage, net, stage, incoming if stage is last else ()
+                    )
                 )
-                with self.phase("send"):
-                    await self.tell(parent.name, gradient, step=ticket.number)
+                for stage in stages
+            ]
+            for stage, work in zip(stages, works, strict=True):
+                with self.phase("backward"):
+                    formats, blobs = await work
+                if stage.layer is not None:
+                    await self._send(ticket, stage.layer, formats, blobs)
+
+    async def _send(self, ticket: Ticket, layer: str, formats: Formats, blobs: Blobs) -> None:
+        parent = self._link_of[layer].parent
+        gradient = LayerGradient(
+            group=ticket.group,
+            number=ticket.number,
+            layer=layer,
+            part=parent.part,
+            parts=parent.parts,
+            formats=formats,
+            blobs=blobs,
+        )
+        with self.phase("send"):
+            await self.tell(parent.name, gradient, step=ticket.number)
 
     # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
 

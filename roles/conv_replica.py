@@ -6,11 +6,10 @@ ticket -> read rows, conv phase forward -> activations to all shards, the sum of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from ops import Array
-from roles.buckets import Bucket
 from roles.fc_phase import Blobs, FcPhase
 from roles.messages import TRAIN, Ticket
 from roles.replica import Replica
@@ -20,6 +19,8 @@ from roles.scoreboard import Scores
 class ConvReplica(Replica):
     """Options besides a replica's: its `part` of the net, the names of the FC shards in the order of summation, their
     scheme."""
+
+    begins = "backward"
 
     def __init__(
         self,
@@ -42,9 +43,9 @@ class ConvReplica(Replica):
         scores, _ = await self._top(ticket)
         return scores
 
-    async def _begin(self, ticket: Ticket, bucket: Bucket) -> tuple[Scores, Array]:
+    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
         scores, incoming = await self._top(ticket)
-        return scores, await self.compute("backward", self._first, bucket, incoming)
+        return scores, partial(self._come_back, incoming)
 
     async def _top(self, ticket: Ticket) -> tuple[Scores, Blobs]:
         """Forward, and the FC phase; the scores, and the gradients that came back."""
@@ -61,8 +62,7 @@ class ConvReplica(Replica):
         net = self._nets[ticket.phase]
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 
-    def _first(self, bucket: Bucket, incoming: Blobs) -> Array:
+    def _come_back(self, incoming: Blobs) -> None:
         net = self._nets[TRAIN]
         for name, gradient in zip(net.boundary_grads, incoming, strict=True):
             net.set_grad(name, gradient)
-        return self._backward(bucket)

@@ -10,7 +10,8 @@ Who adds up, and which way the sums travel, is the exchange's business (`exchang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from nets.data import Prefetcher
@@ -43,6 +44,7 @@ class Replica(Actor):
     """Options: the job, the exchange that sums (`exchange_of`), the coordinator's name."""
 
     part = "all"  # of the net
+    begins = "forward"  # what the piece of work is called that ends with the first bucket
 
     def __init__(self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str) -> None:
         self._job = Job.from_options(job)
@@ -116,20 +118,23 @@ class Replica(Actor):
         await self.compute("test", self._forward, ticket)
         return self._nets[ticket.phase].scalars()
 
-    async def _begin(self, ticket: Ticket, bucket: Bucket) -> tuple[Scores, Array]:
-        """A training pass as far as the first bucket; the scores, and its gradients."""
-        flat = await self.compute("forward", self._forward_and_first, ticket, bucket)
-        return self._nets[ticket.phase].scalars(), flat
+    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
+        """What comes before the backward pass: scores that are known then, and work that the first bucket's begins
+        with."""
+        return None, partial(self._forward, ticket)
 
     async def _train(self, ticket: Ticket) -> None:
-        first, *later = self._buckets
         with self._exposure.measured():
+            scores, work = await self._before(ticket)
             async with asyncio.TaskGroup() as group:
-                scores, flat = await self._begin(ticket, first)
-                sums = [group.create_task(self._sum(ticket.number, first, flat))]
-                for bucket in later:
-                    flat = await self.compute("backward", self._backward, bucket)
-                    sums.append(group.create_task(self._sum(ticket.number, bucket, flat)))
+                # all asked for at once: the thread goes from one to the next while their gradients set out
+                first, *later = self._buckets
+                parts = [group.create_task(self.compute(self.begins, self._first, work, first))]
+                parts += [group.create_task(self.compute("backward", self._backward, bucket)) for bucket in later]
+                sums = [
+                    group.create_task(self._sum(ticket.number, bucket, part))
+                    for bucket, part in zip(self._buckets, parts, strict=True)
+                ]
             if self._clips:
                 await self.compute("update", self._clip_and_update, [task.result() for task in sums])
         low, high = ticket.mine
@@ -137,9 +142,9 @@ class Replica(Actor):
         self._iterations.inc()
         await self._report(ticket, scores)
 
-    async def _sum(self, number: int, bucket: Bucket, flat: Array) -> Callable[[], Array]:
+    async def _sum(self, number: int, bucket: Bucket, part: Awaitable[Array]) -> Callable[[], Array]:
         """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
-        total = await self._exchange.sum((number, bucket.number), flat)
+        total = await self._exchange.sum((number, bucket.number), await part)
         if not self._clips:
             await self.compute("update", self._update, bucket, total)
         return total
@@ -167,9 +172,9 @@ class Replica(Actor):
                 net.load(stage.layer, self._store.read(stage.layer))
             net.forward(stage)
 
-    def _forward_and_first(self, ticket: Ticket, bucket: Bucket) -> Array:
-        """Forward, and backward as far as the first bucket: one turn of the thread fewer."""
-        self._forward(ticket)
+    def _first(self, work: Callable[[], None], bucket: Bucket) -> Array:
+        """The backward pass as far as the first bucket, after the work that comes before it."""
+        work()
         return self._backward(bucket)
 
     def _backward(self, bucket: Bucket) -> Array:

@@ -7,11 +7,14 @@ kernels at once: actors that share a process share its device. The exception is 
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from queue import SimpleQueue
 from statistics import median
 from typing import Any, TypeVar
 
@@ -20,9 +23,10 @@ RACERS = 16  # threads for pieces of array work that race
 REMEMBERED = 64  # durations kept per process to know what a usual item costs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Item:
-    """A piece of array work in progress: whose, what, and since when (loop time, seconds)."""
+    """A piece of array work in progress: whose, what, and since when (loop time, seconds). Equal only to itself: two
+    threads add to and remove from one list of them, which no comparison in Python may interrupt."""
 
     actor: str
     label: str
@@ -59,49 +63,113 @@ class Compute(ABC):
     def close(self) -> None:  # noqa: B027  # most kinds hold nothing to release
         """Take no more work."""
 
-    def _start(self, actor: str, label: str) -> Item:
-        item = Item(actor, label, asyncio.get_running_loop().time())
+    def _start(self, actor: str, label: str, loop: asyncio.AbstractEventLoop) -> Item:
+        item = Item(actor, label, loop.time())
         self._items.append(item)
         return item
 
-    def _end(self, item: Item) -> None:
-        taken = asyncio.get_running_loop().time() - item.since
+    def _end(self, item: Item, taken: float) -> None:
+        self._items.remove(item)
+        self._count(item, taken)
+
+    def _count(self, item: Item, taken: float) -> None:
         self._durations.append(taken)
         self.busy += taken
-        self._items.remove(item)
         self.on_done(item, taken)
         self.done += 1
 
 
+@dataclass(slots=True)
+class _Piece:
+    """Array work on its way to the thread and back: `done` is the loop's, its cancelling means that nobody waits."""
+
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
+    actor: str
+    label: str
+    work: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
 class ThreadCompute(Compute):
-    """A compute thread beside the event loop, and as many more as there are races (at most RACERS)."""
+    """A compute thread beside the event loop, and as many more as there are races (at most RACERS).
+
+    Pieces wait in a queue of the thread's own: it goes from one to the next without asking the loop, which takes a
+    core that sleeps 0.1 ms and more.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="compute")
+        self._pieces: SimpleQueue[_Piece | None] = SimpleQueue()
+        self._closed = False
         self._racers = ThreadPoolExecutor(max_workers=RACERS, thread_name_prefix="race")  # starts none before its first
-        self._turn = asyncio.Lock()
+        threading.Thread(target=self._serve, name="compute", daemon=True).start()
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run. Waits its turn in the order of arrival."""
-        async with self._turn:
-            return await self._on(self._thread, actor, label, work, *args)
+        """See Compute.run. Pieces are done in the order of the calls; RuntimeError after `close`."""
+        if self._closed:
+            raise RuntimeError(f"{label} of {actor}: the compute thread takes no more work")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._pieces.put(_Piece(loop, done, actor, label, work, args))
+        return await done
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.race."""
-        return await self._on(self._racers, actor, label, work, *args)
-
-    async def _on(self, pool: ThreadPoolExecutor, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        item = self._start(actor, label)
+        loop = asyncio.get_running_loop()
+        item = self._start(actor, label, loop)
         try:
-            return await asyncio.get_running_loop().run_in_executor(pool, work, *args)
+            return await loop.run_in_executor(self._racers, work, *args)
         finally:
-            self._end(item)
+            self._end(item, loop.time() - item.since)
 
     def close(self) -> None:
-        """Take no more work; an item under way is not waited for."""
-        for pool in (self._thread, self._racers):
-            pool.shutdown(wait=False, cancel_futures=True)
+        """Take no more work; a piece under way is not waited for, those that wait are cancelled."""
+        self._closed = True
+        self._pieces.put(None)
+        self._racers.shutdown(wait=False, cancel_futures=True)
+
+    def _serve(self) -> None:
+        """The thread's life."""
+        while self._serve_one():
+            pass
+
+    def _serve_one(self) -> bool:
+        """One piece; False at the end. A call of its own: nothing of a piece is held while the next is waited for."""
+        piece = self._pieces.get()
+        if piece is None:
+            return False
+        loop = piece.loop
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for anything
+            if self._closed:
+                loop.call_soon_threadsafe(piece.done.cancel)
+            elif not piece.done.cancelled():
+                item = self._start(piece.actor, piece.label, loop)
+                result, error = _outcome(piece)
+                taken = loop.time() - item.since
+                self._items.remove(item)
+                loop.call_soon_threadsafe(self._finish, item, taken, piece.done, result, error)
+        return True
+
+    def _finish(
+        self, item: Item, taken: float, done: asyncio.Future[Any], result: Any, error: BaseException | None
+    ) -> None:
+        """On the loop: count the piece and wake who waits for it."""
+        self._count(item, taken)
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)
+
+
+def _outcome(piece: _Piece) -> tuple[Any, BaseException | None]:
+    """The result, or what was raised."""
+    try:
+        return piece.work(*piece.args), None
+    except BaseException as error:  # noqa: BLE001  # whoever waits gets it
+        return None, error
 
 
 class InlineCompute(Compute):
@@ -122,14 +190,15 @@ class InlineCompute(Compute):
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.race: the durations pass beside one another, the work itself is done one after the other."""
-        item = self._start(actor, label)
+        loop = asyncio.get_running_loop()
+        item = self._start(actor, label, loop)
         try:
             result = work(*args)
             if self._service_time is not None:
                 await self._pass(self._service_time(actor, label))
             return result
         finally:
-            self._end(item)
+            self._end(item, loop.time() - item.since)
 
     async def _pass(self, seconds: float) -> None:
         """Let so much time go by."""

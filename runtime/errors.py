@@ -1,4 +1,4 @@
-"""Every error the runtime raises, drawn by what the reader can do about it. Nothing else lives here.
+"""Every error the runtime raises, drawn by what the reader can do about it, and which of several is told.
 
 ConvoyError                     (exit_code)
  |- ConfigError            2    mend the named lines of cluster.toml
@@ -73,3 +73,12 @@ class Refused(ConvoyError):
 
 class Deadlock(ConvoyError):
     """On the virtual clock only: every actor waits and no event is due."""
+
+
+def root_of(error: BaseException) -> BaseException:
+    """The error that people should hear of: of several that a task group raised, the first that does not merely say
+    that a peer has stopped."""
+    while isinstance(error, BaseExceptionGroup):
+        inner: tuple[BaseException, ...] = error.exceptions
+        error = next((one for one in inner if not isinstance(root_of(one), ActorStopped)), inner[0])
+    return error

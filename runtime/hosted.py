@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from runtime.actor import Actor
-from runtime.errors import MessageError
+from runtime.errors import MessageError, root_of
 from runtime.messages import Envelope, Refusal
 from runtime.transport import Release
 
@@ -105,4 +105,4 @@ class Hosted:
         try:
             await life
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this actor's failure: report it
-            self._failed(self.actor.name, error)
+            self._failed(self.actor.name, root_of(error))

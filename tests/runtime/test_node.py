@@ -259,6 +259,23 @@ async def test_an_error_in_an_actors_own_work_is_its_failure(pair: Pair) -> None
     assert (name, type(error)) == ("worker", KeyError)
 
 
+async def test_of_several_errors_of_an_actor_the_one_is_told_that_is_no_consequence(pair: Pair) -> None:
+    class Torn(Actor):
+        async def run(self) -> None:
+            async with asyncio.TaskGroup() as group:
+                for error in (ActorStopped("a peer is gone"), KeyError("the reason")):
+                    group.create_task(self._raise(error))
+
+        async def _raise(self, error: Exception) -> None:
+            raise error
+
+    pair.p.add("torn", "client", Torn())
+    pair.p.begin(["torn"])
+    await asyncio.wait([pair.p.actors["torn"].tasks[1]])
+    ((name, error),) = pair.failures
+    assert (name, repr(error)) == ("torn", "KeyError('the reason')")
+
+
 async def test_the_first_error_of_on_start_comes_through_prepare(pair: Pair) -> None:
     class Unready(Actor):
         async def on_start(self) -> None:
