@@ -52,7 +52,9 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     console = RunConsole(live=False)
     console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
     for spec in placement.processes:
-        console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads: {', '.join(spec.actors)}")
+        cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
+        actors = ", ".join(spec.actors)
+        console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads{cores}: {actors}")
     return 0
 
 

@@ -70,7 +70,8 @@ class Machine(Section):
 
     `threads` are BLAS threads of each process; "auto" shares the cores among the machine's processes. `port`
     is the first of the machine's TCP ports; without it free ports are taken. `namespace`: its processes live in this
-    network namespace of this machine, where `address` is, as if it were another one.
+    network namespace of this machine, where `address` is, as if it were another one. `pin`: names or patterns of
+    actors; each process with one of them has `threads` cores to itself and stays on them.
     """
 
     name: Name = "local"
@@ -79,6 +80,7 @@ class Machine(Section):
     threads: Count | Literal["auto"] = "auto"
     port: Port | None = None
     namespace: Name | None = None
+    pin: tuple[Text, ...] = Field(default=(), strict=False)
 
 
 class Launcher(Section):

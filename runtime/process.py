@@ -49,6 +49,8 @@ def live(plan: RunPlan, directory: Path, name: str) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     spec = next(spec for spec in plan.placement.processes if spec.name == name)
+    if spec.cores:
+        os.sched_setaffinity(0, spec.cores)  # before the first thread: those that it starts inherit it
     if spec.machine in plan.namespaces:
         namespaces.enter(plan.namespaces[spec.machine])
     threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()

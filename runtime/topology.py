@@ -64,13 +64,15 @@ class Topology:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A process to be: on which machine, with which actors, how many BLAS threads and which TCP port (0 = any)."""
+    """A process to be: on which machine, with which actors, how many BLAS threads and which TCP port (0 = any), and
+    the cores that it stays on (none: all)."""
 
     name: str
     machine: str
     actors: tuple[str, ...]
     threads: int = 1
     port: int = 0
+    cores: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,10 @@ class Placement:
                 tuple((a, b) for a, b in topology["links"]),
                 topology["lead"],
             ),
-            tuple(ProcessSpec(**{**p, "actors": tuple(p["actors"])}) for p in data["processes"]),
+            tuple(
+                ProcessSpec(**{**p, "actors": tuple(p["actors"]), "cores": tuple(p["cores"])})
+                for p in data["processes"]
+            ),
         )
 
 

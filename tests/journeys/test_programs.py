@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -56,6 +57,69 @@ def plan(config, options):
     born = events(run_directory(cluster), "born")
     assert born
     assert all(event["preloaded"] == [event["parent"]] for event in born)
+
+
+PINNED = """
+import os
+from runtime import Actor, ActorSpec, Topology
+
+class Member(Actor):
+    async def run(self):
+        self.emit("lives", who=self.name, cores=sorted(await self.compute("look", os.sched_getaffinity, 0)))
+
+ROLES = {"member": Member}
+
+def plan(config, options):
+    return Topology(__name__, tuple(ActorSpec(name, "member") for name in ("lead", "w-0", "w-1")), (), "lead")
+"""
+
+
+def check_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> int:
+    """`check` of a lead and two workers on a machine with those keys and two cores, 4 and 6."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {6, 4})
+    Path("pinned.py").write_text(PINNED)
+    Path("cluster.toml").write_text(f'program = "pinned"\n[[machine]]\n{machine}\n')
+    return main(["check"])
+
+
+def test_pinned_processes_have_the_first_cores_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check_pinned(tmp_path, monkeypatch, 'threads = 1\npin = ["w-1", "lead"]') == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split(", ", 1)[1] for line in lines] == [
+        "1 BLAS threads on core 4: lead",
+        "1 BLAS threads: w-0",
+        "1 BLAS threads on core 6: w-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [
+        ('threads = 2\npin = ["w-*"]', "expected at most 2 cores' threads, found 4: w-0 (2), w-1 (2)"),
+        ('pin = ["v-*"]', "'v-*' fits no actor on machine 'local'; there are lead, w-0, w-1"),
+    ],
+)
+def test_what_cannot_be_pinned_is_said_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: str, told: str
+) -> None:
+    assert check_pinned(tmp_path, monkeypatch, machine) == 2
+    line = 2 + machine.count("\n") + 1
+    assert capsys.readouterr().err.splitlines() == [f"cluster.toml:{line}: machine[0].pin: {told}"]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on cores here")
+def test_all_threads_of_a_pinned_process_stay_on_its_core(tmp_path: Path) -> None:
+    (tmp_path / "pinned.py").write_text(PINNED)
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('program = "pinned"\n[[machine]]\nthreads = 1\npin = ["lead"]\n')
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    cores = {event["who"]: event["cores"] for event in events(run_directory(cluster), "lives")}
+    assert cores["lead"] == sorted(os.sched_getaffinity(0))[:1]
+    assert all(found == sorted(os.sched_getaffinity(0)) for who, found in cores.items() if who != "lead")
 
 
 def test_the_word_count_is_under_60_lines_and_imports_no_nets() -> None:
