@@ -41,6 +41,7 @@ threads = {threads}
 pin = {pin}
 """
 PRESETS = ("replicas", "dl4j")  # sums of gradients in every iteration, and means of parameters in every tenth
+PINNED = {"replicas": ["replica-*"], "dl4j": ["replica-*"], "sync": ["conv-*"]}  # the workers
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -121,7 +122,7 @@ def progress(net: str, preset: str, workers: int, threads: int, iterations: int,
         shape, size = list(work.image or ()), 4 * work.batch
         text = CLUSTER.format(
             net=work.net, batch=work.batch, shape=shape, classes=work.classes, size=size, preset=preset,
-            workers=workers, threads=threads, pin='["replica-*"]' if workers > 1 and preset in PRESETS else "[]",
+            workers=workers, threads=threads, pin=PINNED.get(preset, []),
         )  # fmt: skip
         cluster = Path(folder, "cluster.toml")
         cluster.write_text(text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from itertools import zip_longest
 from typing import Any
 
 from nets import Stage
@@ -119,16 +120,28 @@ class ConvCompute(Actor):
         await self.tell(self._coordinator, done, step=ticket.number)
 
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
-        with self.phase("read"):
-            await self.compute("read", self._passes.read, net, ticket)
-        activations: Blobs = ()
-        for stage in net.stages:
-            blobs = await self._pull(stage.layer, ticket) if stage.layer is not None else ()
-            with self.phase("forward"):
-                activations = await self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
-        return activations
+        """A layer is pulled while the one below is computed, and asked for before that is done: the thread goes from
+        one to the next."""
+        before: list[asyncio.Task[Blobs]] = []
+        async with asyncio.TaskGroup() as group:
+            pull = group.create_task(self._pull(net.stages[0], ticket))
+            with self.phase("read"):
+                await self.compute("read", self._passes.read, net, ticket)
+            for stage, above in zip_longest(net.stages, net.stages[1:]):
+                blobs = await pull
+                work = self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
+                before.append(group.create_task(work))
+                if above is not None:
+                    pull = group.create_task(self._pull(above, ticket))
+                with self.phase("forward"):
+                    await before[max(0, len(before) - 2)]
+        return before[-1].result()
 
-    async def _pull(self, layer: str, ticket: Ticket) -> Blobs:
+    async def _pull(self, stage: Stage, ticket: Ticket) -> Blobs:
+        """The parameters of a stage's layer, if it has some."""
+        layer = stage.layer
+        if layer is None:
+            return ()
         pull = PullLayer(
             group=ticket.group,
             members=ticket.members,
