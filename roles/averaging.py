@@ -52,7 +52,7 @@ class AveragingReplica(Replica):
                 await self._average()
         self._images.inc(high - low)
         self._iterations.inc()
-        await self._report(ticket, self._nets[TRAIN].scalars())
+        self._report(ticket, self._nets[TRAIN].scalars())
 
     async def _test(self, ticket: Ticket) -> None:
         if self._rows.any():

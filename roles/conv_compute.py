@@ -117,7 +117,7 @@ class ConvCompute(Actor):
             seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )
-        await self.tell(self._coordinator, done, step=ticket.number)
+        self._passes.report(done)
 
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
         """A layer is pulled while the one below is computed, and asked for before that is done: the thread goes from

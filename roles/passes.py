@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from nets.data import Prefetcher
-from roles.messages import STOP, NextTicket, Ticket
+from roles.messages import STOP, NextTicket, PassDone, Ticket
 from roles.micro_batches import WorkerNet
 from runtime import Actor
 
@@ -24,16 +24,25 @@ class Passes:
         """`do(ticket)` for pass after pass until the coordinator says stop."""
         upcoming = asyncio.create_task(self._next())
         try:
-            while True:
-                with self._actor.phase("wait_ticket"):
-                    ticket = await upcoming
-                if ticket.phase == STOP:
-                    return
-                upcoming = asyncio.create_task(self._next())
-                await do(ticket)
+            async with asyncio.TaskGroup() as self._reports:
+                while True:
+                    with self._actor.phase("wait_ticket"):
+                        ticket = await upcoming
+                    if ticket.phase == STOP:
+                        return
+                    upcoming = asyncio.create_task(self._next())
+                    await do(ticket)
         finally:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
+
+    def report(self, done: PassDone) -> None:
+        """Tell the coordinator of a pass, once the next one is in the compute thread's queue: it need not wait."""
+        self._reports.create_task(self._tell(done))
+
+    async def _tell(self, done: PassDone) -> None:
+        await asyncio.sleep(0)  # the loop's next turn asks for the next pass's work
+        await self._actor.tell(self._coordinator, done, step=done.number)
 
     def read(self, net: WorkerNet, ticket: Ticket) -> None:
         """Begin the pass on this member's rows; in the compute thread."""

@@ -111,7 +111,7 @@ class Replica(Actor):
     async def _test(self, ticket: Ticket) -> None:
         with self.phase("test"):
             scores = await self._score(ticket)
-        await self._report(ticket, scores)
+        self._report(ticket, scores)
 
     async def _score(self, ticket: Ticket) -> Scores:
         """A forward pass; the scores."""
@@ -140,7 +140,7 @@ class Replica(Actor):
         low, high = ticket.mine
         self._images.inc(high - low)
         self._iterations.inc()
-        await self._report(ticket, scores)
+        self._report(ticket, scores)
 
     async def _sum(self, number: int, bucket: Bucket, part: Awaitable[Array]) -> Callable[[], Array]:
         """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
@@ -149,7 +149,7 @@ class Replica(Actor):
             await self.compute("update", self._update, bucket, total)
         return total
 
-    async def _report(self, ticket: Ticket, scores: Scores | None = None) -> None:
+    def _report(self, ticket: Ticket, scores: Scores | None = None) -> None:
         low, high = ticket.mine
         done = PassDone(
             members=ticket.members,
@@ -160,7 +160,7 @@ class Replica(Actor):
             seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )
-        await self.tell(self._coordinator, done, step=ticket.number)
+        self._passes.report(done)
 
     # What runs in the compute thread.
 
