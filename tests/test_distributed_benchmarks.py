@@ -46,8 +46,8 @@ def test_the_faster_preset_is_compared_with_one_process_and_the_better_layout_of
     sides = {name: lambda net, rate=rate: rate for name, rate in rates.items()}
     distributed.beside(record, "lenet", sides, turns=3)
     assert record.notes == [
-        "lenet, replicas: 0.80 of one process and 1.00 of DDP",
-        "lenet, dl4j: 0.95 of one process and 1.19 of DDP",
+        "lenet, replicas: 0.80 of one process, 1.00 of DDP",
+        "lenet, dl4j: 0.95 of one process, 1.19 of DDP",
         "lenet: 1.19 of DDP, at least 1.25",
     ]
     assert record.tables[0].rows == [["lenet", 64, 100.0, 80.0, 95.0, 50.0, 80.0, 0.95, 95 / 80]]
