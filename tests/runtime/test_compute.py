@@ -86,6 +86,28 @@ async def test_a_waiting_piece_that_is_cancelled_never_runs() -> None:
     compute.close()
 
 
+async def test_the_thread_goes_on_to_the_next_piece_without_the_loop() -> None:
+    compute, ran = ThreadCompute(), threading.Event()
+    pieces = [asyncio.create_task(compute.run("a", "piece", work)) for work in (lambda: None, ran.set)]
+    await asyncio.sleep(0)  # both are asked for
+    assert ran.wait(10), "the second piece waits for the loop, which waits here"
+    await asyncio.gather(*pieces)
+    compute.close()
+
+
+async def test_pieces_that_wait_when_the_thread_is_closed_are_cancelled() -> None:
+    compute, kernel, ran = ThreadCompute(), Kernel(), []
+    first = asyncio.create_task(compute.run("a", "first", kernel))
+    second = asyncio.create_task(compute.run("a", "second", ran.append, 1))
+    await kernel.started.wait()
+    compute.close()
+    kernel.go.set()
+    assert await first is True
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert ran == []
+
+
 async def test_a_closed_compute_thread_takes_no_more_work() -> None:
     compute = ThreadCompute()
     compute.close()
