@@ -164,11 +164,11 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str, Any]]
     found: list[tuple[int, str, Any]] = []
     report = AveragingReplica._report
 
-    async def note(self: AveragingReplica, ticket: Any, *scores: Any) -> None:
+    def note(self: AveragingReplica, ticket: Any, *scores: Any) -> None:
         number = ticket.number if ticket.phase == "TRAIN" else -1
         state = self._store.state()
         found.extend((number, what, state[what].tobytes()) for what in ("ip1.0", "ip1.0.history"))
-        await report(self, ticket, *scores)
+        report(self, ticket, *scores)
 
     monkeypatch.setattr(AveragingReplica, "_report", note)
     yield found
