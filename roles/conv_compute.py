@@ -122,20 +122,23 @@ class ConvCompute(Actor):
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
         """A layer is pulled while the one below is computed, and asked for before that is done: the thread goes from
         one to the next."""
-        before: list[asyncio.Task[Blobs]] = []
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(self._pull(net.stages[0], ticket))
-            with self.phase("read"):
-                await self.compute("read", self._passes.read, net, ticket)
+            before: asyncio.Task[Any] = group.create_task(self.compute("read", self._passes.read, net, ticket))
+            phase = "read"
             for stage, above in zip_longest(net.stages, net.stages[1:]):
-                blobs = await pull
+                with self.phase("wait_model"):
+                    blobs = await pull
                 work = self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
-                before.append(group.create_task(work))
+                following = group.create_task(work)
                 if above is not None:
                     pull = group.create_task(self._pull(above, ticket))
-                with self.phase("forward"):
-                    await before[max(0, len(before) - 2)]
-        return before[-1].result()
+                with self.phase(phase):
+                    await before
+                before, phase = following, "forward"
+            with self.phase(phase):
+                activations: Blobs = await before
+        return activations
 
     async def _pull(self, stage: Stage, ticket: Ticket) -> Blobs:
         """The parameters of a stage's layer, if it has some."""
@@ -150,8 +153,7 @@ class ConvCompute(Actor):
             layer=layer,
             after=ticket.after,
         )
-        with self.phase("wait_model"):
-            return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
+        return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
 
     async def _top(self, net: WorkerNet, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
         """The pass's scores, and the gradients that come back from an FC phase elsewhere."""
