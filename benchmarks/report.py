@@ -19,6 +19,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+SETTLE = 0.02  # seconds
 VERSIONS = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "pyzmq", "msgpack", "protobuf", "safetensors", "pydantic")
 
 
@@ -115,7 +116,8 @@ def seconds_of(
 def rounds(sides: dict[str, Callable[[], object]], seconds: float, *, least: int, most: int) -> dict[str, list[float]]:
     """Seconds of each side, round by round: the median of a few runs in a row, then it is the next side's turn.
 
-    For `seconds` and at least `least` rounds, `most` at most.
+    For `seconds` and at least `least` rounds, `most` at most. Between turns nothing runs for SETTLE: OpenMP's threads
+    wait spinning for up to 15 ms, and with as many threads as cores the next side would share its cores with them.
     """
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for work in sides.values():
@@ -124,6 +126,7 @@ def rounds(sides: dict[str, Callable[[], object]], seconds: float, *, least: int
     while done < least or (time.perf_counter() - began < seconds and done < most):
         done += 1
         for label, work in sides.items():
+            time.sleep(SETTLE)
             runs = []
             for _ in range(_burst(taken[label])):
                 start = time.perf_counter()
