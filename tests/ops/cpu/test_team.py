@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
 
 import numpy as np
+import pytest
 
 from ops import get_backend
+from ops.cpu import team as teams
 from ops.cpu.team import Team
 
 
@@ -41,3 +44,38 @@ def test_a_backend_that_has_computed_leaves_no_thread_behind() -> None:
     for thread in made:
         thread.join(10)
     assert not any(thread.is_alive() for thread in made)
+
+
+@pytest.mark.skipif(teams._core is None, reason="no calls to ask for a thread's core or to choose it")
+def test_a_woken_thread_leaves_the_core_of_the_thread_that_woke_it() -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one core")
+    seen: list[tuple[set[int], int]] = []
+
+    def woken_here() -> None:
+        here = min(allowed)
+        os.sched_setaffinity(0, {here})  # now it is on that core
+        os.sched_setaffinity(0, allowed)
+        cores = np.array([here, -1, -1])
+        teams._settle(cores, 1)
+        seen.append((os.sched_getaffinity(0), int(cores[1]) - here))
+
+    thread = threading.Thread(target=woken_here)
+    thread.start()
+    thread.join()
+    ((afterwards, apart),) = seen
+    assert afterwards == allowed  # it may go anywhere again
+    assert apart != 0
+
+
+@pytest.mark.skipif(teams._core is None, reason="no calls to ask for a thread's core or to choose it")
+def test_where_threads_may_not_choose_their_core_they_compute_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(pid: int, cores: set[int]) -> None:
+        raise PermissionError("not here")
+
+    monkeypatch.setattr(os, "sched_setaffinity", forbidden)
+    monkeypatch.setattr(teams, "_core", lambda: 0)  # all of them on one core
+    team = get_backend("cpu", threads=2)
+    a = np.ones((64, 256), np.float32)
+    np.testing.assert_array_equal(team.add(a, a), 2 * a)
