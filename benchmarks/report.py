@@ -117,7 +117,7 @@ def rounds(sides: dict[str, Callable[[], object]], seconds: float, *, least: int
     """Seconds of each side, round by round: the median of a few runs in a row, then it is the next side's turn.
 
     For `seconds` and at least `least` rounds, `most` at most. Between turns nothing runs for SETTLE: OpenMP's threads
-    wait spinning for up to 15 ms, and with as many threads as cores the next side would share its cores with them.
+    wait spinning (2 to 4 ms measured), and with as many threads as cores the next side would share its cores with them.
     """
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for work in sides.values():

@@ -29,12 +29,8 @@ def parameters(difference: float = 0.0) -> Arrays:
         (1e-6, 1e-6, 1e-6, 1e-12, "failed"),  # its histories are 1e-4 apart
         (1e-6, 1e-6, 1e-8, 1e-4, "failed"),
         (1e-6, math.nan, 1e-8, 1e-12, "failed"),
-        (1e-4, 3e-4, 1e-8, 1e-12, "running"),  # a maximum goes another way in one worker already
-        (1e-4, 3e-3, 1e-8, 1e-12, "failed"),
-        (1e-4, 3e-4, 1e-6, 1e-12, "failed"),
-        (1e-4, 3e-4, 1e-8, 1e-4, "failed"),
-        (1e-4, math.nan, 1e-8, 1e-12, "failed"),
-        (math.nan, 1e-4, 1e-8, 1e-12, "failed"),
+        (1e-6, 1e-4, 1e-8, 1e-4, "failed"),
+        (1e-4, 1e-4, 1e-8, 1e-12, "failed"),  # a maximum has gone another way, in one worker too: it still fails
     ],
 )
 def test_a_difference_above_the_bar_fails_wherever_it_is_seen(

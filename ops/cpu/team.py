@@ -4,7 +4,7 @@ A kernel gets its number and the size of the team and works out its share from t
 else and results repeat to the last bit. Between kernels the threads wait in machine code without the GIL: handing work
 over costs under 1 us, where Python locks cost 60. After `PATIENCE` turns a thread goes to sleep until it is needed.
 Linux may wake it on the core of the thread that needs it, for tens of milliseconds; it goes to another then (a kernel
-of 0.3 ms took three times as long). What never lives here: how work is divided.
+of 0.2 ms took 0.6 to 1.2). What never lives here: how work is divided.
 """
 
 from __future__ import annotations

@@ -69,13 +69,17 @@ def test_a_woken_thread_leaves_the_core_of_the_thread_that_woke_it() -> None:
     assert apart != 0
 
 
-@pytest.mark.skipif(teams._core is None, reason="no calls to ask for a thread's core or to choose it")
-def test_where_threads_may_not_choose_their_core_they_compute_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_may_not_choose_its_core_goes_on_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[set[int]] = []
+
     def forbidden(pid: int, cores: set[int]) -> None:
+        asked.append(cores)
         raise PermissionError("not here")
 
-    monkeypatch.setattr(os, "sched_setaffinity", forbidden)
-    monkeypatch.setattr(teams, "_core", lambda: 0)  # all of them on one core
-    team = get_backend("cpu", threads=2)
-    a = np.ones((64, 256), np.float32)
-    np.testing.assert_array_equal(team.add(a, a), 2 * a)
+    monkeypatch.setattr(os, "sched_setaffinity", forbidden, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    monkeypatch.setattr(teams, "_core", lambda: 0)
+    cores = np.array([0, -1])
+    teams._settle(cores, 1)
+    assert asked == [{1}]
+    assert cores[1] == 0
