@@ -103,7 +103,8 @@ def test_a_signal_winds_a_scripts_run_down_and_then_stops_the_script(tmp_path: P
     endless = "Topology(__name__, (ActorSpec('one', 'endless'),), (), 'one')"
     told = "lambda event: print(event.name, flush=True)"
     run = f"runtime.run({endless}, on_event={told})\n    print('not reached')"
-    (tmp_path / "endless.py").write_text(f"{ROLES}\nif __name__ == '__main__':\n    {run}\n")
+    heard = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)"  # a background job ignores it
+    (tmp_path / "endless.py").write_text(f"{ROLES}\n{heard}\nif __name__ == '__main__':\n    {run}\n")
     command = [sys.executable, "endless.py"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -113,11 +113,14 @@ def resident() -> int:
 
 def test_memory_is_flat_over_many_iterations():
     step = training(load_net("lenet"), (1, 28, 28), 16, 1)
-    for _ in range(50):
-        step()
-    gc.collect()
-    before = resident()
-    for _ in range(400):
-        step()
-    gc.collect()
-    assert resident() - before < 1 << 20  # 2.6 KB an iteration
+    grown = []
+    for _ in range(3):  # a leak grows every time; Linux fills up a large page, or a thread of another test ends, once
+        for _ in range(50):
+            step()
+        gc.collect()
+        before = resident()
+        for _ in range(400):
+            step()
+        gc.collect()
+        grown.append(resident() - before)
+    assert min(grown) < 1 << 20  # 2.6 KB an iteration
