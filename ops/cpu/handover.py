@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ops.cpu.ir_tools import I32, I64, VOID, declared
+from ops.cpu.ir_tools import I32, I64, VOID, declared, on_arm
 
 # fields of the state, each on lines of its own: turn, done, the kernel, its block; then one per thread
 TURN, DONE, KERNEL, BLOCK = range(4)
@@ -51,7 +51,7 @@ def _swap(b: ir.IRBuilder, state: ir.Value, index: ir.Value, value: int) -> ir.V
 
 
 def _pause(b: ir.IRBuilder) -> None:
-    word = "yield" if ("arm64" in b.module.triple or "aarch64" in b.module.triple) else "pause"
+    word = "yield" if on_arm(b) else "pause"
     b.call(ir.InlineAsm(ir.FunctionType(VOID, []), word, "", side_effect=True), [])
 
 

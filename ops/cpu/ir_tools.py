@@ -68,6 +68,11 @@ class Vectors:
         return self.b.select(self.b.fcmp_ordered("<", value, floor), floor, value)
 
 
+def on_arm(builder: ir.IRBuilder) -> bool:
+    """Whether the code is for a 64-bit ARM processor: inline assembly differs."""
+    return any(name in builder.module.triple for name in ("arm64", "aarch64"))
+
+
 def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
     """The function of that name in the builder's module, declared on first use."""
     module = builder.module

@@ -40,8 +40,8 @@ def shapes(long: bool = False) -> dict[int, int]:
     Sums, one row of B and one broadcast number have to fit into the registers.
     """
     if host().registers >= 32:
-        # 3 x 8: the images of a batch come in eights. 6 x 4 is as fast; 14 x 2 too, where 8 x 2 takes up to 1.2 times
-        # as long while another thread works on the same core
+        # 3 x 8: the images of a batch come in eights. 6 x 4 is as fast; 14 x 2 too, where 8 x 2 takes 1.1 times as
+        # long while another thread works on the same core
         return {1: 16, 2: 14, 3: 8} | ({4: 6} if long else {})
     return {1: 8, 2: 4, 3: 4}
 
