@@ -29,6 +29,7 @@ from benchmarks.training import WORKLOADS
 NETS = [name for name, work in WORKLOADS.items() if work.image]
 PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 BAR = 0.9  # the least ratio of a single pass
+CLOSE, LONGER = 0.15, 5  # this near its bar, on either side, a pass is measured anew, so many times as long
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
@@ -118,10 +119,9 @@ def run_here(given: argparse.Namespace) -> int:
         totals[net] = [0.0, 0.0]
         for layer, count in layers(net, ops).items():
             for name, algorithm, taken, error in measure(layer, ops, given.seconds):
-                times = medians(taken)
-                better = min("nchw", "nhwc", key=times.__getitem__)
-                ours, gain = times["convoy"], ratio(taken[better], taken["convoy"])
-                totals[net][0] += times[better] * count
+                times, gain = medians(taken), gain_of(taken)
+                ours = times["convoy"]
+                totals[net][0] += min(times["nchw"], times["nhwc"]) * count
                 totals[net][1] += ours * count
                 shown = [times[label] * 1e3 for label in ("nchw", "nhwc", "convoy")]
                 record.row(net, count, str(layer), name, algorithm, *shown, gain, layer.flops / ours / 1e9, error)
@@ -169,8 +169,17 @@ def measure(layer: Layer, ops: Any, seconds: float) -> Iterator[tuple[str, str, 
         sides[label] = torch_passes(layer, arrays, channels_last=label == "nhwc")
     for name in layer.passes:
         arrays[name].fill(np.nan)
-        taken = rounds({label: passes[name] for label, passes in sides.items()}, seconds, least=3, most=400)
+        turns = {label: passes[name] for label, passes in sides.items()}
+        taken = rounds(turns, seconds, least=3, most=400)
+        if abs(gain_of(taken) - BAR) < CLOSE:
+            taken = rounds(turns, seconds * LONGER, least=3, most=400)
         yield name, algorithm(ops, layer, name), taken, conv_reference.error(layer.shape, name, arrays)
+
+
+def gain_of(taken: dict[str, list[float]]) -> float:
+    """How many times faster ours is than PyTorch in its better layout."""
+    times = medians(taken)
+    return ratio(taken[min("nchw", "nhwc", key=times.__getitem__)], taken["convoy"])
 
 
 def algorithm(ops: Any, layer: Layer, name: str) -> str:

@@ -186,23 +186,34 @@ class Region(NamedTuple):
 
 
 class Ahead:
-    """Brings a region near bit by bit while other work goes on: with each tile a piece, or a few."""
+    """Brings a region near bit by bit while other work goes on: with each call of the micro-kernel a piece, or a few.
+
+    Pieces that follow one another without gaps are one run. It is cut into as many as leave one piece to a call:
+    requests in bursts would hold up what the sums wait for.
+    """
 
     def __init__(self, code: Code) -> None:
         self._code = code
-        names = ("at", "n", "column", "left", "each", "size", "step")
+        names = ("at", "n", "column", "left", "each", "size", "step", "run", "columns")
         self._now = {name: code.variable(code.whole(0)) for name in names}
-        self._region: Region | None = None
+        self._view: View | None = None
 
-    def start(self, region: Region, tiles: Whole) -> None:
-        """From here on this region, over so many tiles. Where it is one run of bytes, it is cut evenly."""
-        self._region = region
-        dense = region.view.n.equals(region.size) & (region.pieces < region.n + 1) & (region.pieces * -1 < 0)
-        share = up(up(region.pieces * region.size, tiles.most(1)), LINE) * LINE
-        size, pieces = dense.pick(share, region.size), dense.pick(tiles, region.pieces)
+    def start(self, region: Region, calls: Whole) -> None:
+        """From here on this region, over so many calls."""
+        self._view = view = region.view
+        calls = calls.most(1)
+        want = up(region.pieces * region.size, calls).most(LINE)
+        dense = view.n.equals(region.size)
+        wide = dense & view.w.equals(region.n * region.size)
+        columns = wide.pick(1, region.columns)
+        joined = dense.pick(region.n, 1) * wide.pick(region.columns, 1)  # pieces of a run
+        whole = joined * region.size
+        cuts = dense.pick((whole // want).most(1), 1)
+        size = dense.pick(up(up(whole, cuts), LINE) * LINE, whole)
+        run, pieces = dense.pick(cuts, region.n), region.pieces // joined * cuts
         self._set(
-            at=region.view.at, n=dense.pick(tiles, region.n), column=region.columns, left=pieces,
-            each=up(pieces, tiles.most(1)), size=size, step=dense.pick(size, region.view.n),
+            at=view.at, n=run, column=columns, left=pieces, each=up(pieces, calls), size=size,
+            step=dense.pick(size, view.n), run=run, columns=columns,
         )  # fmt: skip
 
     def _set(self, **values: Whole) -> None:
@@ -210,9 +221,9 @@ class Ahead:
             self._now[name].set(number)
 
     def take(self, steps: Whole, near: Whole) -> tuple[Whole, Whole]:
-        """What a tile of so many steps is to ask for: address and stride; where that is nothing, `near` ever again.
+        """What a call of so many steps is to ask for: address and stride; where that is nothing, `near` ever again.
 
-        One piece is left to the tile, more are asked for at once.
+        One piece is left to the call, more are asked for at once.
         """
         code, now = self._code, {name: variable.get() for name, variable in self._now.items()}
         some = now["each"].least(now["left"])
@@ -228,13 +239,13 @@ class Ahead:
 
     def _onward(self) -> None:
         """To the next piece."""
-        region, now = self._region, {name: variable.get() for name, variable in self._now.items()}
-        assert region is not None
-        n, view = now["n"] - 1, region.view
+        view, now = self._view, {name: variable.get() for name, variable in self._now.items()}
+        assert view is not None
+        n = now["n"] - 1
         run, row = n.equals(0), n.equals(0) & now["column"].equals(1)
-        past = row.pick(view.h - view.w * (region.columns - 1), view.w) - now["step"] * (region.n - 1)
-        column = row.pick(region.columns, run.pick(now["column"] - 1, now["column"]))
-        self._set(at=now["at"] + run.pick(past, now["step"]), n=run.pick(region.n, n), column=column)
+        past = row.pick(view.h - view.w * (now["columns"] - 1), view.w) - now["step"] * (now["run"] - 1)
+        column = row.pick(now["columns"], run.pick(now["column"] - 1, now["column"]))
+        self._set(at=now["at"] + run.pick(past, now["step"]), n=run.pick(now["run"], n), column=column)
 
 
 class Operands(NamedTuple):
@@ -269,7 +280,6 @@ def run_tiles(
         rows = (index < more).pick(low + 1, low)
         kernel = entry(code, a.table, (vectors - 1) * MAX_ROWS + rows - 1)
         from_A, from_C = at_A.get(), at_C.get()
-        (P, sP), (Q, sQ) = (ahead.take(steps * calls, from_A) for ahead in soon)
         at_A.set(from_A + rows * sAr)
         at_C.set(from_C + rows * sCr)
         following = from_C + (index < count - 1).pick(rows * sCr, onward)
@@ -280,8 +290,9 @@ def run_tiles(
         for call in code.loop(0, calls):
             fresh_now, last = fresh & call.equals(0), call.equals(calls - 1)
             least = code.b.select(last.value, floor, NONE)
+            (P, sP), (Q, sQ) = (ahead.take(steps, from_A) for ahead in soon)
             tile(
                 code, kernel, from_A + call * sAc, sAr, sAk, sAo, call * sBc + B, sBk, sBo, from_C, sCr,
                 fresh_now.pick(start, from_C), fresh_now.pick(0, sCr), nk, no, lanes,
-                P + steps * sP * call, sP, Q + steps * sQ * call, sQ, last.pick(past, 0), floor=least,
+                P, sP, Q, sQ, last.pick(past, 0), floor=least,
             )  # fmt: skip

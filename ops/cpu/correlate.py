@@ -73,10 +73,14 @@ def _gradients(
     code: Code, a: Any, member: Whole, at: Corner, part: Part, x: View, places: tuple[Whole, Whole, Choice],
     wish: Region, soon: tuple[Ahead, Ahead],
 ) -> None:  # fmt: skip
-    """One block: every panel of this thread's part, copied to `spare`, against every tap and channel."""
+    """One block: every panel of this thread's part, against every tap and channel.
+
+    A panel is copied to `spare`, or read where it lies, if it is all that a pixel has.
+    """
     to, spare, fresh = places
     low, high = entry(code, a.starts, member), entry(code, a.starts, member + 1)
-    swapped = part.q * 2 < part.n
+    in_place = a.along.equals(1)
+    swapped = (part.q * 2 < part.n) | in_place
     order = Order(swapped, swapped.pick(part.n, part.q), swapped.pick(part.q, part.n))
     edges = (a.off_w < 0) | (a.width < a.off_w + extent(a.wide, a.step_w, a.taps_w, a.hop_w))
     # the columns of a kernel row are one run of channels, unless that would cost products with zeros
@@ -84,17 +88,21 @@ def _gradients(
     spans, span = whole.pick(1, a.taps_w), whole.pick(a.taps_w * part.c, part.c)
     asks = spans * a.taps_h * (high - low) * tiles_in(code, a, first_vectors(code, a, low), span)
     soon[0].start(wish._replace(pieces=code.whole(0)), asks)
-    soon[1].start(wish, asks)
+    soon[1].start(wish, asks * in_place.pick(part.p, 1))
     for index in code.loop(low, high):
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
         y = a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4
-        _copy_panel(code, a, part, order, y, (spare, width, outputs))
+        with code.when(a.along.equals(0)):
+            _copy_panel(code, a, part, order, y, (spare, width, outputs))
+        by_outer = in_place.pick(a.yw, order.inner * width)
+        by_row = in_place.pick(a.yh, order.outer * order.inner * width)
+        rows = in_place.pick(y, spare), width, by_outer, by_row
         each = tiles_in(code, a, vectors, span)
         for i in code.loop(0, a.taps_h):
             for j in code.loop(0, spans):
                 result = to + before + ((i * a.taps_w + j) * a.channels + part.c0) * width
-                operands = _operands(a, part, x, (i, j, whole), order, (spare, width), result, fresh)
+                operands = _operands(a, part, x, (i, j, whole), order, rows, result, fresh)
                 run_tiles(
                     code, a, (vectors, outputs), (span, each), operands, NONE, a.channels * width, soon
                 )  # fmt: skip
@@ -111,25 +119,25 @@ def _copy_panel(code: Code, a: Any, part: Part, order: Order, y: Whole, to: tupl
 
 
 def _operands(
-    a: Any, part: Part, x: View, tap: tuple[Whole, Whole, Choice], order: Order, y: tuple[Whole, Whole],
+    a: Any, part: Part, x: View, tap: tuple[Whole, Whole, Choice], order: Order, y: tuple[Whole, Whole, Whole, Whole],
     result: Whole, fresh: Choice,
 ) -> Operands:  # fmt: skip
     """Of one tap. Pixels that it finds in the padding are left out."""
-    (i, j, whole), (spare, width), (swapped, inner, outer) = tap, y, order
+    (i, j, whole), (from_y, width, sBo, sBc), (swapped, _, outer) = tap, y, order
     i0, i1 = reached(part.p0 * a.step_h + a.off_h + i * a.hop_h, a.step_h, part.p, a.height)
     j0, j1 = reached(part.q0 * a.step_w + a.off_w + j * a.hop_w, a.step_w, part.q, a.width)
     j0, j1 = whole.pick(0, j0), whole.pick(part.q, j1)
     column, row = a.step_w * x.w, a.step_h * x.h
     A = x.at + i0 * row + i * a.hop_h * x.h + j0 * column + j * a.hop_w * x.w
-    B = spare + (i0 * outer * inner + swapped.pick(j0 * inner, j0)) * width
+    B = from_y + i0 * sBc + swapped.pick(j0 * sBo, j0 * width)
     nk, no = swapped.pick(part.n, j1 - j0), swapped.pick(j1 - j0, part.n)
     sAk, sAo = swapped.pick(x.n, column), swapped.pick(column, x.n)
     # rows that go on where the outer sums end are summed with them in one call
-    joined = row.equals(outer * sAo) & no.equals(outer)
+    joined = row.equals(outer * sAo) & no.equals(outer) & sBc.equals(outer * sBo)
     empty = (i1 < i0 + 1) | (j1 < j0 + 1)
     no = joined.pick(no * (i1 - i0), no)
     calls = (joined | empty).pick(1, i1 - i0)
     return Operands(
-        (A, 4, sAk, sAo, row), (B, width, inner * width, outer * inner * width), (result, width), (a.zeros, fresh),
+        (A, 4, sAk, sAo, row), (B, width, sBo, sBc), (result, width), (a.zeros, fresh),
         (empty.pick(0, nk), no, calls),
     )  # fmt: skip

@@ -280,10 +280,14 @@ class Direct:
             at = s.off[0] * x.h + s.off[1] * x.w
             yield self._pixel_work(_pixel_form(s, x, y, self.team.size, turned=s.outputs <= s.channels), at)
             return
-        blocks = blocking.weight_blocks(s, self.team.size)
+        one_panel = s.outputs % host().lanes == 0 and s.outputs <= USUAL * host().lanes and y.n == s.outputs * FLOAT
+        sized = blocking.weight_blocks_in_place if one_panel else blocking.weight_blocks
+        blocks = sized(s, self.team.size)
         panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * s.taps[0] * s.taps[1])
-        each = aligned(blocking.scratch_numbers(s, blocks, True, True) * FLOAT)
-        block = correlate.block(**self._geometry(s, x, y, blocks, panels), packed=1, scratch_each=each)
+        each = aligned(blocking.scratch_numbers(s, blocks, True, not blocks.along) * FLOAT)
+        block = correlate.block(
+            **self._geometry(s, x, y, blocks, panels), packed=1, scratch_each=each, along=int(blocks.along)
+        )
         yield self._unpacked(s, 0, block, blocks, panels, each)
 
     def _pixel_work(self, form: PixelForm, at: int) -> Work:

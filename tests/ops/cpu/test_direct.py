@@ -48,10 +48,12 @@ SHAPES = [
     ConvShape((7, 5, 8, 11), 18, ConvGeometry((1, 3), (2, 1), (0, 2), (1, 2))),
     ConvShape((1, 5, 3, 30), 18, ConvGeometry((3, 2), (1, 2), (4, 0))),  # some rows see nothing but padding
     ConvShape((40, 8, 2, 3), 65, ConvGeometry((2, 3), (1, 1), (1, 1))),
+    plain(33, 9, (6, 7), 16, 3, pad=1),  # in a gradient of weights, dy is one panel: it is read where it lies
     plain(64, 48, (20, 18), 48, 1),  # results go past the caches
     plain(16, 42, (14, 13), 26, 1, groups=2),  # threads share the pixels that gradients of weights are summed over
 ]
 FIRST = [
+    plain(20, 3, (18, 17), 32, 5, pad=2),
     plain(7, 3, (19, 23), 20, 5, pad=2),
     plain(1, 1, (28, 28), 20, 5),
     plain(13, 3, (23, 23), 97, 11, stride=4),
