@@ -29,7 +29,7 @@ from benchmarks.training import WORKLOADS
 NETS = [name for name, work in WORKLOADS.items() if work.image]
 PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 BAR = 0.9  # the least ratio of a single pass
-CLOSE, LONGER = 0.15, 5  # this near its bar, on either side, a pass is measured anew, so many times as long
+CLOSE, LONGER = 0.1, 20  # this near its bar, on either side, a pass is measured anew, so many times as long
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
