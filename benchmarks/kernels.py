@@ -29,7 +29,7 @@ from benchmarks.training import WORKLOADS
 NETS = [name for name, work in WORKLOADS.items() if work.image]
 PASSES = FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 BAR = 0.9  # the least ratio of a single pass
-CLOSE, LONGER = 0.1, 20  # this near its bar, on either side, a pass is measured anew, so many times as long
+CLEAR, LONGER = 1.0, 20  # a pass with a ratio below is measured anew, so many times as long
 BOUNDS = {  # the largest error by precision
     "exact": dict.fromkeys(PASSES, 1e-5),
     "fast": {FORWARD: 1e-4, DATA: 1e-4, WEIGHTS: 1e-3},
@@ -171,7 +171,7 @@ def measure(layer: Layer, ops: Any, seconds: float) -> Iterator[tuple[str, str, 
         arrays[name].fill(np.nan)
         turns = {label: passes[name] for label, passes in sides.items()}
         taken = rounds(turns, seconds, least=3, most=400)
-        if abs(gain_of(taken) - BAR) < CLOSE:
+        if gain_of(taken) < CLEAR:
             taken = rounds(turns, seconds * LONGER, least=3, most=400)
         yield name, algorithm(ops, layer, name), taken, conv_reference.error(layer.shape, name, arrays)
 
