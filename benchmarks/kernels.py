@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import conv_reference
-from benchmarks.report import ROOT, Record, machine, medians, missing, ratio, rounds, write
+from benchmarks.report import ROOT, Record, gain, machine, medians, missing, rounds, write
 from benchmarks.training import WORKLOADS
 
 NETS = [name for name, work in WORKLOADS.items() if work.image]
@@ -119,12 +119,12 @@ def run_here(given: argparse.Namespace) -> int:
         totals[net] = [0.0, 0.0]
         for layer, count in layers(net, ops).items():
             for name, algorithm, taken, error in measure(layer, ops, given.seconds):
-                times, gain = medians(taken), gain_of(taken)
+                times, faster = medians(taken), gain(taken)
                 ours = times["convoy"]
                 totals[net][0] += min(times["nchw"], times["nhwc"]) * count
                 totals[net][1] += ours * count
                 shown = [times[label] * 1e3 for label in ("nchw", "nhwc", "convoy")]
-                record.row(net, count, str(layer), name, algorithm, *shown, gain, layer.flops / ours / 1e9, error)
+                record.row(net, count, str(layer), name, algorithm, *shown, faster, layer.flops / ours / 1e9, error)
     conclude(record, totals, BOUNDS[precision])
     return 0
 
@@ -135,9 +135,9 @@ def conclude(record: Record, totals: dict[str, list[float]], bounds: dict[str, f
     record.table("All convolutions of a step, milliseconds", "net", "torch's better", "convoy", "ratio")
     for net, (theirs, ours) in totals.items():
         record.row(net, theirs * 1e3, ours * 1e3, theirs / ours)
-    for net, _, shape, name, algorithm, _, _, _, gain, _, error in rows:
-        if gain < BAR:
-            record.fail(f"{gain:.2f} of PyTorch: {net}, {shape}, {name}, {algorithm}")
+    for net, _, shape, name, algorithm, _, _, _, faster, _, error in rows:
+        if faster < BAR:
+            record.fail(f"{faster:.2f} of PyTorch: {net}, {shape}, {name}, {algorithm}")
         if not error <= bounds[name]:
             record.fail(f"error {error:.1e} above {bounds[name]:.0e}: {net}, {shape}, {name}, {algorithm}")
     if record.status == "running":
@@ -171,15 +171,9 @@ def measure(layer: Layer, ops: Any, seconds: float) -> Iterator[tuple[str, str, 
         arrays[name].fill(np.nan)
         turns = {label: passes[name] for label, passes in sides.items()}
         taken = rounds(turns, seconds, least=3, most=400)
-        if gain_of(taken) < CLEAR:
+        if gain(taken) < CLEAR:
             taken = rounds(turns, seconds * LONGER, least=3, most=400)
         yield name, algorithm(ops, layer, name), taken, conv_reference.error(layer.shape, name, arrays)
-
-
-def gain_of(taken: dict[str, list[float]]) -> float:
-    """How many times faster ours is than PyTorch in its better layout."""
-    times = medians(taken)
-    return ratio(taken[min("nchw", "nhwc", key=times.__getitem__)], taken["convoy"])
 
 
 def algorithm(ops: Any, layer: Layer, name: str) -> str:

@@ -150,6 +150,12 @@ def ratio(theirs: list[float], ours: list[float]) -> float:
     return median(their / our for their, our in zip(theirs, ours, strict=True))
 
 
+def gain(taken: dict[str, list[float]], ours: str = "convoy") -> float:
+    """How many times faster our side is than the best of the others; see `ratio`."""
+    times = medians({label: found for label, found in taken.items() if label != ours})
+    return ratio(taken[min(times, key=times.__getitem__)], taken[ours])
+
+
 def _burst(times: list[float]) -> int:
     """Runs in a row before the other side's turn: about 0.05 s, so that each side finds its own data in the caches."""
     return max(1, min(20, int(0.05 / median(times)))) if times else 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,10 @@ def configured(
     if net:
         (directory / "own.prototxt").write_text(net)
         more += 'net = "own.prototxt"\n'
-    text = cluster.read_text().replace("[train]\n", more, 1)
+    text = cluster.read_text()
+    if "precision = " in train_more:
+        text = re.sub(r"^precision = .*\n", "", text, flags=re.MULTILINE)
+    text = text.replace("[train]\n", more, 1)
     if "data = " in train_more:
         head, _, tail = text.partition("[train.data]\n")
         text = head + tail[tail.index("[train.strategy]") :]
