@@ -2,7 +2,8 @@
 
 Both sides run in one process, turn by turn; PyTorch in both of its layouts (the better one counts) and as eager gives
 it, each result in new memory. Each precision and number of threads has a process of its own. A ratio above 1 says that
-Convoy is faster. An error is the largest difference from `conv_reference`'s numbers, divided by the largest of them.
+Convoy is faster; a pass below is measured again, twenty times as long, and that counts. An error is the largest
+difference from `conv_reference`'s numbers, divided by the largest of them.
 What never lives here: nets (`nets.zoo`), the definition in float64 (`conv_reference`).
 """
 

@@ -25,8 +25,9 @@ KEPT_BYTES = 1 << 20  # of weights that stay in the second-level cache while a b
 READ_IN_PLACE_BYTES = 1 << 17, 1 << 19  # of x where weights stay, and where each block brings them anew
 SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
 COPIED = 0.4  # cycles to copy a number into a block
-WOVEN, FEW_CHANNELS = 3.0, 4  # the same of so few channels, which lie apart in the images that a net reads
-PANEL_IN_PLACE_BYTES = 1 << 16  # of y that is read again for each tap: half of it would cost more copies of x
+FEW_CHANNELS = 4  # of a pixel that vectors are woven of, where channels lie apart as in the images that a net reads
+WOVEN = 3.0  # cycles to weave a number into a block
+PANEL_IN_PLACE_BYTES = 1 << 16  # of y that is read again for each tap: with half or twice it, 1.04 to 1.16 the time
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
 READ = 0.5  # cycles to bring a number of an image near: nets read them from beyond the second-level cache
 REREAD = 0.15  # cycles to bring a weight from the second-level cache to the first, which each block does anew
@@ -76,9 +77,8 @@ class Blocks:
     c: int
     parts: int = 1
     channel_parts: int = 1
-    # rows of a tile are neighbouring columns of an image, not neighbouring images; in a gradient of weights: y is read
-    # where it lies
-    along: bool = False
+    along: bool = False  # rows of a tile are neighbouring columns of an image, not neighbouring images
+    in_place: bool = False  # in a gradient of weights: y is read where it lies
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
 def weight_blocks_in_place(s: Sweep, threads: int) -> Blocks:
     """As `weight_blocks`, where the outputs are one panel already: y is read where it lies, images inside."""
     taps, vectors, channels = s.taps[0] * s.taps[1], s.outputs // host().lanes, s.channels
-    best, least = Blocks(min(s.images, RUN), 1, 1, min(channels, RUN), along=True), float("inf")
+    best, least = Blocks(min(s.images, RUN), 1, 1, min(channels, RUN), in_place=True), float("inf")
     for n, h, w in itertools.product(_sizes(s.images), _sizes(s.high), _sizes(s.wide)):
         size, pixels = _block_input(s, n, h, w), n * h * w
         if pixels * s.outputs * FLOAT > PANEL_IN_PLACE_BYTES:
@@ -261,7 +261,7 @@ def weight_blocks_in_place(s: Sweep, threads: int) -> Blocks:
         copies = size * channels * (COPIED if channels > FEW_CHANNELS else WOVEN)
         time = -(-_units(s, n, h, w) // threads) * (work + copies)
         if time < least:
-            best, least = Blocks(n, h, w, c, along=True), time
+            best, least = Blocks(n, h, w, c, in_place=True), time
     return best
 
 

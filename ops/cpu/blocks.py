@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from ops.cpu.blocking import FEW_CHANNELS
 from ops.cpu.calls import Count, either, entry, fetch, mover, tile, up
 from ops.cpu.code import Code
 from ops.cpu.ir_tools import F32, I32
@@ -22,10 +23,9 @@ from ops.cpu.values import Choice, Vec, Whole
 WORK = layout(
     "x xn xc xh xw y yn yh yw w scratch scratch_each images height width channels high wide groups x_group y_group "
     "w_group step_h step_w off_h off_w hop_h hop_w taps_h taps_w block_n block_h block_w block_c packed "
-    "panels panel_count starts parts table rows zeros copy bias along beyond channel_parts w_part w_row",
+    "panels panel_count starts parts table rows zeros copy bias along in_place beyond channel_parts w_part w_row",
     "floor",
 )
-FEW = 4  # channels of a pixel that vectors are woven of
 LINE = 64  # bytes of a cache line
 NONE = ir.Constant(F32, float("-inf"))  # the floor that lets every sum through
 
@@ -139,10 +139,10 @@ def _copy_row(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part:
 def _interleave(code: Code, a: Any, x: View, to: tuple[Whole, Whole, Whole], part: Part, count: Whole) -> None:
     """As `_copy_row`, where the channels of a pixel lie apart."""
     onto, line, pixel = to
-    few = x.w.equals(4) & (code.whole(1) < part.c) & (part.c < FEW + 1)
+    few = x.w.equals(4) & (code.whole(1) < part.c) & (part.c < FEW_CHANNELS + 1)
     with either(code, few) as (rows, numbers):
         with rows:
-            for channels in range(2, FEW + 1):
+            for channels in range(2, FEW_CHANNELS + 1):
                 with code.when(part.c.equals(channels)):
                     for i in code.loop(0, part.n):
                         _weave(code, channels, (x.at + i * x.n, a.xc), onto + i * line, count)

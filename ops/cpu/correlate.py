@@ -79,7 +79,7 @@ def _gradients(
     """
     to, spare, fresh = places
     low, high = entry(code, a.starts, member), entry(code, a.starts, member + 1)
-    in_place = a.along.equals(1)
+    in_place = a.in_place.equals(1)
     swapped = (part.q * 2 < part.n) | in_place
     order = Order(swapped, swapped.pick(part.n, part.q), swapped.pick(part.q, part.n))
     edges = (a.off_w < 0) | (a.width < a.off_w + extent(a.wide, a.step_w, a.taps_w, a.hop_w))
@@ -93,7 +93,7 @@ def _gradients(
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
         y = a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4
-        with code.when(a.along.equals(0)):
+        with code.when(a.in_place.equals(0)):
             _copy_panel(code, a, part, order, y, (spare, width, outputs))
         by_outer = in_place.pick(a.yw, order.inner * width)
         by_row = in_place.pick(a.yh, order.outer * order.inner * width)

@@ -284,10 +284,10 @@ class Direct:
         sized = blocking.weight_blocks_in_place if one_panel else blocking.weight_blocks
         blocks = sized(s, self.team.size)
         panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * s.taps[0] * s.taps[1])
-        each = aligned(blocking.scratch_numbers(s, blocks, True, not blocks.along) * FLOAT)
+        each = aligned(blocking.scratch_numbers(s, blocks, True, not blocks.in_place) * FLOAT)
         block = correlate.block(
-            **self._geometry(s, x, y, blocks, panels), packed=1, scratch_each=each, along=int(blocks.along)
-        )
+            **self._geometry(s, x, y, blocks, panels), packed=1, scratch_each=each, in_place=int(blocks.in_place)
+        )  # fmt: skip
         yield self._unpacked(s, 0, block, blocks, panels, each)
 
     def _pixel_work(self, form: PixelForm, at: int) -> Work:
@@ -300,7 +300,7 @@ class Direct:
         if once:
             kinds = tiles(ahead=True)  # rows of y lie apart
             geometry |= {"table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data}
-        block = multiply_pixels.block(**geometry, packed=int(form.copied), scratch_each=each, along=int(once))
+        block = multiply_pixels.block(**geometry, packed=int(form.copied), scratch_each=each, in_place=int(once))
         if not form.turned:
             return replace(self._unpacked(s, at, block, blocks, panels, each), run=multiply_pixels)
         block.w_row, block.w_group, block.channel_parts = s.outputs * FLOAT, s.weights * FLOAT, blocks.channel_parts

@@ -91,7 +91,7 @@ def _products(
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
         y = View(a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4, a.yn, a.yh, a.yw)
-        once = a.along.equals(1)  # so few rows that a copied panel would hardly be read again: y is read in place
+        once = a.in_place.equals(1)  # so few rows that a copied panel would hardly be read again: y is read in place
         for i in code.loop(0, once.pick(0, part.p)):
             for j in code.loop(0, part.q):
                 onto = spare + (i * part.q + j) * part.n * width

@@ -164,9 +164,9 @@ def _inner_loop(
 def _known_after(b: ir.IRBuilder, place: ir.Value, total: ir.Value) -> tuple[ir.Value, ir.Value]:
     """Both as they are, but LLVM thinks that the address `place` depends on the sum `total`, and on nothing else.
 
-    So it does not load the numbers of all turns first, for which there are too few registers (1.1 to 2.5 times the time
-    of 8 x 3 and 14 x 2), nor keep one index and an address for each row, nor merge the broadcasts of neighbouring rows
-    into loads and shuffles (3 times the time).
+    So it does not load the numbers of all turns first, for which there are too few registers (1.1 to 1.3 times the time
+    of 8 x 3, 1.5 to 2.5 of 14 x 2), nor keep one index and an address for each row, nor merge the broadcasts of
+    neighbouring rows into loads and shuffles (3 times the time).
     """
     pair = ir.LiteralStructType([place.type, total.type])
     vector = "w" if on_arm(b) else "v"
