@@ -214,7 +214,7 @@ def test_gradients_of_parameters_land_where_they_are_asked_into(kind, options, n
     assert bottoms == [None] * len(given)
     assert all(a is b for a, b in zip(found, out, strict=True))
     for array, right in zip(out, expected, strict=True):
-        np.testing.assert_array_equal(array, right)
+        np.testing.assert_allclose(array, right, rtol=1e-12)  # BLAS rounds by where arrays lie
 
 
 @pytest.mark.parametrize(
