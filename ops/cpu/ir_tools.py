@@ -27,18 +27,19 @@ class Vectors:
         return ir.Constant(self.type, [float(value)] * self.lanes)
 
     def splat(self, scalar: ir.Value) -> ir.Value:
-        """A float32 value in every lane."""
+        """A scalar in every lane."""
         blank = ir.Constant(ir.VectorType(scalar.type, self.lanes), ir.Undefined)
         picks = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
         return self.b.shuffle_vector(self.b.insert_element(blank, scalar, I32(0)), blank, picks)
 
     def mask(self, count: ir.Value) -> ir.Value:
-        """The first `count` (i64) lanes; all of them where count >= lanes."""
-        index = ir.Constant(ir.VectorType(I64, self.lanes), list(range(self.lanes)))
-        blank = ir.Constant(index.type, ir.Undefined)
-        picks = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
-        wide = self.b.shuffle_vector(self.b.insert_element(blank, count, I32(0)), blank, picks)
-        return self.b.icmp_signed("<", index, wide)
+        """The first `count` (i64) lanes; all of them where count >= lanes, none where it is negative."""
+        b, lanes, none = self.b, I64(self.lanes), I64(0)
+        count = b.select(b.icmp_signed("<", count, lanes), count, lanes)
+        count = b.trunc(b.select(b.icmp_signed("<", count, none), none, count), I32)
+        # numbers as wide as the lanes: AVX2 keeps the comparison in one register and needs no conversion
+        index = ir.Constant(ir.VectorType(I32, self.lanes), list(range(self.lanes)))
+        return b.icmp_signed("<", index, self.splat(count))
 
     def load(self, address: ir.Value, mask: ir.Value | None = None) -> ir.Value:
         """The vector at `address`; lanes outside the mask are 0 and are not read."""

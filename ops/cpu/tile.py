@@ -25,6 +25,7 @@ ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
 # What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only
 # for P: there each sum takes a load already, and loads are what it can do least of.
 STREAMS = ("P", "Q")
+MASKED = 16  # lanes of AVX-512
 UNROLLED = 4  # turns in one, where strides are known: a neighbour on the core leaves a thread half of its instructions
 LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 
@@ -37,8 +38,8 @@ def build_tile(
 
     `ahead`: it also asks for memory that will be needed later, two streams of it, a line now and then: requests in
     bursts would hold up what the sums wait for. Where `past` is 1, the sums go past the caches; C, sCr and lanes are
-    then whole vectors. `dense`: what of "A" (the numbers of a row) and "B" (its rows) follow one another without
-    gaps; sAk and sBk are not asked for then.
+    then whole vectors. `dense`: what of "A" (the numbers of a row) and "B" (its rows, which then are whole vectors:
+    what lies past `lanes` may be anything) follow one another without gaps; sAk and sBk are not asked for then.
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
@@ -49,18 +50,7 @@ def build_tile(
         starts = [b.add(base, b.mul(stride, I64(r))) for r in range(rows)]
         return [(b.add(start, b.mul(step, I64(at))), masks[at]) for start in starts for at in range(vectors)]
 
-    zeros = [v.splat(ir.Constant(F32, 0.0))] * (rows * vectors)
-    empty = b.icmp_signed("<=", b.mul(a["nk"], a["no"]), I64(0))
-    entry, outer, done = b.block, b.append_basic_block("outer"), b.append_basic_block("done")
-    b.cbranch(empty, done, outer)
-    sums, end = _outer_loop(b, v, a, rows, vectors, masks, zeros, (entry, outer, done), dense)
-    b.position_at_end(done)
-    result = []
-    for final in sums:
-        cell = b.phi(v.type)
-        cell.add_incoming(zeros[0], entry)
-        cell.add_incoming(final, end)
-        result.append(cell)
+    result = _sums(b, v, a, rows, vectors, masks, dense)
 
     def deliver(values: list[ir.Value]) -> None:
         if not ahead:
@@ -81,6 +71,34 @@ def build_tile(
             floor = v.splat(a["floor"])
             deliver([v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, result, strict=True)])
     b.ret_void()
+
+
+def _sums(
+    b: ir.IRBuilder, v: Vectors, a: dict[str, ir.Value], rows: int, vectors: int, masks: list[Any], dense: str
+) -> list[ir.Value]:
+    """The sums of all products; zeros where there are none."""
+    whole: list[Any] = [None] * vectors
+    # Only AVX-512 has registers for masks: elsewhere whole rows have a loop of their own (4 x 3 in 0.5 of the time).
+    loads = [whole] if "B" in dense else [masks] if v.lanes == MASKED else [whole, masks]
+    zeros = [v.constant(0)] * (rows * vectors)
+    entry, some, done = b.block, b.append_basic_block("some"), b.append_basic_block("done")
+    loops = [b.append_basic_block("outer") for _ in loads]
+    b.cbranch(b.icmp_signed("<=", b.mul(a["nk"], a["no"]), I64(0)), done, some)
+    b.position_at_end(some)
+    if len(loops) == 1:
+        b.branch(loops[0])
+    else:
+        b.cbranch(b.icmp_signed("<", a["lanes"], I64(v.lanes * vectors)), loops[1], loops[0])
+    ends = [
+        _outer_loop(b, v, a, rows, vectors, within, zeros, (some, outer, done), dense)
+        for within, outer in zip(loads, loops, strict=True)
+    ]
+    b.position_at_end(done)
+    result = [b.phi(v.type) for _ in zeros]
+    for sums, end in ((zeros, entry), *ends):
+        for cell, final in zip(result, sums, strict=True):
+            cell.add_incoming(final, end)
+    return result
 
 
 def _store(

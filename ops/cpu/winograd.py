@@ -121,9 +121,10 @@ class _Pass:
     """What the passes have in common: the geometry of tiles, scratch memory cut into parts, groups."""
 
     bytes = 0
+    dense = "B"  # what of a product's operands lies without gaps, see `build_tile`
 
     def __init__(self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]) -> None:
-        mode, table = owner.mode, tiles(ahead=True)
+        mode, table = owner.mode, tiles(ahead=True, dense=self.dense)
         self.team, self.workspace, self.mode = owner._team, owner._workspace, mode
         self.groups, self.codes = owner.shape.geometry.groups, transforms(mode.name)
         self.N, self.C, H, W = source
@@ -159,6 +160,8 @@ class _Pass:
 
 class Forward(_Pass):
     """y (N, K, OH, OW) from x (N, C, H, W); with `turn` weights are read turned by 180 degrees, K and C exchanged."""
+
+    dense = "AB"
 
     def __init__(
         self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int], *, turn: bool

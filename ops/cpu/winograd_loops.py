@@ -138,9 +138,10 @@ def multiply_group(a: Any, V: int, U: int, M: int, count: int, left: int, right:
             )
             Q = V + (plane + 1) * a.Vx + count * (start - left) // (right - left) * a.Vt
             sQ = count * a.Vt * vectors // ((right - left) * calls * a.C) + 1
-            for row in range(0, count, rows):
-                height, C = min(rows, count - row), to + row * width
-                ahead = row // rows * a.C
+            for call in range(calls):
+                row = count * call // calls
+                height, C = count * (call + 1) // calls - row, to + row * width
+                ahead = call * a.C
                 call_tile_ahead(
                     table[height - 1], V + plane * a.Vx + row * a.Vt, a.Vt, 4, 0,
                     B + plane * (a.C * width + LINE), width,
@@ -220,21 +221,22 @@ def multiply_channels(
     """D = V' S over `count` tiles, for channels c to c + depth and one panel. Each plane asks for the next."""
     rows, width, vector = integers(a.rows, a.most)[vectors - 1], vectors * a.lanes * 4, a.lanes * 4
     table = integers(a.table + (vectors - 1) * 8 * MAX_ROWS, MAX_ROWS)
-    calls = (depth + rows - 1) // rows
+    calls = (depth + rows - 1) // rows  # nearly
     sP, sQ = (width + calls - 1) // calls, rows * 4
     for plane in range(a.planes):
-        row = 0
+        row = call = 0
         while row < depth:
             of = c + row
-            height = min(min(rows, depth - row), a.lanes - of % a.lanes)
+            run = min(depth - row, a.lanes - of % a.lanes)
+            height = (run - 1) // ((run + rows - 1) // rows) + 1
             A = V + plane * a.Vx + of // a.lanes * a.Vv + of % a.lanes * 4
-            P = S + (plane + 1) * a.Sx + row // rows * count * sP
+            P = S + (plane + 1) * a.Sx + call * count * sP
             Q = V + (plane + 1) * a.Vx + of // a.lanes * a.Vv + of % a.lanes * 4 * count
             call_tile_ahead(
                 table[height - 1], A, 4, vector, 0, S + plane * a.Sx, width, 0, D + plane * Dx + row * width, width,
                 a.zero, 0, count, 1, columns, P, sP, Q, sQ, 0, NO_FLOOR,
             )  # fmt: skip
-            row += height
+            row, call = row + height, call + 1
 
 
 @kernel(GRADIENT)

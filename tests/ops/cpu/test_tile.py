@@ -15,7 +15,6 @@ from ops.cpu.tile import build_tile
 ON_THE_STACK = re.compile(r"\(%rsp\), %[xyz]mm|%[xyz]mm\d+, -?\d*\(%rsp\)")
 
 
-@pytest.mark.skipif(host().registers < 32, reason="16 registers do not hold 4 x 3 sums, a row and a mask of lanes")
 @pytest.mark.parametrize("dense", ["", "B", "AB"])
 @pytest.mark.parametrize(("vectors", "rows"), shapes(long=True).items())
 def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(vectors: int, rows: int, dense: str) -> None:
@@ -24,6 +23,8 @@ def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(vector
 
     listing = machine().emit_assembly(optimised(build))
     loops = [block for block in re.split(r"^\S+:", listing, flags=re.MULTILINE) if "vfmadd" in block]
+    if host().registers < 32:  # they do not hold 4 x 3 sums, a row and a mask of lanes
+        loops = [block for block in loops if "vmaskmov" not in block]
     if not loops:
         pytest.skip("this machine's products have other names")
     assert [ON_THE_STACK.findall(block) for block in loops] == [[]] * len(loops)
