@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.cpu.microkernel import USUAL, panels
-from ops.cpu.target import host
+from ops.cpu.target import host, second_level
 from ops.geometry import Pair
 
 FLOAT = 4
-INPUT_BYTES = 1000 << 10  # of a block: with a panel of weights, results and the rest it fills a cache of 2 MB
-PANEL_BYTES = 800 << 10
-KEPT_BYTES = 1 << 20  # of weights that stay in the second-level cache while a block after the other passes
-READ_IN_PLACE_BYTES = 1 << 17, 1 << 19  # of x where weights stay, and where each block brings them anew
-SUMS = 32  # products an AVX-512 core adds in a cycle; costs below are in its cycles
+CACHE = second_level()
+INPUT_BYTES = CACHE * 125 // 256  # of a block: with a panel of weights, results and the rest it fills the cache
+PANEL_BYTES = CACHE * 25 // 64
+KEPT_BYTES = CACHE // 2  # of weights that stay in the second-level cache while a block after the other passes
+READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4  # of x where weights stay, and where each block brings them anew
+SUMS = 2 * host().lanes  # products a core adds in a cycle; costs below are in cycles, most measured on AVX-512
 COPIED = 0.4  # cycles to copy a number into a block
 FEW_CHANNELS = 4  # of a pixel that vectors are woven of, where channels lie apart as in the images that a net reads
 WOVEN = 3.0  # cycles to weave a number into a block
@@ -236,7 +237,7 @@ def weight_blocks(s: Sweep, threads: int) -> Blocks:
             share = -(-vectors // parts) / vectors / channel_parts
             tile_calls = taps * s.channels / RUN * vectors / 2.5
             held = s.weights * FLOAT * share
-            kept = s.weights * (0.1 if held <= 1 << 19 else 0.4)
+            kept = s.weights * (0.1 if held <= CACHE // 4 else 0.4)
             work = pixels * s.channels * taps * vectors * lanes / SUMS + tile_calls * loops + kept
             copies = size * s.channels / channel_parts * COPIED
             copies += pixels * s.outputs / parts * COPIED * -(-s.channels // channel_parts // c)

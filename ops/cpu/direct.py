@@ -248,7 +248,12 @@ class Direct:
             blocks = blocking.forward_blocks(s, self.team.size)
         depth = s.channels * s.taps[0] * s.taps[1]
         most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
+        large = s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
+        past = large and not any(step % LINE for step in (y.n, y.h, y.w))
+        if past:  # only whole lines go past the caches: halves of them take 2 to 3 times as long
+            most = max(1, most - most % -(-LINE // (host().lanes * FLOAT)))
         panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
+        past = past and not (panels.table[:, 2] * FLOAT % LINE).any()
         each = aligned(blocking.scratch_numbers(s, blocks, not in_place, False) * FLOAT)
         packed = panels.numbers * depth * FLOAT
         block = convolve.block(
@@ -265,10 +270,6 @@ class Direct:
         )  # fmt: skip
         if packing is not None:
             packing.w_group = self.shape.outputs // s.groups * self.shape.weight_shape[1] * self._taps() * FLOAT
-        past = (
-            s.outputs % host().lanes == 0 and not any(step % LINE for step in (y.n, y.h, y.w))
-            and s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
-        )  # fmt: skip
         return Work(x_at, at[1], at[2], block, packing, aligned(packed * s.groups), each * self.team.size, past)
 
     def _taps(self) -> int:

@@ -60,6 +60,25 @@ class Vectors:
         store = declared(self.b, f"llvm.masked.store.{self._key}.p0", VOID, [self.type, pointer.type, I32, self.masks])
         self.b.call(store, [value, pointer, I32(4), mask])
 
+    def store_first(self, value: ir.Value, address: ir.Value, count: ir.Value) -> None:
+        """Write the first `count` (i64, not all) lanes: half of them if there are so many, then a quarter, and so on.
+
+        AVX2's masked stores take AMD's processors 19 instructions each, even where no lane is left out.
+        """
+        b, size = self.b, self.lanes // 2
+        while size:
+            halves = [ir.Constant(ir.VectorType(I32, size), list(range(at, at + size))) for at in (0, size)]
+            low, high = (b.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), picks) for picks in halves)
+            before = b.block
+            with b.if_then(b.icmp_signed("!=", b.and_(count, I64(size)), I64(0))):
+                b.store(low, b.inttoptr(address, low.type.as_pointer()), align=4)
+                onward, inside = b.add(address, I64(size * 4)), b.block
+            left, place = b.phi(low.type), b.phi(I64)
+            for phi, kept, moved in ((left, low, high), (place, address, onward)):
+                phi.add_incoming(kept, before)
+                phi.add_incoming(moved, inside)
+            value, address, size = left, place, size // 2
+
     def fma(self, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x * y + z, rounded once."""
         return self.b.call(declared(self.b, f"llvm.fma.{self._key}", self.type, [self.type] * 3), [x, y, z])

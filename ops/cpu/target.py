@@ -1,4 +1,4 @@
-"""The processor kernels are compiled for: its name, its features and the width of its vectors.
+"""The processor kernels are compiled for: its name, its features, the width of its vectors, its second-level cache.
 
 `CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons; it never widens them. What
 never lives here: kernels.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from llvmlite import binding as llvm
 
@@ -16,6 +18,7 @@ from ops.errors import OpsError
 
 WIDTHS = (512, 256, 128)
 VARIABLE = "CONVOY_VECTOR_BITS"
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
 NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")  # each brings AVX along
 
 
@@ -48,6 +51,14 @@ def host() -> Target:
     registers = 32 if bits == 512 or features.get("neon") else 16
     listed = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(features.items()))
     return Target(llvm.get_host_cpu_name() if bits == widest else "generic", listed, bits, registers)
+
+
+@functools.cache
+def second_level() -> int:
+    """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB where the system does not say."""
+    with suppress(OSError, ValueError):
+        return min(int(CACHE.read_text().removesuffix("K\n")) << 10, 2 << 20)
+    return 1 << 20
 
 
 def _allowed() -> int:

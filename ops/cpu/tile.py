@@ -43,33 +43,37 @@ def build_tile(
     """
     b, a = function(module, name, LOOKING_AHEAD if ahead else ARGUMENTS)
     v = Vectors(b, width)
-    step = I64(width * 4)
-    masks = [None] * (vectors - 1) + [v.mask(b.sub(a["lanes"], I64(width * (vectors - 1))))]
+    rest = b.sub(a["lanes"], I64(width * (vectors - 1)))  # lanes of the last vector
+    masks = [None] * (vectors - 1) + [v.mask(rest)]
 
-    def cells(base: ir.Value, stride: ir.Value) -> list[tuple[ir.Value, Any]]:
+    def cells(base: ir.Value, stride: ir.Value) -> list[ir.Value]:
         starts = [b.add(base, b.mul(stride, I64(r))) for r in range(rows)]
-        return [(b.add(start, b.mul(step, I64(at))), masks[at]) for start in starts for at in range(vectors)]
+        return [b.add(start, I64(width * 4 * at)) for start in starts for at in range(vectors)]
 
-    result = _sums(b, v, a, rows, vectors, masks, dense)
-
-    def deliver(values: list[ir.Value]) -> None:
-        if not ahead:
-            _store(b, v, values, cells(a["C"], a["sCr"]))
-            return
+    sums = _sums(b, v, a, rows, vectors, masks, dense)
+    end, usual, stored = b.block, b.append_basic_block("usual"), b.append_basic_block("stored")
+    # bare: 3 to 8 % of the time of tiles with 16 to 64 products each
+    b.cbranch(b.icmp_signed("==", a["I"], I64(0)), stored, usual)
+    b.position_at_end(usual)
+    # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
+    first = [v.load(address, mask) for address, mask in zip(cells(a["I"], a["sIr"]), masks * rows, strict=True)]
+    floor = v.splat(a["floor"])
+    results = [v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, sums, strict=True)]
+    b.branch(stored)
+    b.position_at_end(stored)
+    final = [b.phi(v.type) for _ in sums]
+    for cell, *ways in zip(final, sums, results, strict=True):
+        for value, block in zip(ways, (end, usual), strict=True):
+            cell.add_incoming(value, block)
+    places = cells(a["C"], a["sCr"])
+    if not ahead:
+        _store(b, v, final, places, rest, masks)
+    else:
         with b.if_else(b.icmp_signed("==", a["past"], I64(1))) as (beyond, near):
             with beyond:
-                _store(b, v, values, [(address, None) for address, _ in cells(a["C"], a["sCr"])], past=True)
+                _store_past(b, v, final, places)
             with near:
-                _store(b, v, values, cells(a["C"], a["sCr"]))
-
-    with b.if_else(b.icmp_signed("==", a["I"], I64(0)), likely=False) as (bare, usual):
-        with bare:  # 3 to 8 % of the time of tiles with 16 to 64 products each
-            deliver(result)
-        with usual:
-            # The sums begin at 0 and meet I last: many short sums added up err far less than one long one.
-            first = [v.load(address, mask) for address, mask in cells(a["I"], a["sIr"])]
-            floor = v.splat(a["floor"])
-            deliver([v.at_least(b.fadd(start, cell), floor) for start, cell in zip(first, result, strict=True)])
+                _store(b, v, final, places, rest, masks)
     b.ret_void()
 
 
@@ -102,14 +106,31 @@ def _sums(
 
 
 def _store(
-    b: ir.IRBuilder, v: Vectors, values: list[ir.Value], cells: list[tuple[Any, Any]], past: bool = False
+    b: ir.IRBuilder, v: Vectors, values: list[ir.Value], places: list[ir.Value], rest: ir.Value, masks: list[Any]
 ) -> None:
-    for value, (address, mask) in zip(values, cells, strict=True):
-        if past:
-            written = b.store(value, b.inttoptr(address, v.type.as_pointer()), align=v.lanes * 4)
-            written.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
-        else:
-            v.store(value, address, mask)
+    """Each value to its place, `rest` lanes of those in the last column."""
+    pairs = list(zip(values, places, masks * (len(values) // len(masks)), strict=True))
+    if v.lanes == MASKED:
+        for value, place, mask in pairs:
+            v.store(value, place, mask)
+        return
+    with b.if_else(b.icmp_signed("<", rest, I64(v.lanes)), likely=False) as (cut, whole):
+        with cut:
+            for value, place, mask in pairs:
+                if mask is None:
+                    v.store(value, place)
+                else:
+                    v.store_first(value, place, rest)
+        with whole:
+            for value, place, _ in pairs:
+                v.store(value, place)
+
+
+def _store_past(b: ir.IRBuilder, v: Vectors, values: list[ir.Value], places: list[ir.Value]) -> None:
+    """Past the caches."""
+    for value, place in zip(values, places, strict=True):
+        written = b.store(value, b.inttoptr(place, v.type.as_pointer()), align=v.lanes * 4)
+        written.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
 
 
 def _outer_loop(

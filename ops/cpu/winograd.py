@@ -7,10 +7,7 @@ What never lives here: loops (`winograd_loops`), matrices (`toom_cook`).
 
 from __future__ import annotations
 
-import functools
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +15,7 @@ import numpy as np
 from ops.cpu.algorithm import ConvShape
 from ops.cpu.images import image
 from ops.cpu.microkernel import tiles
+from ops.cpu.target import second_level
 from ops.cpu.team import Team
 from ops.cpu.toom_cook import MODES, Mode
 from ops.cpu.transforms import transforms
@@ -26,15 +24,6 @@ from ops.cpu.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
 FEW_TILES = 256  # fewer do not pay for reading many transformed weights from memory
-CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
-
-
-@functools.cache
-def second_level() -> int:
-    """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB where the system does not say."""
-    with suppress(OSError, ValueError):
-        return min(int(CACHE.read_text().removesuffix("K\n")) << 10, 2 << 20)
-    return 1 << 20
 
 
 def supports(shape: ConvShape, mode: str) -> bool:
