@@ -18,14 +18,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from ops.cpu.ir_tools import F32, I32, I64, Vectors, fetch, function, on_arm
+from ops.cpu.ir_tools import F32, I32, I64, MASKED, Vectors, fetch, function, on_arm
 
 ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
 # What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only
 # for P: there each sum takes a load already, and loads are what it can do least of.
 STREAMS = ("P", "Q")
-MASKED = 16  # lanes of AVX-512
 UNROLLED = 4  # turns in one, where strides are known: a neighbour on the core leaves a thread half of its instructions
 LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 
