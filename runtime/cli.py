@@ -31,10 +31,15 @@ def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     file
         The cluster's description.
     """
-    from runtime.up import check as check_config
-    from runtime.up import run
+    from runtime.launchers import Nursery
 
-    return run(check_config(file, settings), RunConsole())
+    with (
+        Nursery.start() as nursery
+    ):  # before all else: what it imports and what this process imports take a second each
+        from runtime.up import check as check_config
+        from runtime.up import run
+
+        return run(check_config(file, settings, nursery), RunConsole(), nursery)
 
 
 @app.command

@@ -8,7 +8,7 @@ Only the `up` process imports this file: pydantic is slow to import, and roles a
 import importlib
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -57,17 +57,26 @@ def of_script(source: str, tables: Mapping[str, Any], directory: Path) -> Cluste
     return _accepted(*_sections(from_python(source, tables, directory)))
 
 
-def load_with_program(path: Path, overrides: Sequence[str] = (), search_dir: Path | None = None) -> Loaded:
+def load_with_program(
+    path: Path,
+    overrides: Sequence[str] = (),
+    search_dir: Path | None = None,
+    tell: Callable[[str, Path], None] | None = None,
+) -> Loaded:
     """As `load`, and import the program and check its sections too. ConfigError with the mistakes of both at once.
 
-    The program is searched where Python searches, then in `search_dir` (default: the directory of `path`).
+    The program is searched where Python searches, then in `search_dir` (default: the directory of `path`). `tell` hears
+    of both before the program is imported here.
     """
     raw = read(path, overrides)
     config, problems = _sections(raw)
     name = raw.data.get("program", "roles")
     if not isinstance(name, str):  # noted by the sections: there is no program that could judge the rest
         raise ConfigError(in_order(problems))
-    program = _imported(name, search_dir or path.parent)
+    search_dir = search_dir or path.parent
+    if tell is not None:
+        tell(name, search_dir)
+    program = _imported(name, search_dir)
     if isinstance(program, str):
         raise ConfigError(in_order([*problems, raw.problem(("program",), program)]))
     options, more = _options(raw, _program_data(raw), getattr(program, "Options", None))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from runtime import threads
 from runtime.agent import Agent
 from runtime.arena import Arena
 from runtime.compute import ThreadCompute
@@ -49,6 +50,7 @@ def live(plan: RunPlan, directory: Path, name: str) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     spec = next(spec for spec in plan.placement.processes if spec.name == name)
+    threads.use(spec.threads)
     if spec.cores:
         os.sched_setaffinity(0, spec.cores)  # before the first thread: those that it starts inherit it
     if spec.machine in plan.namespaces:

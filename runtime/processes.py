@@ -14,7 +14,7 @@ from runtime.arena import available
 from runtime.compute import ThreadCompute
 from runtime.config_sections import ClusterConfig
 from runtime.errors import ConvoyError
-from runtime.launchers import LocalLauncher, namespaces
+from runtime.launchers import LocalLauncher, Nursery, namespaces
 from runtime.lifecycle import SUPERVISOR
 from runtime.messages import Message
 from runtime.metrics import Metrics, Pages, discovery
@@ -35,7 +35,14 @@ R = TypeVar("R", bound=Message)
 class Processes:
     """Made on the event loop of the run; open it, supervise, close it."""
 
-    def __init__(self, placement: Placement, config: ClusterConfig, directory: RunDirectory, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        config: ClusterConfig,
+        directory: RunDirectory,
+        watcher: Watcher,
+        nursery: Nursery | None = None,
+    ) -> None:
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
@@ -51,7 +58,8 @@ class Processes:
             on_link_lost=lambda process: self._supervisor.link_lost(process),
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
-        launcher, liveness = LocalLauncher(directory.path), Liveness(**config.liveness.model_dump())
+        launcher = LocalLauncher(directory.path, placement.topology.program, nursery)
+        liveness = Liveness(**config.liveness.model_dump())
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watcher)
         self._pages: Pages | None = None
 

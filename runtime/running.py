@@ -22,6 +22,7 @@ from runtime.console import RunConsole
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.events import Event, Events
 from runtime.here import Here
+from runtime.launchers import Nursery
 from runtime.lifecycle import SUPERVISOR, Heartbeat
 from runtime.messages import Message
 from runtime.processes import Processes
@@ -38,7 +39,7 @@ House = Processes | Here
 
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
-    waits for its end, leaving it by an exception ends it at once.
+    waits for its end, leaving it by an exception ends it at once. `nursery`: its processes are born there.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -51,8 +52,9 @@ class Run:
         options: BaseModel | None = None,
         here: bool = False,
         console: Callable[[], RunConsole] | None = None,
+        nursery: Nursery | None = None,
     ) -> None:
-        self.placement = placement
+        self.placement, self._nursery = placement, nursery
         self._config, self._options, self._here, self._console = config, options, here, console
         self._directory: RunDirectory | None = None
         self._house: House | None = None
@@ -115,7 +117,7 @@ class Run:
             links = self._config.links
             limits = Limits(links.credit_bytes, links.max_message_bytes)
             return Here(self.placement.topology, limits, directory.path, watcher)
-        return Processes(self.placement, self._config, directory, watcher)
+        return Processes(self.placement, self._config, directory, watcher, self._nursery)
 
     async def __aenter__(self) -> Self:
         return await self.start()

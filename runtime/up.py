@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime import virtual
 from runtime.config import Loaded, load_with_program
 from runtime.console import RunConsole
+from runtime.launchers import Nursery
 from runtime.placing import place
 from runtime.process import event_loop_factory
 from runtime.running import Run
@@ -25,27 +25,31 @@ class Checked:
     placement: Placement
 
 
-def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
-    """Read cluster.toml, plan and place; starts nothing. ConfigError with every mistake."""
-    loaded = load_with_program(path, overrides)
+def check(path: Path, overrides: Sequence[str] = (), nursery: Nursery | None = None) -> Checked:
+    """Read cluster.toml, plan and place; starts nothing. ConfigError with every mistake. `nursery`: it hears of the
+    program as soon as that is known."""
+    loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
     topology = loaded.program.plan(loaded.config, loaded.options)
     return Checked(loaded, place(topology, loaded.config))
 
 
-def run(checked: Checked, console: RunConsole) -> int:
+def run(checked: Checked, console: RunConsole, nursery: Nursery | None = None) -> int:
     """Run to the end; returns the exit code, having told the person everything."""
     if checked.loaded.config.simulation.clock == "virtual":
+        from runtime import virtual  # with it come the links and devices of a simulation
+
         return virtual.run(checked, console)
     try:
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-            return runner.run(_live(checked, console))
+            return runner.run(_live(checked, console, nursery))
     finally:
         console.close()
 
 
-async def _live(checked: Checked, console: RunConsole) -> int:
+async def _live(checked: Checked, console: RunConsole, nursery: Nursery | None) -> int:
     loaded = checked.loaded
-    run = await Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console).start()
+    run = Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console, nursery=nursery)
+    await run.start()
     with Signals(run, console.say) as signals:
         console.say(f"run directory {run.directory}")
         if run.metrics_url:

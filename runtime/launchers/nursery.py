@@ -1,14 +1,15 @@
-"""The process that role processes are forked from: `python -m runtime.launchers.nursery --run DIRECTORY`.
+"""The process that role processes are forked from: `python -m runtime.launchers.nursery`.
 
 Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six processes that each
 do it need three seconds of two cores. Here it is done once, and the pages that hold it are shared. A program may define
 `preload()`: what its processes need besides the import; it must start no thread and open no device.
 
-Standard input is a stream socket to the launcher. Each order comes with two descriptors, the new process's standard
-input (its lifeline) and its log:
+Standard input is a stream socket to the launcher. It hears first of the program. Each order comes with two descriptors,
+the new process's standard input (its lifeline) and its log:
 
       launcher                                nursery
-          |  --- {"process": name} + 2 fds -->   fork
+          |  --- {"program": p, "path": [...]} -->   import
+          |  --- {"process": name, "run": d} + 2 fds -->   fork
           |  <-- {"pid": p} ------------------
           |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
 
@@ -17,7 +18,6 @@ When the launcher closes its end the nursery exits; its children have lifelines 
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -33,25 +33,42 @@ from runtime import process
 from runtime.plan import RunPlan
 from runtime.program import import_program
 
-ORDER_BYTES = 4096  # more than any order: names have 64 characters at most
+ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
 
 
 def main() -> int:
     """Serve the launcher; in each forked child, live the life of a role process."""
-    parser = argparse.ArgumentParser(prog="python -m runtime.launchers.nursery")
-    parser.add_argument("--run", type=Path, required=True)
-    directory = parser.parse_args().run
-    plan = RunPlan.read(directory)
-    sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
-    with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
-        program = import_program(plan.placement.topology.program)
-        getattr(program, "preload", lambda: None)()
-    name = Nursery(socket.socket(fileno=os.dup(0))).serve()
-    if name is None:
+    launcher = socket.socket(fileno=os.dup(0))
+    told = _first_line(launcher)
+    if not told:
         return 0
-    status = process.live(plan, directory, name)
+    sys.path[:] = json.loads(told)["path"]
+    with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
+        program = import_program(json.loads(told)["program"])
+        getattr(program, "preload", lambda: None)()
+    order = Nursery(launcher).serve()
+    if order is None:
+        return 0
+    status = _live(Path(order["run"]), order["process"])
     logging.shutdown()
     os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
+
+
+def _first_line(launcher: socket.socket) -> bytes:
+    """Byte by byte: what follows comes with descriptors."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = launcher.recv(1)
+        if not byte:
+            return b""
+        line += byte
+    return line
+
+
+def _live(directory: Path, name: str) -> int:
+    plan = RunPlan.read(directory)
+    sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
+    return process.live(plan, directory, name)
 
 
 class Nursery:
@@ -62,8 +79,8 @@ class Nursery:
         self._ended, self._wake = socket.socketpair()
         self._wake.setblocking(False)
 
-    def serve(self) -> str | None:
-        """Returns None when the launcher is gone, and in a forked child the name of the process it is to be."""
+    def serve(self) -> dict[str, str] | None:
+        """Returns None when the launcher is gone, and in a forked child its order."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only for the byte that it writes
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
         signal.set_wakeup_fd(self._wake.fileno())
@@ -80,7 +97,7 @@ class Nursery:
                     if not order:
                         return None
                     if self._fork(fds):
-                        return str(json.loads(order)["process"])
+                        return dict(json.loads(order))
 
     def _fork(self, fds: list[int]) -> bool:
         """True in the child."""

@@ -95,9 +95,9 @@ class Peer:
 def main() -> None:
     """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the survivor's addresses."""
     folder, control, bulk, arena = sys.argv[1:]
-    name = Nursery(socket.socket(fileno=os.dup(0))).serve()
-    if name is not None:
-        kind, _, life = name.partition("-")
+    order = Nursery(socket.socket(fileno=os.dup(0))).serve()
+    if order is not None:
+        kind, _, life = order["process"].partition("-")
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
             runner.run(_live(kind, int(life), Path(folder), Endpoints(control, bulk, arena)))
 

@@ -1,0 +1,76 @@
+"""Where role processes are forked from: started early, ended with its launcher; and the threads of what it bears."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime import threads
+from runtime.errors import ConfigError
+from runtime.launchers import LocalLauncher, Nursery
+from runtime.topology import ProcessSpec
+from runtime.up import check
+from tests.support import ROOT, configure, environment
+
+FORKED = """
+import json, os, sys
+import numba, numpy
+from threadpoolctl import threadpool_info
+from runtime import threads
+read, write = os.pipe()
+if os.fork() == 0:
+    threads.use(2)
+    numpy.ones((300, 300)) @ numpy.ones((300, 300))
+    blas = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    told = {"blas": blas, "numba": numba.config.NUMBA_NUM_THREADS, "kernels": os.environ["CONVOY_THREADS"]}
+    os.write(write, json.dumps(told).encode())
+    os._exit(0)
+os.wait()
+print(os.read(read, 4096).decode())
+"""
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_libraries_were_loaded_with_one() -> None:
+    alone = {**environment(), **threads.variables(1)}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKED], cwd=ROOT, env=alone, check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == {"blas": [2], "numba": 2, "kernels": "2"}
+
+
+async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path: Path) -> None:
+    with Nursery.start() as nursery:
+        nursery.prepare("roles")
+        launcher = LocalLauncher(tmp_path, "roles", nursery)
+        born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()))
+        assert parent_of(born.pid) == nursery.process.pid
+        assert await born.wait() == 1  # it has no run to take part in
+        assert "plan.json" in "\n".join(born.last_lines())
+        await launcher.close()
+
+
+def test_a_nursery_hears_of_the_program_before_its_launcher_imports_it_and_ends_with_a_mistake(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single")
+    cluster.write_text('program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', ""))
+    with Nursery.start() as nursery:
+        with pytest.raises(ConfigError, match="nowhere"):
+            check(cluster, nursery=nursery)
+        assert nursery.prepared
+    assert nursery.process.returncode is not None
+
+
+def test_a_nursery_whose_launcher_vanishes_ends_itself() -> None:
+    nursery = Nursery.start()
+    nursery.link.close()
+    assert nursery.process.wait(20) == 0
+    nursery.close()
+    assert os.environ.get("CONVOY_THREADS") is None  # what it was given is its own
