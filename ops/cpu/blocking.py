@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ops.cpu.microkernel import USUAL, panels
-from ops.cpu.target import host, second_level
+from ops.cpu.target import first_level, host, second_level
 from ops.geometry import Pair
 
 FLOAT = 4
@@ -32,7 +32,9 @@ PANEL_IN_PLACE_BYTES = 1 << 16  # of y that is read again for each tap: with hal
 MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
 READ = 0.5  # cycles to bring a number of an image near: nets read them from beyond the second-level cache
 REREAD = 0.15  # cycles to bring a weight from the second-level cache to the first, which each block does anew
-PIXELS = 160  # of a block of a product over pixels, at most: a panel of them stays in the first-level cache
+# Of a block of a product over pixels, at most: a panel of them stays in the first-level cache, beside what is read with
+# it. 213 instead of 160 where vectors have 8 lanes: 1.05 times as fast.
+PIXELS = first_level() * 5 // 8 // (USUAL * host().lanes * FLOAT)
 MANY_PIXELS = 400  # where sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
 LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
 CALL = 45  # cycles to call the micro-kernel

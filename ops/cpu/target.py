@@ -1,4 +1,4 @@
-"""The processor kernels are compiled for: its name, its features, the width of its vectors, its second-level cache.
+"""The processor kernels are compiled for: its name, its features, the width of its vectors, its caches.
 
 `CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons; it never widens them. What
 never lives here: kernels.
@@ -18,7 +18,7 @@ from ops.errors import OpsError
 
 WIDTHS = (512, 256, 128)
 VARIABLE = "CONVOY_VECTOR_BITS"
-CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 NEED_AVX = ("avx", "fma", "f16c", "vaes", "vpclmulqdq", "xop", "sha512", "sm3", "sm4")  # each brings AVX along
 
 
@@ -54,11 +54,21 @@ def host() -> Target:
 
 
 @functools.cache
+def first_level() -> int:
+    """Bytes of a core's first-level cache of data, 48 KiB at most; 32 KiB where the system does not say."""
+    return min(_cache(0, 32 << 10), 48 << 10)
+
+
+@functools.cache
 def second_level() -> int:
     """Bytes of a core's second-level cache, 2 MiB at most; 1 MiB where the system does not say."""
+    return min(_cache(2, 1 << 20), 2 << 20)
+
+
+def _cache(index: int, otherwise: int) -> int:
     with suppress(OSError, ValueError):
-        return min(int(CACHE.read_text().removesuffix("K\n")) << 10, 2 << 20)
-    return 1 << 20
+        return int((CACHES / f"index{index}" / "size").read_text().removesuffix("K\n")) << 10
+    return otherwise
 
 
 def _allowed() -> int:
