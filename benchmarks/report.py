@@ -167,9 +167,12 @@ def missing(modules: dict[str, str]) -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, memory, system and versions of this machine. No GPU is touched."""
+    """Processor, width of its vectors, system and versions of this machine. No GPU is touched."""
+    from ops.cpu.target import host
+
     found: dict[str, Any] = {
         "processor": _processor(),
+        "vectors": f"{host().bits} bits",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),

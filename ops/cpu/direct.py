@@ -250,7 +250,7 @@ class Direct:
         most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
         large = s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
         past = large and not any(step % LINE for step in (y.n, y.h, y.w))
-        if past:  # only whole lines go past the caches: halves of them take 2 to 3 times as long
+        if past and s.images >= LONG:  # only whole lines go past the caches: halves of them take 2 to 3 times as long
             most = max(1, most - most % -(-LINE // (host().lanes * FLOAT)))
         panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
         past = past and not (panels.table[:, 2] * FLOAT % LINE).any()
