@@ -33,9 +33,8 @@ def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     """
     from runtime.launchers import Nursery
 
-    with (
-        Nursery.start() as nursery
-    ):  # before all else: what it imports and what this process imports take a second each
+    # before all else: what it imports and what this process imports take a second each
+    with Nursery.start() as nursery:
         from runtime.up import check as check_config
         from runtime.up import run
 
