@@ -145,16 +145,18 @@ def test_the_convolutions_of_a_net_are_counted_once_each_and_the_first_needs_no_
 def test_slow_passes_and_errors_above_their_bound_are_listed_at_the_end() -> None:
     record = Record("fast, 1 threads")
     record.table("t")
-    for ratio, error in ((0.89, 1e-6), (2.0, 2e-4), (1.0, 1e-6), (1.0, math.nan)):
-        record.row("n", 1, "s", "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, error)
+    for shape, ratio, error in (("s", 0.89, 1e-6), ("s", 2.0, 2e-4), ("t", 1.0, 1e-6), ("t", 1.0, math.nan)):
+        record.row("n", 1, shape, "forward", "Direct", 1.0, 1.0, 1.0, ratio, 1.0, error)
     kernels.conclude(record, {"n": [2.0, 1.0]}, kernels.BOUNDS["fast"])
     assert record.status == "failed"
     assert record.notes == [
+        "0 of 2 layers below 0.9, their passes taken together; the least 1.00",
         "0.89 of PyTorch: n, s, forward, Direct",
         "error 2.0e-04 above 1e-04: n, s, forward, Direct",
-        "error nan above 1e-04: n, s, forward, Direct",
+        "error nan above 1e-04: n, t, forward, Direct",
     ]
     assert record.tables[1].rows == [["n", 2000.0, 1000.0, 2.0]]
+    assert record.tables[2].rows == [["n", "s", pytest.approx((0.89 + 2.0) / 2)], ["n", "t", 1.0]]
 
 
 def test_sides_take_turns_and_each_round_has_a_time_of_each() -> None:
