@@ -1,7 +1,8 @@
 """`python -m benchmarks.presets --mnist FOLDER --cifar FOLDER`: every strategy of the papers, in one program.
 
     learning       LeNet with every preset: accuracy, speed, staleness, bytes on the links and at the hottest node
-    equality       presets that compute what one process does: their parameters beside its own, in float32 and float64
+    equality       presets that compute what one process does: their parameters beside its own, in float32, with
+                   `reproducible` and in float64
     reproducible   the same bits with 1, 2, 4 and 8 workers, and what that costs
     merged         CaffeNet's bytes with the FC phase merged and not
     variable       One weird trick, Table 1: a large batch, and one whose FC phase has small ones
@@ -61,10 +62,10 @@ EQUAL = (
     "one-weird-trick c", "local-fc-shards", "mxnet-sync", "replicas",
 )  # fmt: skip
 PARTED = (
-    "One worker that computes the whole batch, in 8 parts, ends further than the bar from one process too: in float32 "
-    "the numbers depend that much on the order of sums. Last bits differ, so that once in a while another pixel is a "
+    "One process that computes the whole batch in 8 parts ends further than the bar from itself too: in float32 the "
+    "numbers depend that much on the order of sums. Last bits differ, so that once in a while another pixel is a "
     "window's maximum, or a ReLU opens that was closed, and gradients go another way. In float64, numbers that close "
-    "are too rare to be met."
+    "are too rare to be met; with `reproducible` all make the same sums."
 )
 
 
@@ -128,18 +129,19 @@ def checked(record: Record, name: str, data: Data, strategy: Strategy, momentum:
 
 
 def equality(record: Record, data: Data, given: argparse.Namespace) -> None:
-    """Ten iterations of a preset beside ten of `single`, in float32 and float64, and some of them from the same
-    parameters; and one worker that makes the same sums in another order."""
+    """Ten iterations of a preset beside ten of `single`, in float32, with `reproducible` and in float64, and some of
+    them from the same parameters; and one process that makes the same sums in another order."""
     nets = {"LeNet": data.lenet} | ({"CIFAR-10 full": data.cifar_full} if data.cifar else {})
     record.table(
         "Largest difference, of an array's largest number", "net", "preset", "parameters after 10 iterations",
-        "and histories", "both after one, from equal parameters", "parameters after 10 in float64",
+        "and histories", "both after one, from equal parameters", "both after 10, reproducible",
+        "parameters after 10 in float64",
     )  # fmt: skip
     for net, options in nets.items():
         alone, wide = (arrays_of(options({"preset": "single"}, 10) | more) for more in ({}, DOUBLE))
-        parts = arrays_of(options({"preset": "sync", "workers": 1, "reproducible": True}, 10))
-        itself = apart(parts, parameters(alone))
-        record.row(net, "one worker, in 8 parts", itself, apart(parts, alone), "", "")
+        fixed = arrays_of(options({"preset": "single", "reproducible": True}, 10))
+        itself = apart(fixed, parameters(alone))
+        record.row(net, "one process, in 8 parts", itself, apart(fixed, alone), "", "", "")
         if itself > NEAR:
             record.note(PARTED)
         for name in (name for name in EQUAL if name in given.presets):
@@ -147,11 +149,14 @@ def equality(record: Record, data: Data, given: argparse.Namespace) -> None:
             found = arrays_of(options(strategy, 10))
             near = apart(found, parameters(alone))
             steps = max(apart(*one_step(options, strategy, at)) for at in (0, 4, 9))
+            bits = apart(arrays_of(options({**strategy, "reproducible": True}, 10)), fixed)
             double = apart(arrays_of(options(strategy, 10) | DOUBLE), parameters(wide))
-            record.row(net, name, near, apart(found, alone), steps, double)
+            record.row(net, name, near, apart(found, alone), steps, bits, double)
             if not all(difference <= NEAR for difference in (near, steps, double)):
                 told = f"{near:.1e} after 10 iterations, {steps:.1e} after one, {double:.1e} after 10 in float64"
                 record.fail(f"{net}, {name}: {told}, at most {NEAR}")
+            if bits != 0:
+                record.fail(f"{net}, {name}: {bits:.1e} after 10 reproducible iterations, expected the same bits")
 
 
 def parameters(arrays: dict[str, Any]) -> dict[str, Any]:

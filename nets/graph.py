@@ -12,7 +12,7 @@ the sum of all, comes out. A running statistic's gradient is what the pass adds 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from nets.in_place import allow_in_place, owners, readers
 from nets.joins import join
 from nets.layers import KINDS, Run, Setup, Values, make_layer
 from nets.layers.base import Shape
+from nets.layers.dense import InnerProduct
 from nets.memory import MemoryPlan, Planner
 from nets.sharing import Slot, check_cut, share
 from nets.spec import NetSpec
@@ -231,6 +232,12 @@ class Net:
             gradients = self._backward_node(node, out if self._owned[node.index] else None)
             result = gradients or result
         return result
+
+    def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
+        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see there)."""
+        for node in self._nodes:
+            if isinstance(node.layer, InnerProduct):
+                node.layer.unit_parts = cut(node.layer.top_shape[-1])
 
     def restart(self) -> None:
         """Let the next pass be as the first: no layer keeps a state."""

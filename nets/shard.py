@@ -17,6 +17,7 @@ from nets.errors import NetError
 from nets.layers import Setup, make_layer
 from nets.layers.base import Shape
 from nets.params import ParamSpec
+from nets.schema import caffe_pb2 as caffe
 from nets.sharing import share
 from nets.slices import Slice, slices_of, units
 from nets.spec import NetSpec
@@ -128,6 +129,13 @@ class Shard:
         """Whether every loss is a mean over rows, so that the rows of a part can be weighted otherwise."""
         return all(getattr(node.layer, "normalization", "") != "NONE" for node in self._links[-1].nodes)
 
+    @property
+    def rounding(self) -> list[str]:
+        """The layers before an InnerProduct that do more to a gradient than pass it on, stop it or double it: what they
+        make of the shards' parts adds up to other last bits than what they make of the sum."""
+        between = [node for link in self._links[:-1] for node in link.nodes if node is not link.dense]
+        return [node.layer.name for node in between if self.of > 1 and not _exact(node.layer.proto)]
+
     # inside
 
     def _batch(self) -> int:
@@ -167,3 +175,12 @@ class Shard:
     def _flows(self, link: int) -> bool:
         """Whether a gradient leaves `link` for the one before it."""
         return link > 0 and self._wiring.values[self._dense(link - 1).tops[0]].needs_grad
+
+
+def _exact(layer: caffe.LayerParameter) -> bool:
+    """Whether its gradient is what came back, times 0 or a power of two."""
+    if layer.type == "ReLU":
+        return layer.relu_param.negative_slope == 0
+    if layer.type == "Dropout":
+        return math.frexp(1 - layer.dropout_param.dropout_ratio)[0] == 0.5
+    return layer.type in ("Flatten", "Reshape")

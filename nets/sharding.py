@@ -19,7 +19,7 @@ from nets.errors import NetError
 from nets.graph import Net
 from nets.layers.base import Shape
 from nets.shard import Blobs, Shard, Slot
-from nets.slices import link_net, units
+from nets.slices import link_net, unit_parts, units
 from nets.spec import NetSpec
 from ops import Array, Backend
 
@@ -69,6 +69,12 @@ class ShardedNet(Shard):
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
         self._gathered: dict[int, Array] = {}
         self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
+
+    def cut_units(self, parts: int) -> None:
+        """As Net.cut_units, where `parts` shards of all units would be cut: `unit_parts`."""
+        for link, net in enumerate(self.nets[: self.last]):
+            mine = unit_parts(self._total(link), parts, self.rank, self.of)
+            net.cut_units(lambda _, mine=mine: mine)  # type: ignore[misc]
 
     # one pass
 

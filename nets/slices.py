@@ -35,6 +35,17 @@ def units(rank: int, of: int, total: int) -> tuple[int, int]:
     return total * rank // of, total * (rank + 1) // of
 
 
+def unit_parts(total: int, parts: int, rank: int = 0, of: int = 1) -> list[slice]:
+    """The units of shard `rank`, cut where `parts` shards of all units would be; both numbers are powers of two.
+
+    With fewer units than `parts` these are fewer too, and so no part is empty.
+    """
+    parts = min(parts, 1 << (total.bit_length() - 1))
+    low, _ = units(rank, of, total)
+    cuts = [units(part, parts, total) for part in range(parts * rank // of, parts * (rank + 1) // of)]
+    return [slice(first - low, last - low) for first, last in cuts]
+
+
 def slices_of(node: Node, rank: int, of: int) -> tuple[Slice, ...]:
     """Which part of an InnerProduct's parameters shard `rank` holds; NetError if there are fewer units than shards."""
     param = node.layer.proto.inner_product_param

@@ -159,7 +159,7 @@ CHUNK = 1 << 15  # elements added up at a time: what is not yet complete stays i
 
 
 def add_all(xp: Any, arrays: Sequence[Array], out: Array | None) -> Array:
-    """arrays[0] + arrays[1] + ..., from the left; one shape and dtype, at least two; out is none of them."""
+    """The sum of at least two arrays of one shape and dtype, in pairs, and these in pairs; out is none of them."""
     if len(arrays) < 2:
         raise OpsError(f"add_all: found {len(arrays)} arrays, expected at least 2")
     check_alike("add_all", out, **{f"array {index}": array for index, array in enumerate(arrays)})
@@ -167,13 +167,16 @@ def add_all(xp: Any, arrays: Sequence[Array], out: Array | None) -> Array:
         raise OpsError("add_all: out is one of the arrays, expected another")
     total: Array = xp.empty_like(arrays[0]) if out is None else out
     if total.ndim != 1:
-        xp.add(arrays[0], arrays[1], out=total)
-        for array in arrays[2:]:
-            xp.add(total, array, out=total)
+        _in_pairs(xp, arrays, total)
         return total
     for low in range(0, len(total), CHUNK):
         part = slice(low, low + CHUNK)
-        xp.add(arrays[0][part], arrays[1][part], out=total[part])
-        for array in arrays[2:]:
-            xp.add(total[part], array[part], out=total[part])
+        _in_pairs(xp, [array[part] for array in arrays], total[part])
     return total
+
+
+def _in_pairs(xp: Any, arrays: Sequence[Array], out: Array) -> None:
+    while len(arrays) > 2:
+        sums = [xp.add(one, other) for one, other in zip(arrays[::2], arrays[1::2], strict=False)]
+        arrays = [*sums, *arrays[2 * len(sums) :]]
+    xp.add(arrays[0], arrays[1], out=out)

@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from nets import Net, ParamSpec, Stage
+from nets import ParamSpec, Stage
 from ops import Array
+from roles.micro_batches import WorkerNet
 
 Blobs = tuple[Array, ...]
 BUCKET_BYTES = 1 << 18  # a bucket takes layers until it has that much: the update of one hides the way of the next
@@ -39,7 +40,7 @@ class Bucket:
         return found
 
 
-def buckets_of(net: Net, least: int = BUCKET_BYTES) -> list[Bucket]:
+def buckets_of(net: WorkerNet, least: int = BUCKET_BYTES) -> list[Bucket]:
     """The net's buckets in the order in which a backward pass completes them, of `least` bytes but for the last."""
     made: list[Bucket] = []
     stages: list[Stage] = []
@@ -53,11 +54,11 @@ def buckets_of(net: Net, least: int = BUCKET_BYTES) -> list[Bucket]:
     return made
 
 
-def _bucket(net: Net, number: int, stages: Sequence[Stage]) -> Bucket:
+def _bucket(net: WorkerNet, number: int, stages: Sequence[Stage]) -> Bucket:
     params = {stage.layer: net.params[stage.layer] for stage in stages if stage.layer is not None}
     return Bucket(number, tuple(stages), params, _size(net, stages))
 
 
-def _size(net: Net, stages: Sequence[Stage]) -> int:
+def _size(net: WorkerNet, stages: Sequence[Stage]) -> int:
     layers = [stage.layer for stage in stages if stage.layer is not None]
     return sum(math.prod(param.shape) for layer in layers for param in net.params[layer])

@@ -7,17 +7,26 @@ What never lives here: activations, which the net lays out for its layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from nets import Net
-from nets.sharding import ShardedNet
+from nets import ParamSpec
 from ops import Array, Backend, Shape
-from roles.micro_batches import WorkerNet
 
 Blobs = tuple[Array, ...]
+
+
+class Learner(Protocol):
+    """What has gradients: a net, a shard, or micro-batches of one."""
+
+    ops: Backend
+    dtype: np.dtype[Any]
+
+    @property
+    def params(self) -> Mapping[str, tuple[ParamSpec, ...]]:
+        """Of every layer that has some."""
 
 
 def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
@@ -25,12 +34,12 @@ def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:
     return ops.empty((math.prod(shape),), dtype).reshape(shape)
 
 
-def layer_gradients(net: WorkerNet | ShardedNet, layer: str) -> Blobs:
+def layer_gradients(net: Learner, layer: str) -> Blobs:
     """New arrays for the gradients of a layer's parameters."""
     return tuple(new_parameter(net.ops, param.shape, net.dtype) for param in net.params[layer])
 
 
-def gradient_buffers(net: Net | ShardedNet) -> dict[str, Blobs]:
+def gradient_buffers(net: Learner) -> dict[str, Blobs]:
     """Arrays for the gradients of all parameters of a net."""
     return {layer: layer_gradients(net, layer) for layer in net.params}
 

@@ -1,7 +1,7 @@
 """Sums arrays of p members in memory that all of them see: a few add up, each its share of every array, for all.
 
     member -> adders       Contribution: my array is complete; the first: and here is memory for the sum
-    adder                  adds up its share of all p arrays, in the order of ranks, into its place of the sum
+    adder                  adds up its share of all p arrays, neighbours by rank first, into its place of the sum
     adder -> adders        SharedSum: my share is there; or, where memory is not shared, the share itself
     first member -> rest   SharedSum: the sum is there
 

@@ -16,13 +16,12 @@ from typing import Any
 
 from nets import Stage
 from nets.data import Prefetcher
-from nets.warm import warm
 from roles.buffers import layer_gradients
 from roles.exposure import Exposure
 from roles.fc_phase import FcPhase
 from roles.job import Job
 from roles.messages import TRAIN, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
-from roles.micro_batches import MicroBatches, WorkerNet
+from roles.micro_batches import WorkerNet
 from roles.model_links import ModelLink
 from roles.passes import Passes
 from roles.tree import Parent
@@ -67,19 +66,11 @@ class ConvCompute(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: self._net(phase, sources[phase].shape) for phase in job.phases}
+        self._nets = {phase: job.working_net(phase, self._part, sources[phase].shape) for phase in job.phases}
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(options, layers, job.host_ops) for options in self._models]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
         self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
-
-    def _net(self, phase: str, shape: tuple[int, int, int]) -> WorkerNet:
-        job = self._job
-        net = job.build(phase, self._part, shape)
-        warm(net)
-        if phase != TRAIN or not job.micro_batches:
-            return net
-        return MicroBatches(lambda: job.build(phase, self._part, shape), job.micro_batches)
 
     async def on_stop(self) -> None:
         """Stop reading ahead."""

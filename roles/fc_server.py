@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nets import Net
-from nets.warm import warm
 from roles.buffers import gradient_buffers, joined_rows
 from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, Activations, Done, GetState, Rates, State
+from roles.micro_batches import WorkerNet
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from runtime import Actor, Envelope, MessageError
@@ -37,9 +36,7 @@ class FcServer(Actor):
     def _build(self) -> None:
         job = self._job
         job.backend_ops.memory = self.memory
-        self._nets = {phase: job.build(phase, "fc", self._image_shape) for phase in job.phases}
-        for net in self._nets.values():
-            warm(net)
+        self._nets = {phase: job.working_net(phase, "fc", self._image_shape) for phase in job.phases}
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._gradients = gradient_buffers(net)
@@ -93,7 +90,7 @@ class FcServer(Actor):
             net.forward(stage)
         return net.scalars(), self._backward(net) if phase == TRAIN else ()
 
-    def _backward(self, net: Net) -> Blobs:
+    def _backward(self, net: WorkerNet) -> Blobs:
         """Backward through all stages first, with the parameters the forward pass used; then update them."""
         for stage in reversed(net.stages):
             net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)

@@ -22,6 +22,7 @@ from roles.fc_queue import FcQueue, Key, Slice
 from roles.fc_work import FcWork
 from roles.job import Job
 from roles.messages import TRAIN, ActivationGrads, ActivationSlice, Columns, Done, FcTurn, GetState, Rates, State
+from roles.micro_shards import MicroFcWork, MicroShards
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from roles.slices import slices_of_state
@@ -67,6 +68,9 @@ class FcShard(Actor):
         )
         self._store = restored(store, job, self._shard)
         self._work = FcWork(self._nets, self._store)
+        if job.micro_batches:
+            build = partial(job.build_shard, TRAIN, rank, of, self._image_shape)
+            self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
         self._queue = FcQueue(self._scheme, self._shard.input_shapes)
 
     async def run(self) -> None:

@@ -1,7 +1,8 @@
 """The accumulator: adds up on the CPU what the devices of one machine copied to host memory, and tells them the sum.
 
 That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the backward pass.
-Arrays are added in the order of ranks, each as soon as its turn has come; every device updates its own replica.
+Arrays are added in pairs of neighbours by rank, and these in pairs, each pair as soon as it is there; every device
+updates its own replica.
 """
 
 from __future__ import annotations

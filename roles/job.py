@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,10 @@ from nets import Net, NetSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, open_source
 from nets.emulated import EmulatedNet, NoBatches
 from nets.sharding import ShardedNet
+from nets.slices import unit_parts
+from nets.warm import warm
 from roles.messages import TEST, TRAIN
+from roles.micro_batches import MicroBatches, WorkerNet
 from runtime.emulated import device_here
 
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
@@ -35,8 +38,8 @@ class Job:
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
     first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
-    kernels "numpy". `micro_batches` of a reproducible run, else 0: workers cut their rows so, and every role computes
-    with one thread, since sums depend on how threads share them out.
+    kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
+    every role computes with one thread, since sums depend on how threads share them out.
     """
 
     net: str
@@ -134,8 +137,20 @@ class Job:
             dtype=self.dtype,
             memory="reused",
         )
+        if self.micro_batches:
+            net.cut_units(partial(unit_parts, parts=self.micro_batches))
         _time(net)
         return net
+
+    def working_net(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> WorkerNet:
+        """As `build`, for passes: all that it needs is compiled; a reproducible run trains in micro-batches."""
+
+        def build() -> Net:
+            net = self.build(phase, part, image_shape)
+            warm(net)
+            return net
+
+        return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()
 
     @property
     def _kind(self) -> type[Net]:
@@ -164,6 +179,8 @@ class Job:
             memory="reused",
             kind=self._kind,
         )
+        if self.micro_batches:
+            shard.cut_units(self.micro_batches)
         for net in shard.nets:
             _time(net)
         return shard

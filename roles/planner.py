@@ -204,6 +204,9 @@ class _Planner:
             if self.train.strategy.variable_batch and not shard.means:
                 text = "found true with a loss whose normalization is NONE: it is no mean, whose weight could change"
                 self._problem(text, "train", "strategy", "variable_batch")
+            for layer in shard.rounding if self.train.strategy.reproducible else ():
+                text = f"found true, but layer '{layer}' before an InnerProduct rounds gradients: FC shards add them up"
+                self._problem(f"{text} after it, one server before", "train", "strategy", "reproducible")
         self.layers = layers_of(conv)
         if not conv.params:
             whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]

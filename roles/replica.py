@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from nets.data import Prefetcher
-from nets.warm import warm
 from ops import Array
 from roles.buckets import Bucket, buckets_of
 from roles.exchange import exchange_of
@@ -65,9 +64,7 @@ class Replica(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.build(phase, self.part, sources[phase].shape) for phase in job.phases}
-        for net in self._nets.values():
-            warm(net)
+        self._nets = {phase: job.working_net(phase, self.part, sources[phase].shape) for phase in job.phases}
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._store, self._buckets = restored(store, job), buckets_of(net)

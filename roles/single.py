@@ -6,11 +6,10 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from nets import Net
-from nets.warm import warm
 from roles.buffers import gradient_buffers
 from roles.job import Job
 from roles.messages import STOP, TRAIN, Done, GetState, NextTicket, PassDone, Rates, State, Ticket, Updated
+from roles.micro_batches import WorkerNet
 from roles.parameter_store import Blobs, ParameterStore
 from roles.resume import restored
 from runtime import Actor, Envelope
@@ -33,9 +32,7 @@ class Single(Actor):
         job = self._job
         sources = {phase: job.source(phase) for phase in job.phases}
         self._batches = {phase: job.batches(phase, source) for phase, source in sources.items()}
-        self._nets = {phase: job.build(phase, "all", sources[phase].shape) for phase in job.phases}
-        for net in self._nets.values():
-            warm(net)
+        self._nets = {phase: job.working_net(phase, "all", sources[phase].shape) for phase in job.phases}
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._gradients = gradient_buffers(net)
@@ -83,7 +80,7 @@ class Single(Actor):
         return net.scalars()
 
 
-def train(net: Net, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0) -> None:
+def train(net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0) -> None:
     """After a forward pass: the whole net backward, then every parameter updated by `factor` times its gradient."""
     for stage in reversed(net.stages):
         net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from roles.options import Strategy
+from roles.options import MICRO_BATCHES, Strategy
 from roles.presets.merged import adam, asynchronous, omnivore, sync
 from roles.presets.request import Preset
 from roles.presets.shards import fc_servers, local_fc_shards, one_weird_trick
@@ -56,9 +56,10 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
         yield text, ("strategy", "pipeline")
     if not strategy.reproducible:
         return
-    if preset.layout not in (omnivore, sync, asynchronous):
-        text = f"found true, but only presets 'sync', 'async' and 'omnivore' can, not '{name}'"
-        yield text, ("strategy", "reproducible")
+    if preset.averages or preset.layout is adam:
+        why = "averages models that learnt apart" if preset.averages else "lets updates race"
+        yield f"found true, but preset '{name}' {why}", ("strategy", "reproducible")
+    yield from _shards_that_repeat(strategy, preset)
     if strategy.fan_in != 2:
         text = f"found {strategy.fan_in}, but a reproducible run adds up in pairs: expected 2"
         yield text, ("strategy", "fan_in")
@@ -67,3 +68,19 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
     if kernels != "compiled":
         text = "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its threads share"
         yield text, ("kernels",)
+
+
+def _shards_that_repeat(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What a reproducible run cannot cut into its parts of units and of rows."""
+    shards = preset.shards(strategy)
+    if not shards:
+        return
+    if MICRO_BATCHES % shards and strategy.servers:
+        text = f"found {shards}, but a reproducible run's FC phase is on 1, 2, 4 or {MICRO_BATCHES} servers"
+        yield text, ("strategy", "servers")
+    if strategy.variable_batch:
+        text = "found true, but a reproducible run adds up the gradients of all rows before it updates"
+        yield text, ("strategy", "variable_batch")
+    if strategy.scheme == "c" and strategy.workers > 2:
+        text = f"found {strategy.workers}: of so many, scheme 'c' takes parts of a reproducible run's micro-batches"
+        yield text, ("strategy", "workers")

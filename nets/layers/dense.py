@@ -33,6 +33,9 @@ class InnerProduct(Layer):
 
     is_dense = True
     planned, reads_tops, rectifies = True, False, True
+    # Units that are computed by themselves, so that products have one shape whoever has how many of them: on it depends
+    # how a product adds up. The gradient of x, a sum over all units, is added up of theirs in pairs.
+    unit_parts: Sequence[slice] = ()
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
         found = [Need("top", (self.rows, self.top_shape[-1]), TOP)]
@@ -69,7 +72,12 @@ class InnerProduct(Layer):
         else:
             x_ND = _as(bottoms[0], (self.rows, self.width))
         self.x_ND = x_ND
-        self.ops.dense_forward(x_ND, self._turned(blobs[0]), bias, out=y_NO, rectify=self.rectify)
+        w_OD = self._turned(blobs[0])
+        if not self.unit_parts:
+            self.ops.dense_forward(x_ND, w_OD, bias, out=y_NO, rectify=self.rectify)
+        for part in self.unit_parts:
+            some = None if bias is None else bias[part]
+            self.ops.dense_forward(x_ND, w_OD[part], some, out=y_NO[:, part], rectify=self.rectify)
         return [_as(y_NO, self.top_shape)]
 
     def backward(
@@ -78,19 +86,41 @@ class InnerProduct(Layer):
         x, dy = values.bottoms[0], grads[0]
         assert dy is not None
         dy_NO, bias = _as(dy, (self.rows, self.top_shape[-1])), len(self.params) > 1
-        dw, db = self.ops.dense_backward_weights(
-            self.x_ND, dy_NO, bias=bias,
-            out_w=self._turned(out[0]) if out else None, out_b=out[1] if out and bias else None,
-        )  # fmt: skip
+        out_w, out_b = self._turned(out[0]) if out else None, out[1] if out and bias else None
+        if self.unit_parts:
+            dw, db = self._gradients(dy_NO, out_w, out_b)
+        else:
+            dw, db = self.ops.dense_backward_weights(self.x_ND, dy_NO, bias=bias, out_w=out_w, out_b=out_b)
         dx, dw = None, out[0] if out else self._turned(dw)
         if wanted[0]:
             into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
-            dx_ND = self.ops.dense_backward_data(dy_NO, self._turned(values.blobs[0]), out=into)
+            dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
             if self.flattens:  # the flat copy of x has had its last use: it held the flat gradient
                 dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
             else:
                 dx = _as(dx_ND, x.shape)
         return [dx], (dw,) if db is None else (dw, db)
+
+    def _gradients(self, dy_NO: Array, dw_OD: Array | None, db_O: Array | None) -> tuple[Array, Array | None]:
+        """Of the loss by weight (O, D) and bias (O,), part by part."""
+        outputs, bias = dy_NO.shape[1], len(self.params) > 1
+        dw_OD = self.ops.empty((outputs, self.width), dy_NO.dtype) if dw_OD is None else dw_OD
+        db_O = self.ops.empty((outputs,), dy_NO.dtype) if bias and db_O is None else db_O
+        for part in self.unit_parts:
+            some = None if db_O is None else db_O[part]
+            self.ops.dense_backward_weights(self.x_ND, dy_NO[:, part], bias=bias, out_w=dw_OD[part], out_b=some)
+        return dw_OD, db_O
+
+    def _gradient(self, dy_NO: Array, w_OD: Array, out: Array) -> Array:
+        """Of the loss by x (N, D)."""
+        if len(self.unit_parts) < 2:
+            return self.ops.dense_backward_data(dy_NO, w_OD, out=out)
+        shape = (self.rows, self.width)
+        found = [
+            self.ops.dense_backward_data(dy_NO[:, part], w_OD[part], out=self.buffer(f"part {number}", shape))
+            for number, part in enumerate(self.unit_parts)
+        ]
+        return self.ops.add_all(found, out)
 
     def _turned(self, w: Array) -> Array:
         """The weight, or a destination for it, as (O, D), and back."""

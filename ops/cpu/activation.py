@@ -5,8 +5,6 @@ What never lives here: reductions (`reduce`), updates of parameters (`update`).
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Sequence
 
 from ops.cpu.base import Fast
@@ -31,7 +29,14 @@ def _gated(c: Code, dy: Vec, y: Vec, slope: Vec) -> list[Vec]:
 
 def _add_all(count: int) -> Stream:
     names = " ".join(f"x{number}" for number in range(count))
-    return Stream(f"add_{count}", "y", names, lambda c, *xs: [functools.reduce(operator.add, xs)])
+    return Stream(f"add_{count}", "y", names, lambda c, *xs: [_in_pairs(xs)])
+
+
+def _in_pairs(xs: Sequence[Vec]) -> Vec:
+    while len(xs) > 1:
+        pairs = [one.plus(other) for one, other in zip(xs[::2], xs[1::2], strict=False)]
+        xs = [*pairs, *xs[2 * len(pairs) :]]
+    return xs[0]
 
 
 RECTIFY = Stream("rectify", "y", "x", _rectified)

@@ -96,6 +96,10 @@ class Vec:
     def __add__(self, other: Vec | float) -> Vec:
         return self._with("fadd", other)
 
+    def plus(self, other: Vec) -> Vec:
+        """The sum, not reordered: bits that others rely on."""
+        return Vec(self.b, self.b.fadd(self.value, other.value))
+
     def __sub__(self, other: Vec | float) -> Vec:
         return self._with("fsub", other)
 

@@ -142,5 +142,8 @@ class UpdateOps:
         return update.add(self.xp, a, b, out)
 
     def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
-        """arrays[0] + arrays[1] + ..., from the left, for summing gradients of many; out is none of them."""
+        """The sum of many arrays, for gradients: in pairs ((a + b) + (c + d)) + ..., one left over with the next sums.
+
+        So who adds up some neighbours of them first changes no bit, as long as these are 2, 4, 8 ...; out is none of
+        them."""
         return update.add_all(self.xp, arrays, out)

@@ -38,10 +38,27 @@ BROKEN = {
         "cluster.toml:3: train.strategy.pipeline: found 2, "
         "but preset 'one-weird-trick' has no groups that could share a process",
     ),
-    "reproducible sums in another order": (
+    "reproducible means": (
         "[train.strategy]\npreset = 'dl4j'\nreproducible = true\n",
-        "cluster.toml:3: train.strategy.reproducible: found true, "
-        "but only presets 'sync', 'async' and 'omnivore' can, not 'dl4j'",
+        "cluster.toml:3: train.strategy.reproducible: found true, but preset 'dl4j' averages models that learnt apart",
+    ),
+    "reproducible races": (
+        "[train.strategy]\npreset = 'adam'\nreproducible = true\n",
+        "cluster.toml:3: train.strategy.reproducible: found true, but preset 'adam' lets updates race",
+    ),
+    "a reproducible FC phase on three servers": (
+        "[train.strategy]\npreset = 'local-fc-shards'\nservers = 3\nreproducible = true\n",
+        "cluster.toml:3: train.strategy.servers: found 3, but a reproducible run's FC phase is on 1, 2, 4 or 8 servers",
+    ),
+    "reproducible updates after parts": (
+        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'b'\nvariable_batch = true\nreproducible = true\n",
+        "cluster.toml:4: train.strategy.variable_batch: found true, "
+        "but a reproducible run adds up the gradients of all rows before it updates",
+    ),
+    "parts of micro-batches": (
+        "[train.strategy]\npreset = 'one-weird-trick'\nscheme = 'c'\nworkers = 4\nreproducible = true\n",
+        "cluster.toml:4: train.strategy.workers: found 4: of so many, "
+        "scheme 'c' takes parts of a reproducible run's micro-batches",
     ),
     "reproducible sums of three": (
         "[train.strategy]\nfan_in = 3\nreproducible = true\n",

@@ -13,7 +13,7 @@ from nets import NetError, NetSpec, load_net
 from nets.graph import Net
 from nets.layers.base import Run
 from nets.sharding import ShardedNet
-from nets.slices import units
+from nets.slices import unit_parts, units
 from ops import get_backend
 from tests.nets.support import backward, spec_of
 
@@ -223,6 +223,18 @@ def test_units_are_shared_out_evenly_and_all_of_them() -> None:
         assert [n for low, high in cuts for n in range(low, high)] == list(range(total))
         sizes = [high - low for low, high in cuts]
         assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("total", [*range(1, 20), 97, 500, 1000])
+def test_shards_cut_their_units_where_one_server_does(total: int) -> None:
+    whole = unit_parts(total, 8)
+    assert len(whole) == max(2**n for n in range(4) if 2**n <= total)
+    assert [part.start for part in whole[1:]] == [part.stop for part in whole[:-1]]
+    assert (whole[0].start, whole[-1].stop) == (0, total)
+    assert all(part.start < part.stop for part in whole)
+    for of in (of for of in (1, 2, 4, 8) if of <= total):
+        found = [(units(rank, of, total)[0], part) for rank in range(of) for part in unit_parts(total, 8, rank, of)]
+        assert [slice(low + part.start, low + part.stop) for low, part in found] == whole
 
 
 def test_what_is_handed_to_others_is_not_written_to_by_the_next_pass(tmp_path: Path) -> None:

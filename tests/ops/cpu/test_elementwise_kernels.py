@@ -77,6 +77,13 @@ def test_elementwise_results_are_those_of_the_reference_in_channel_slices_too(sh
         assert block is None or (block[:, -3:] == 77).all()
 
 
+@pytest.mark.parametrize("count", range(2, 10))
+def test_many_arrays_are_added_up_in_the_order_of_the_reference_to_the_last_bit(count, fast, reference):
+    rng = np.random.default_rng(count)
+    arrays = [(rng.standard_normal(1003) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for _ in range(count)]
+    assert fast.add_all(arrays).tobytes() == reference.add_all(arrays).tobytes()
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_channel_results_are_those_of_the_reference(shape, fast, reference):
     x, dy, out = drawn(fast, shape), drawn(fast, shape, 4), blank(fast, shape)
