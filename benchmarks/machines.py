@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 _made = itertools.count()
+NETWORKS = 128
 BURST, QUEUE = "128kb", "400ms"  # of the rate limit: what may leave at once, and how long a packet may wait
 
 
@@ -31,8 +32,7 @@ class Machine:
 @contextmanager
 def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
     """So many machines that reach one another and this one. Refused says why there are none; root only."""
-    turn = next(_made)
-    prefix, network = f"cv{os.getpid() % 100_000}{chr(ord('a') + turn % 26)}", f"10.87.{64 + turn % 64}"
+    prefix, network = f"cv{os.getpid() % 100_000}{chr(ord('a') + next(_made) % 26)}", _free_network()
     made = [Machine(f"{prefix}{number}", f"{network}.{number + 1}") for number in range(count)]
     switch = f"{prefix}s"  # an interface's name has 15 letters at most
     try:
@@ -58,6 +58,19 @@ def machines(count: int, bits_per_second: int) -> Iterator[list[Machine]]:
         for machine in made:
             _done(f"ip netns del {machine.namespace}")  # its cable goes with it
         _done(f"ip link del {switch}")
+
+
+def _free_network() -> str:
+    """One that no interface has: another run's, or one that was killed, would get the packets of ours."""
+    try:
+        taken = subprocess.run(["ip", "route", "show"], capture_output=True, text=True, timeout=20, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Refused(f"ip route show: {error}") from None
+    for turn in range(NETWORKS):
+        network = f"10.87.{64 + (os.getpid() + turn) % NETWORKS}"
+        if f"{network}.0/24" not in taken:
+            return network
+    raise Refused(f"all of 10.87.64.0/24 to 10.87.{64 + NETWORKS - 1}.0/24 are taken: see 'ip route show'")
 
 
 def _rate(bits_per_second: int) -> str:

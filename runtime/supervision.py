@@ -52,7 +52,7 @@ class Supervision:
     def __init__(self, processes: Iterable[str], liveness: Liveness, now: float) -> None:
         self.liveness = liveness
         self.processes = {name: Watched(last_heard=now) for name in processes}
-        self._began = now
+        self._began = self._greeted = now  # start; when the last process reported
         self._last_check = now
 
     def __repr__(self) -> str:
@@ -66,6 +66,7 @@ class Supervision:
             stage = watched.stage.value if watched else "not of this run"
             raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {stage}")
         watched.stage, watched.last_heard = following, now
+        self._greeted = now if following is Stage.GREETED else self._greeted
         watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
 
     def beat(self, heartbeat: Heartbeat, now: float) -> None:
@@ -103,7 +104,10 @@ class Supervision:
             return None
         if silent > rules.silence_seconds:
             return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped"
-        beat = watched.beat
+        beat, waited = watched.beat, now - self._greeted
+        idle = beat is not None and not beat.progress and not beat.busy_seconds
+        if watched.stage is Stage.GREETED and idle and waited > rules.start_seconds:
+            return f"has not begun to prepare {waited:.0f} s after it was told to: messages do not reach it"
         if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds):
             return (
                 f"has been computing '{beat.busy_with}' for {beat.busy_seconds:.0f} s "

@@ -23,10 +23,10 @@ TABLE: dict[Stage, tuple[Stage | None, ...]] = {
 }
 
 
-def beat(process: str = "p", busy: float = 0.0, usual: float = 0.0) -> Heartbeat:
+def beat(process: str = "p", busy: float = 0.0, usual: float = 0.0, progress: int = 1) -> Heartbeat:
     return Heartbeat(
         period=0.5,
-        process=process, progress=0, busy_seconds=busy, usual_seconds=usual, busy_with="worker conv1",
+        process=process, progress=progress, busy_seconds=busy, usual_seconds=usual, busy_with="worker conv1",
         loop_lag=0.0, actors={},
     )  # fmt: skip
 
@@ -184,3 +184,24 @@ def test_a_check_that_comes_a_little_late_still_finds_a_stuck_process() -> None:
     made = at_stage(Stage.RUNNING)
     made.beat(beat(busy=100.0), 0.9)
     assert made.check(0.9) != []
+
+
+@pytest.mark.parametrize(("progress", "busy", "dead"), [(0, 0.0, True), (1, 0.0, False), (0, 20.0, False)])
+def test_a_process_that_does_nothing_when_told_to_prepare_is_named_after_the_time_of_a_start(
+    progress: int, busy: float, dead: bool
+) -> None:
+    limit = Liveness().start_seconds
+    made = at_stage(Stage.GREETED)
+    verdict = watched(made, limit + TICK, beats=beat(progress=progress, busy=busy))
+    why = f"has not begun to prepare {limit:.0f} s after it was told to: messages do not reach it"
+    assert verdict == ([("p", why)] if dead else [])
+
+
+def test_a_process_that_waits_for_one_that_reports_late_is_not_named() -> None:
+    made = Supervision(["early", "late"], Liveness(), 0.0)
+    made.note("early", "hello", 1.0)
+    made.note("late", "hello", 29.0)
+    for tick in range(1, 200):
+        for name in ("early", "late"):
+            made.beat(beat(name, progress=0), tick * TICK)
+        assert made.check(tick * TICK) == []
