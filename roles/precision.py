@@ -1,4 +1,5 @@
-"""What cannot go with precision "double", the same run in float64 by plain NumPy.
+"""What cannot go with runs that are there to be compared: precision "double", the same run in float64 by plain NumPy,
+and `reproducible`, the same bits whoever computes.
 
 What never lives here: the dtype itself, which every role has from its job (`Job.dtype`).
 """
@@ -14,18 +15,19 @@ Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [trai
 
 
 def mistakes(train: Train) -> Iterator[Problem]:
-    """What [train] asks of a run in double precision that there is in float32 only."""
-    if train.precision != DOUBLE:
+    """What [train] asks of such a run that it does not have."""
+    if train.precision != DOUBLE and not train.strategy.reproducible:
         return
+    run = "with precision 'double'" if train.precision == DOUBLE else "in a reproducible run"
     for pattern, device in train.devices.items():
-        if device != "cpu":
-            yield f"found '{device}', but with precision 'double' only the CPU computes", ("devices", pattern)
+        told = train.precision != DOUBLE and device.startswith("emulated")  # by `devices`
+        if device != "cpu" and not told:
+            yield f"found '{device}', but {run} only the CPU computes", ("devices", pattern)
     formats: dict[tuple[str, ...], str] = {("format",): train.gradients.format}
     formats |= {("links", link): name for link, name in train.gradients.links.items()}
     for keys, name in formats.items():
         if name != "float32":
-            text = f"found '{name}', but with precision 'double' gradients travel as they are"
-            yield text, ("gradients", *keys)
-    if train.strategy.reproducible:
+            yield f"found '{name}', but {run} gradients travel as they are", ("gradients", *keys)
+    if train.precision == DOUBLE and train.strategy.reproducible:
         text = "found true, but a reproducible run needs compiled kernels, and precision 'double' computes with NumPy"
         yield text, ("strategy", "reproducible")

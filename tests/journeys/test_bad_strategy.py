@@ -42,6 +42,15 @@ BROKEN = {
         "[train.strategy]\npreset = 'dl4j'\nreproducible = true\n",
         "cluster.toml:3: train.strategy.reproducible: found true, but preset 'dl4j' averages models that learnt apart",
     ),
+    "reproducible gradients that are rounded where members send them": (
+        "[train.gradients]\nformat = 'float16'\n[train.strategy]\nreproducible = true\n",
+        "cluster.toml:2: train.gradients.format: found 'float16', "
+        "but in a reproducible run gradients travel as they are",
+    ),
+    "a reproducible run on a graphics card": (
+        "[train]\ndevices = { 'conv-*' = 'cuda:0' }\n[train.strategy]\nreproducible = true\n",
+        "cluster.toml:2: train.devices.'conv-*': found 'cuda:0', but in a reproducible run only the CPU computes",
+    ),
     "reproducible races": (
         "[train.strategy]\npreset = 'adam'\nreproducible = true\n",
         "cluster.toml:3: train.strategy.reproducible: found true, but preset 'adam' lets updates race",
