@@ -22,7 +22,7 @@ from runtime.messages import Array, Envelope, Message, message
 from runtime.metrics import Metrics
 from runtime.node import Node
 from runtime.transport import Endpoints, Limits
-from runtime.transport.zeromq import ZmqTransport
+from runtime.transport.sockets import SocketTransport
 
 TICK = 0.005  # seconds between the beats of the loop's heart
 
@@ -115,15 +115,19 @@ class Convoy:
         self.node.on_failure = lambda actor, error: sys.exit(f"{actor}: {error!r}")
         self.node.arena = Arena(self._name) if self._shared else None
         limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
-        self.road = ZmqTransport(
+        self.road = SocketTransport(
             self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
-            bind=lambda lane: self._bind[self._name].format(lane=lane), arena=self.node.arena,
+            bind=self._address, arena=self.node.arena,
         )  # fmt: skip
         self.caller, self.server = Caller(), Server()
         actor: Actor = self.caller if self._name == "a" else self.server
         self.node.add(type(actor).__name__.lower(), "benchmark", actor)
         found = await self.road.open()
         return [found.control, found.bulk, found.arena]
+
+    def _address(self, lane: str) -> str:
+        """Where this end listens: on one host, as a run does."""
+        return self._bind[self._name].format(lane=lane).replace("ipc://", "unix://")
 
     async def connect(self, other: Any) -> None:
         """Link the two nodes."""

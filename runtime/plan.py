@@ -37,9 +37,9 @@ class RunPlan:
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def bind_address(self, process: str, lane: Lane) -> str:
-        """The ZeroMQ address that `process` listens on for one lane."""
+        """The address that `process` listens on for one lane."""
         if self.transport == "ipc":
-            return f"ipc://{self.socket_directory}/{process}.{lane}"
+            return f"unix://{self.socket_directory}/{process}.{lane}"
         spec = next(spec for spec in self.placement.processes if spec.name == process)
         port = str(spec.port + (lane == "bulk")) if spec.port else "*"
         return f"tcp://{self.addresses[spec.machine]}:{port}"

@@ -34,7 +34,7 @@ from runtime.service_times import Recorder
 from runtime.topology import ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
-from runtime.transport.zeromq import ZmqTransport
+from runtime.transport.sockets import SocketTransport
 from runtime.versions import versions
 
 INCARNATION = 1  # the first life of a process; a restart counts up
@@ -85,7 +85,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
         node.on_work = recorder.note
     node.arena = Arena(spec.name) if plan.shared_memory else None
     inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
-    road = ZmqTransport(
+    road = SocketTransport(
         spec.name,
         node.deliver,
         node.reject,
@@ -136,7 +136,7 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
 
 
 def _agent(
-    node: Node, road: ZmqTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, metrics_port: int
+    node: Node, road: SocketTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, metrics_port: int
 ) -> Agent:
     return Agent(
         node,

@@ -27,7 +27,7 @@ from runtime.supervisor import Supervisor, Watcher, admitting_deliver
 from runtime.topology import Placement
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
-from runtime.transport.zeromq import ZmqTransport
+from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
 
@@ -48,13 +48,13 @@ class Processes:
         self._limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
         self._sockets = make_socket_directory()
         self._node = Node(SUPERVISOR, INCARNATION, ThreadCompute(), Metrics())
-        self._road = ZmqTransport(
+        self._road = SocketTransport(
             SUPERVISOR,
             admitting_deliver(self._node, lambda: self._supervisor),
             self._node.reject,
             self._limits,
             incarnation=INCARNATION,
-            bind=lambda lane: f"ipc://{self._sockets}/{SUPERVISOR}.{lane}",
+            bind=lambda lane: f"unix://{self._sockets}/{SUPERVISOR}.{lane}",
             on_link_lost=lambda process: self._supervisor.link_lost(process),
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())

@@ -24,7 +24,7 @@ from runtime.launchers.nursery import Nursery
 from runtime.messages import Array, Envelope, Message, message
 from runtime.process import event_loop_factory
 from runtime.transport import Deliver, Endpoints, Limits, Reject, Release
-from runtime.transport.zeromq import ZmqTransport
+from runtime.transport.sockets import SocketTransport
 
 LIMITS = Limits(credit_bytes=16 << 20)
 HOLDS = 3  # messages that a reader keeps
@@ -40,14 +40,14 @@ class Cargo(Message):
     blob: Array
 
 
-def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject) -> ZmqTransport:
+def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject) -> SocketTransport:
     """The transport of one life of a process."""
-    return ZmqTransport(
-        name, deliver, reject, LIMITS, incarnation=life, bind=lambda lane: f"ipc://{folder}/{name}.{lane}", arena=arena
+    return SocketTransport(
+        name, deliver, reject, LIMITS, incarnation=life, bind=lambda lane: f"unix://{folder}/{name}.{lane}", arena=arena
     )
 
 
-async def write(transport: ZmqTransport, arena: Arena, to: str, mark: int, numbers: Any) -> None:
+async def write(transport: SocketTransport, arena: Arena, to: str, mark: int, numbers: Any) -> None:
     """Send one new array after the other."""
     for number in numbers:
         blob = arena.empty((SIZES[number % len(SIZES)],), np.uint8)

@@ -10,9 +10,9 @@ from runtime.messages import Array, Message, message
 from runtime.transport import Deliver, Limits, Reject, Transport
 from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport
-from runtime.transport.zeromq import ZmqTransport
+from runtime.transport.sockets import SocketTransport
 
-ROADS = ["inproc", "inproc with latency", "ipc", "tcp", "shared memory"]
+ROADS = ["inproc", "inproc with latency", "unix", "ipc", "tcp", "shared memory"]
 LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_bytes=1 << 16)
 
 
@@ -44,12 +44,13 @@ class Roads:
         faults = self.faults[name] = Faults(deliver, self._shares, seed=self._seed)
         if self.kind.startswith("inproc"):
             return InprocTransport(name, faults, reject, LIMITS, self._network)
-        bind: Callable[[str], str] = lambda lane: f"ipc://{self.folder}/{name}.{lane}"  # noqa: E731
+        scheme = "ipc" if self.kind == "ipc" else "unix"
+        bind: Callable[[str], str] = lambda lane: f"{scheme}://{self.folder}/{name}.{lane}"  # noqa: E731
         if self.kind == "tcp":
             bind = lambda lane: "tcp://127.0.0.1:*"  # noqa: E731
         if self.kind == "shared memory":
             self.arenas[name] = Arena(name)
-        return ZmqTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, arena=self.arenas.get(name))
+        return SocketTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, arena=self.arenas.get(name))
 
     def array(self, name: str, source: Array) -> Array:
         """A copy of an array as a process makes it to send it: in its shared memory, if it has some."""

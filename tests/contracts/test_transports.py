@@ -21,7 +21,7 @@ from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import Array, Envelope
 from runtime.transport import Release, Transport
 from runtime.transport.faults import Shares
-from runtime.transport.zeromq import ZmqTransport
+from runtime.transport.sockets import SocketTransport
 
 
 @dataclass
@@ -219,7 +219,7 @@ async def test_cancelling_a_waiting_sender_loses_no_credit(pair: tuple[Member, M
 
 async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: Path) -> None:
     b = _member(
-        lambda *arguments: ZmqTransport(
+        lambda *arguments: SocketTransport(
             *arguments, LIMITS, incarnation=1, bind=lambda lane: f"ipc://{tmp_path}/{lane}"
         ),
         "b",
@@ -233,7 +233,8 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     for frames in hostile:
         stranger.send_multipart(frames)
     a = _member(
-        lambda *arguments: ZmqTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*"), "a"
+        lambda *arguments: SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*"),
+        "a",
     )
     await a.transport.open()
     a.transport.connect("b", ends)
@@ -258,7 +259,7 @@ async def test_a_closed_road_leaves_no_socket_file(pair: tuple[Member, Member], 
 async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
     def make(*arguments: object) -> Transport:
         bind = f"tcp://127.0.0.1:{port}"
-        return ZmqTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: bind)  # type: ignore[arg-type]
+        return SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: bind)  # type: ignore[arg-type]
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     holder = context.socket(zmq.ROUTER)

@@ -8,7 +8,8 @@ from pathlib import Path
 from runtime.errors import MessageError
 from runtime.messages import Envelope, Message, message
 from runtime.transport import Limits, Release
-from runtime.transport.zeromq import BATCH, ZmqTransport
+from runtime.transport.ports import BATCH
+from runtime.transport.sockets import SocketTransport
 
 READY = 60_000
 
@@ -43,9 +44,9 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
 
     limits = Limits(control_credit_bytes=READY * 1024)  # nobody is held back: all of them are ready at once
 
-    def road(name: str) -> ZmqTransport:
-        bind = f"ipc://{tmp_path}/{name}."
-        return ZmqTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: bind + lane)
+    def road(name: str) -> SocketTransport:
+        bind = f"unix://{tmp_path}/{name}."
+        return SocketTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: bind + lane)
 
     a, b = road("a"), road("b")
     await a.open()

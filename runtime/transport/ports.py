@@ -1,0 +1,67 @@
+"""Sockets, whatever they are made of: a listener per lane, and a port to each peer, over which frames travel.
+
+`unix` and `zeromq` are two kinds. What never lives here: envelopes, credits, shared memory (`sockets`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from runtime.messages import Lane
+
+BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
+COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than keeping track of memory, on both sides
+CLOSE_SECONDS = 1.0  # how long a clean stop waits for queued messages to leave
+
+Frames = list[Any]  # bytes-like; one frame of a message each
+OnMessage = Callable[[bytes, Frames], None]  # (identity of the sender, frames; none: what came was no message)
+OnAnswer = Callable[[Frames], None]
+OnLost = Callable[[], None]
+
+
+class Port(ABC):
+    """The way to one peer on one lane; its answers come back on it."""
+
+    @abstractmethod
+    def send(self, frames: Frames) -> None:
+        """Hand a message to the socket. Large frames are not copied: they must not change any more. What is sent to a
+        peer that is gone goes nowhere; `on_lost` was called."""
+
+    @abstractmethod
+    def close(self, *, flush: bool) -> None:
+        """Let go of it; with `flush` what was sent may still leave until the kind of ports is closed."""
+
+
+class Listener(ABC):
+    """Where the peers' ports of one lane end. `address` is what they connect to."""
+
+    address: str
+
+    @abstractmethod
+    def answer(self, identity: bytes, frames: Frames) -> bool:
+        """Send back to a peer on its port; False if it is not there any more."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take nothing more."""
+
+
+class Ports(ABC):
+    """One kind of sockets, for one process. `message_bytes` is the largest frame."""
+
+    def __init__(self, message_bytes: int) -> None:
+        self.message_bytes = message_bytes
+
+    @abstractmethod
+    def listen(self, address: str, lane: Lane, on_message: OnMessage) -> Listener:
+        """Listen. OSError if the address is taken."""
+
+    @abstractmethod
+    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost | None) -> Port:
+        """Connect to a listener, as `identity`. `on_lost` is called once, when the connection breaks."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """When all listeners and ports are closed: wait until what is to be flushed has left, CLOSE_SECONDS at most."""

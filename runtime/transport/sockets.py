@@ -1,0 +1,242 @@
+"""The road between processes: envelopes over sockets, arrays in shared memory where both ends share it.
+
+A process listens once per lane and has a port to each peer and lane. Messages flow out of the port; credit grants, and
+word of arrays that are not seen any more, come back on the same port, so no other link is needed to bound memory.
+What never lives here: how a socket is read and written (`unix` on one host, `zeromq` between hosts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from runtime import wire
+from runtime.arena import Arena, Array, Window
+from runtime.credits import CreditGate, GrantBook, cost_of
+from runtime.errors import ActorStopped, LaunchError, MessageError
+from runtime.messages import Envelope, Lane
+from runtime.transport import unix
+from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
+from runtime.transport.shared import SharedMemory
+from runtime.transport.unix import UnixPorts
+from runtime.transport.zeromq import ZmqPorts
+
+_GRANT = struct.Struct("!Q")
+_LANES: tuple[Lane, Lane] = ("control", "bulk")
+
+
+class _Link:
+    """To one peer on one lane: a port and its credits."""
+
+    def __init__(self, limit: int, connect: Callable[[Callable[[Frames], None]], Port]) -> None:
+        self.gate = CreditGate(limit)
+        self.on_returned: Callable[[list[int]], None] = lambda offsets: None
+        self.port = connect(self._granted)
+
+    def close(self, why: str, *, flush: bool = False) -> None:
+        self.gate.close(why)
+        self.port.close(flush=flush)
+
+    def _granted(self, frames: list[Any]) -> None:
+        if len(frames) == 1 and frames[0] and not len(frames[0]) % _GRANT.size:
+            (granted,), *offsets = _GRANT.iter_unpack(frames[0])
+            self.on_returned([offset for (offset,) in offsets])  # first: who gets credits may need the memory
+            self.gate.grant(granted)
+
+
+class _Source:
+    """From one peer on one lane: what it is owed."""
+
+    def __init__(self, peer: str, pid: int, book: GrantBook, grant: Callable[[int], None]) -> None:
+        self.peer, self.pid = peer, pid
+        self._book, self._grant = book, grant
+
+    def release(self, size: int) -> None:
+        """A message of `size` bytes is done with; the peer hears of it when it is worth a message."""
+        due = self._book.release(cost_of(size))
+        if due:
+            self._grant(due)
+
+
+class _Borrow:
+    """What one message takes of its sender's memory."""
+
+    def __init__(self, window: Window | None) -> None:
+        self.window = window
+        self.size = 0
+
+    def __call__(self, offset: int, size: int) -> Array:
+        if self.window is None:
+            raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory that is not mapped here")
+        self.size += size
+        return self.window.bytes_at(offset, size)
+
+
+class SocketTransport(Transport):
+    """Transport over sockets: Unix ones to addresses that begin with unix://, ZeroMQ's to all others.
+
+    `bind(lane)` gives the address to listen on ("unix:///...", "tcp://127.0.0.1:*", ...).
+    `on_link_lost(peer)`, if given, is called when the connection to a peer breaks. With an `arena`, arrays that lie in
+    it stay there for peers who have one too: only their place travels.
+    """
+
+    def __init__(
+        self,
+        process: str,
+        deliver: Deliver,
+        reject: Reject,
+        limits: Limits,
+        *,
+        incarnation: int,
+        bind: Callable[[Lane], str],
+        on_link_lost: Callable[[str], None] | None = None,
+        arena: Arena | None = None,
+    ) -> None:
+        super().__init__(process, deliver, reject, limits)
+        self._identity = f"{process}/{incarnation}.{os.getpid()}".encode()
+        self._bind = bind
+        self._on_link_lost = on_link_lost
+        self._ports: dict[str, Ports] = {}
+        self._listeners: dict[Lane, Listener] = {}
+        self._links: dict[tuple[str, Lane], _Link] = {}
+        self._sources: dict[tuple[Lane, bytes], _Source] = {}
+        self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
+        self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
+
+    async def open(self) -> Endpoints:
+        """Listen on both lanes. LaunchError names the address that is taken."""
+        for lane in _LANES:
+            address = self._bind(lane)
+            try:
+                self._listeners[lane] = self._kind(address).listen(address, lane, partial(self._arrived, lane))
+            except OSError as error:
+                raise LaunchError(f"process '{self.process}' cannot listen on {address}: {error}") from None
+        control, bulk = (self._listeners[lane].address for lane in _LANES)
+        return Endpoints(control, bulk, self._shared.arena.address if self._shared else "")
+
+    def connect(self, peer: str, endpoints: Endpoints) -> None:
+        """See Transport.connect."""
+        for lane in _LANES:
+            former = self._links.pop((peer, lane), None)
+            if former is not None:
+                former.close(f"{peer} was started anew")
+            address: str = getattr(endpoints, lane)
+            on_lost = (
+                partial(self._on_link_lost, peer) if self._on_link_lost is not None and lane == "control" else None
+            )
+            connect = partial(self._connect, address, lane, on_lost)
+            self._links[peer, lane] = _Link(self.limits.credit_of(lane), connect)
+        if self._shared is not None and endpoints.arena:
+            self._shared.connect(peer, endpoints.arena)
+            self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
+
+    def _connect(self, address: str, lane: Lane, on_lost: OnLost | None, on_answer: Callable[[Frames], None]) -> Port:
+        return self._kind(address).connect(address, lane, self._identity, on_answer, on_lost)
+
+    def _kind(self, address: str) -> Ports:
+        """The sockets that reach this address; made when they are needed: ZeroMQ's come with threads."""
+        make = UnixPorts if address.startswith(unix.SCHEME) else ZmqPorts
+        if make.__name__ not in self._ports:
+            self._ports[make.__name__] = make(self.limits.message_bytes)
+        return self._ports[make.__name__]
+
+    async def send(self, peer: str, envelope: Envelope) -> None:
+        """See Transport.send."""
+        link = self._links.get((peer, envelope.message.lane))
+        if link is None:
+            raise ActorStopped(f"{self.process} has no link to {peer}")
+        if self._shared is None or not envelope.message.array_fields:
+            await self._dispatch(link, envelope, wire.encode(envelope), 0)
+            return
+        loan = self._shared.loan(peer)
+        try:
+            await self._dispatch(link, envelope, wire.encode(envelope, loan), loan.size)
+        except BaseException:
+            loan.revoke()
+            raise
+
+    async def _dispatch(self, link: _Link, envelope: Envelope, frames: list[wire.Frame], in_place: int) -> None:
+        size = wire.size_of(frames) + in_place
+        if max(map(len, frames)) > self.limits.message_bytes:
+            raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
+        cost = cost_of(size)
+        if not link.gate.admit(cost):
+            await link.gate.acquire(cost)
+        link.port.send(frames)
+
+    def _arrived(self, lane: Lane, identity: bytes, frames: Frames) -> None:
+        source = self._sources.get((lane, identity)) or self._source(lane, identity)
+        borrow = (
+            _Borrow(self._shared.window(source.peer, source.pid))
+            if self._shared is not None and lane == "bulk"
+            else None
+        )
+        size = wire.size_of(frames)
+        try:
+            envelope = wire.decode(frames, borrow) if borrow is not None else wire.decode(frames)
+        except MessageError as error:
+            source.release(size + (borrow.size if borrow is not None else 0))
+            self.reject(repr(identity)[2:-1], error)
+            return
+        if borrow is not None and borrow.window is not None:
+            self._identities[source.peer] = identity
+            size += borrow.size
+        self.deliver(envelope, size, partial(source.release, size))
+
+    def _source(self, lane: Lane, identity: bytes) -> _Source:
+        def grant(due: int) -> None:
+            # the last views may have gone a moment ago: what they held goes back with the credits, not after them
+            if lane == "bulk" and self._identities.get(peer) == identity:
+                asyncio.get_running_loop().call_soon(self._grant, lane, identity, due, peer)
+            else:
+                self._grant(lane, identity, due, "")
+
+        peer, _, life = identity.decode(errors="replace").rpartition("/")
+        pid = life.rpartition(".")[2]
+        book = GrantBook(self.limits.credit_of(lane))
+        source = _Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
+        self._sources[lane, identity] = source
+        return source
+
+    def _grant(self, lane: Lane, identity: bytes, due: int, peer: str) -> None:
+        """Give back credits, and to a `peer` what is not seen any more of its arrays."""
+        returns = self._shared.take_due(peer) if self._shared is not None and peer else []
+        if not self._answer(lane, identity, [due, *returns]):
+            self._sources.pop((lane, identity), None)  # the peer left: nobody waits for this grant
+
+    def _return(self, peer: str) -> None:
+        """Some arrays of a peer's are not seen here any more."""
+        due = self._shared.take_due(peer) if self._shared is not None else []
+        if due and peer in self._identities:
+            self._answer("bulk", self._identities[peer], [0, *due])
+
+    def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
+        """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
+        listener = self._listeners.get(lane)
+        return listener is None or listener.answer(identity, [b"".join(map(_GRANT.pack, numbers))])
+
+    async def close(self) -> None:
+        """See Transport.close."""
+        for link in self._links.values():
+            link.close(f"{self.process} is stopping", flush=True)
+        for listener in self._listeners.values():
+            listener.close()
+        self._links.clear()
+        self._listeners.clear()
+        if self._shared is not None:
+            self._shared.close()
+        for ports in self._ports.values():
+            await ports.close()
+        self._ports.clear()
+
+    def queued_bytes(self) -> dict[str, int]:
+        """See Transport.queued_bytes."""
+        queued: dict[str, int] = {}
+        for (peer, _), link in self._links.items():
+            queued[peer] = queued.get(peer, 0) + link.gate.outstanding
+        return queued
