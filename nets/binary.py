@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -41,20 +43,23 @@ def write_message(path: Path, message: Message) -> None:
         data = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError):
         raise NetError(f"{path.name}: too large, expected at most {LIMIT} bytes: use HDF5 instead") from None
-    write_bytes(path, data)
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` beside `path` under another name, flush it to the disk, rename it, and flush the directory.
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what shall stand at `path`: a file beside it. What was written there is then flushed to the disk
+    and renamed, and the directory is flushed.
 
     OSError passes through (full disk, no such directory); the temporary file is then gone.
     """
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
+        yield temporary
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException:

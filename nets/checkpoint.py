@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save as to_bytes
+from safetensors.numpy import save_file
 
-from nets.binary import write_bytes
+from nets.binary import replacing
 from nets.errors import CheckpointError
 
 VERSION = "1"
@@ -26,13 +26,17 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
     """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename, fsync of the
     directory.
 
-    OSError passes through (full disk, no such directory); the temporary file is then gone.
+    OSError: no such directory, the disk is full; the temporary file is then gone. Other threads go on meanwhile: the
+    file is written without the interpreter's lock, which making its 500 MB in memory held for half a second.
     """
     contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
     # one key only: safetensors writes several in random order, and equal checkpoints shall be equal files
     facts = json.dumps({"version": VERSION, **metadata}, sort_keys=True)
-    data = to_bytes(contiguous, {KEY: facts})
-    write_bytes(path, data)
+    with replacing(path) as temporary:
+        try:
+            save_file(contiguous, temporary, {KEY: facts})
+        except SafetensorError as error:
+            raise OSError(f"{path}: {error}") from None
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

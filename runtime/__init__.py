@@ -1,7 +1,7 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing of nets.
 
 messages  wire  credits        what is said, as bytes, and how much may be under way
-transport/                     the roads: in-process, ZeroMQ
+transport/                     the roads: in-process, and over sockets (Unix, ZeroMQ)
 actor  node  compute  metrics  an actor, the process it lives in, array work, numbers
 topology  plan  program        which actors, in which processes, from which module: plain data
 lifecycle  agent  process      the life of a role process

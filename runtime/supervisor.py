@@ -183,7 +183,7 @@ class Supervisor(Actor):
             self._end(RoleDied(f"{place} failed: {message.error}\n  its log: {launched.log}"))
 
     def link_lost(self, process: str) -> None:
-        """ZeroMQ lost the connection to a process; its exit or its silence will say why."""
+        """The connection to a process broke; its exit or its silence will say why."""
         if process in self._supervision.at(Stage.RUNNING, Stage.READY, Stage.GREETED):
             self._watcher.event(self.name, "link lost", {"process": process})
 

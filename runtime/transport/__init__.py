@@ -1,4 +1,4 @@
-"""Roads between processes: `base` says what each promises, `inproc` and `zeromq` are two of them."""
+"""Roads between processes: `base` says what each promises; `inproc` and `sockets` (over `unix` or `zeromq`) do it."""
 
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Release, Transport
 

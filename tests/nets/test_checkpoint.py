@@ -1,6 +1,7 @@
 """A checkpoint comes back as it was saved, or is refused; a failed save leaves the old one."""
 
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -55,5 +56,19 @@ def test_a_save_that_fails_leaves_the_old_checkpoint_and_no_litter(tmp_path, mon
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         save(file, {"w": np.arange(4.0)}, {"step": "2"})
+    assert load(file)[1] == {"step": "1"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_checkpoint_for_which_the_disk_has_no_room_is_an_oserror_and_leaves_the_old_one(tmp_path):
+    file = tmp_path / "a.safetensors"
+    save(file, {"w": np.arange(3.0)}, {"step": "1"})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))
+    try:
+        with pytest.raises(OSError, match=r"a\.safetensors: .*too large"):
+            save(file, {"w": np.arange(1e6)}, {"step": "2"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert load(file)[1] == {"step": "1"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.safetensors"]

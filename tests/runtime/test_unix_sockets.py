@@ -1,0 +1,284 @@
+"""Sockets between processes of one host: messages of any shape, peers that die, lie, come back or do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.errors import LaunchError, MessageError
+from runtime.messages import Envelope, Message, message
+from runtime.transport import Limits, Release
+from runtime.transport.ports import BATCH, COPY_BELOW, Frames
+from runtime.transport.sockets import SocketTransport
+from runtime.transport.unix import BUFFER, MAX_FRAMES, Stream, UnixPorts
+
+LARGEST = 8 << 20
+SIZES = st.one_of(
+    st.integers(0, 300),
+    st.integers(COPY_BELOW - 2, COPY_BELOW + 2),
+    st.integers(BUFFER - 2, BUFFER + 2),
+    st.just(1 << 20),
+)
+
+
+class Here:
+    """A listener and what came to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "here"
+        self.came: asyncio.Queue[tuple[bytes, Frames]] = asyncio.Queue()
+        self.ports = UnixPorts(LARGEST)
+        self.listener = self.ports.listen(
+            f"unix://{self.path}", "bulk", lambda identity, frames: self.came.put_nowait((identity, frames))
+        )
+
+    def stranger(self, sent: bytes = b"") -> socket.socket:
+        """Somebody who talks as he likes."""
+        stranger = socket.socket(socket.AF_UNIX)
+        stranger.connect(str(self.path))
+        stranger.sendall(sent)
+        return stranger
+
+
+@pytest_asyncio.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Here]:
+    """A listener."""
+    made = Here(tmp_path)
+    yield made
+    made.listener.close()
+    await made.ports.close()
+
+
+def said(*frames: bytes) -> bytes:
+    """A message as it travels."""
+    return struct.pack(f"<I{len(frames)}Q", len(frames), *map(len, frames)) + b"".join(frames)
+
+
+def filled(number: int, size: int) -> bytes:
+    return bytes([number % 251]) * size
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    shapes=st.lists(st.lists(SIZES, min_size=1, max_size=4), min_size=1, max_size=8), room=st.sampled_from([4096, 0])
+)
+def test_messages_of_any_number_and_size_of_frames_arrive_as_they_were_sent(shapes: list[list[int]], room: int) -> None:
+    async def exchange() -> None:
+        ends = socket.socketpair()
+        if room:  # the system takes little at once: most messages leave in pieces
+            ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+        a, b = (Stream(end, LARGEST) for end in ends)
+        came: asyncio.Queue[list[bytes]] = asyncio.Queue()
+        b.on_message = lambda frames: came.put_nowait([bytes(frame) for frame in frames])
+        sent = [
+            [filled(number + place, size) for place, size in enumerate(sizes)] for number, sizes in enumerate(shapes)
+        ]
+        for frames in sent:
+            a.send([memoryview(frame) for frame in frames])
+        async with asyncio.timeout(30):
+            assert [await came.get() for _ in sent] == sent
+        a.close(flush=False)
+        b.close(flush=False)
+
+    asyncio.run(exchange())
+
+
+async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None:
+    stranger = here.stranger()
+    for byte in said(b"me") + said(b"one", b"", b"two"):
+        stranger.send(bytes([byte]))
+        await asyncio.sleep(0)
+    assert await here.came.get() == (b"me", [b"one", b"", b"two"])
+    stranger.close()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        struct.pack("<I", 0),
+        struct.pack("<I", MAX_FRAMES + 1),
+        struct.pack("<IQ", 1, LARGEST + 1),
+        struct.pack("<IQQ", 2, 5, 1 << 63),
+        b"\xff" * 100,
+    ],
+    ids=["no frames", "too many frames", "a frame too large", "a frame beyond all memory", "garbage"],
+)
+async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(here: Here, nonsense: bytes) -> None:
+    good, bad = here.stranger(said(b"good")), here.stranger(said(b"bad") + nonsense)
+    assert await here.came.get() == (b"bad", [])
+    assert bad.recv(1) == b""
+    good.sendall(said(b"still here"))
+    assert await here.came.get() == (b"good", [b"still here"])
+    assert here.came.empty()
+    good.close()
+    bad.close()
+
+
+@pytest.mark.parametrize("first", [said(b""), said(b"x" * 256), said(b"a", b"b")], ids=["empty", "long", "two frames"])
+async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes) -> None:
+    stranger = here.stranger(first)
+    assert await here.came.get() == (b"stranger", [])
+    assert stranger.recv(1) == b""
+    stranger.close()
+
+
+async def test_a_peer_that_connects_anew_is_answered_on_its_new_connection(here: Here) -> None:
+    former, latter = here.stranger(said(b"peer") + said(b"1")), None
+    assert await here.came.get() == (b"peer", [b"1"])
+    latter = here.stranger(said(b"peer") + said(b"2"))
+    assert await here.came.get() == (b"peer", [b"2"])
+    assert former.recv(1) == b""
+    assert here.listener.answer(b"peer", [b"hello"])
+    latter.setblocking(True)
+    assert latter.recv(100) == said(b"hello")
+    latter.close()
+    former.close()
+
+
+async def test_an_answer_to_a_peer_that_left_is_refused(here: Here) -> None:
+    stranger = here.stranger(said(b"peer") + said(b"1"))
+    await here.came.get()
+    stranger.close()
+    async with asyncio.timeout(10):
+        while here.listener.answer(b"peer", [b"?"]):
+            await asyncio.sleep(0)
+
+
+async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_go_nowhere(tmp_path: Path) -> None:
+    here = Here(tmp_path)
+    lost, gone = 0, asyncio.Event()
+
+    def on_lost() -> None:
+        nonlocal lost
+        lost += 1
+        gone.set()
+
+    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, on_lost)
+    port.send([b"1"])
+    assert await here.came.get() == (b"me", [b"1"])
+    here.listener.close()
+    for _ in range(10):
+        port.send([b"x" * 100, bytes(COPY_BELOW)])
+    await gone.wait()
+    port.send([b"2"])
+    port.send([bytes(COPY_BELOW)])
+    await here.ports.close()
+    assert lost == 1
+
+
+async def test_connecting_to_nobody_is_a_connection_that_breaks(tmp_path: Path) -> None:
+    ports, gone = UnixPorts(LARGEST), asyncio.Event()
+    port = ports.connect(f"unix://{tmp_path}/nobody", "control", b"me", lambda frames: None, gone.set)
+    port.send([b"1"])
+    await gone.wait()
+    port.close(flush=True)
+    await ports.close()
+
+
+async def test_a_file_that_a_dead_process_left_is_replaced_and_a_living_ones_is_not(tmp_path: Path) -> None:
+    dead = socket.socket(socket.AF_UNIX)
+    dead.bind(str(tmp_path / "here"))
+    dead.close()
+    here = Here(tmp_path)
+    with pytest.raises(LaunchError, match=f"process 'worker' cannot listen on unix://{tmp_path}/here: .*in use"):
+        await road("worker", f"unix://{tmp_path}/here").open()
+    stranger = here.stranger(said(b"me") + said(b"1"))
+    assert await here.came.get() == (b"me", [b"1"])
+    stranger.close()
+    here.listener.close()
+    (tmp_path / "here").write_text("somebody's notes")
+    with pytest.raises(LaunchError, match="in use"):
+        await road("worker", f"unix://{tmp_path}/here").open()
+    assert (tmp_path / "here").read_text() == "somebody's notes"
+
+
+async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_peers(here: Here) -> None:
+    ends = socket.socketpair()
+    deaf = Stream(ends[0], LARGEST)
+    for _ in range(20):
+        deaf.send([bytes(LARGEST)])
+    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, None)
+    port.send([b"1"])
+    assert await here.came.get() == (b"me", [b"1"])
+    deaf.close(flush=False)
+    ends[1].close()
+
+
+async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
+    ports = UnixPorts(LARGEST)
+    port = ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, None)
+    for number in range(4):
+        port.send([filled(number, LARGEST)])
+    port.close(flush=True)
+    await ports.close()
+    for number in range(4):
+        assert await here.came.get() == (b"me", [filled(number, LARGEST)])
+
+
+async def test_messages_that_are_here_before_their_sender_leaves_are_all_handed_over(here: Here) -> None:
+    stranger = here.stranger(said(b"me") + b"".join(said(str(number).encode()) for number in range(3 * BATCH)))
+    stranger.close()
+    assert [await here.came.get() for _ in range(3 * BATCH)] == [
+        (b"me", [str(number).encode()]) for number in range(3 * BATCH)
+    ]
+
+
+@message
+class Knock(Message):
+    number: int
+
+
+def road(name: str, address: str, rejected: list[MessageError] | None = None) -> SocketTransport:
+    """A transport that listens at one address only."""
+
+    def deliver(envelope: Envelope, size: int, release: Release) -> None:
+        release()
+
+    def reject(peer: str, error: MessageError) -> None:
+        assert rejected is not None
+        rejected.append(error)
+
+    return SocketTransport(
+        name,
+        deliver,
+        reject,
+        Limits(),
+        incarnation=1,
+        bind=lambda lane: address if lane == "control" else f"{address}2",
+    )
+
+
+async def test_nonsense_is_rejected_with_its_reason_and_counted(tmp_path: Path) -> None:
+    rejected: list[MessageError] = []
+    listening = road("worker", f"unix://{tmp_path}/w", rejected)
+    ends = await listening.open()
+    stranger = socket.socket(socket.AF_UNIX)
+    stranger.connect(ends.control.removeprefix("unix://"))
+    stranger.sendall(said(b"evil/1.5") + said(b"\xc1 not msgpack") + b"\xff" * 64)
+    async with asyncio.timeout(10):
+        while len(rejected) < 2:  # noqa: ASYNC110  # rejections have no event of their own
+            await asyncio.sleep(0)
+    assert [error.reason for error in rejected] == ["bad_header", "bad_header"]
+    stranger.close()
+    await listening.close()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_process_that_talks_over_unix_sockets_only_starts_no_thread_of_zeromqs(tmp_path: Path) -> None:
+    async def threads() -> Any:
+        before = len(os.listdir("/proc/self/task"))
+        listening = road("worker", f"unix://{tmp_path}/w")
+        await listening.open()
+        return len(os.listdir("/proc/self/task")) - before, await listening.close()
+
+    assert asyncio.run(threads())[0] == 0
