@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from runtime.errors import MessageError
-from runtime.mapping import Mapping
+from runtime.mapping import LARGE_PAGE, Mapping
 
 Array = NDArray[Any]
 BLOCK = 4096  # bytes: blocks begin and end with pages
@@ -95,6 +95,7 @@ class Arena:
         self._blocks: dict[int, _Block] = {}
         self._starts: list[int] = []  # of the blocks, sorted: finds the block of an address
         self._free: list[tuple[int, int]] = [(0, self.size)]  # (offset, size), sorted, never two that touch
+        self._large = 0  # up to here the pages exist, and are large where the system has such
         self._gone: deque[int] = deque()  # offsets whose last array here went; a finaliser may not take the lock
 
     def __repr__(self) -> str:
@@ -123,6 +124,9 @@ class Arena:
             offset = self._take(wanted)
             self._blocks[offset] = _Block(wanted)
             insort(self._starts, offset)
+            new = self._large, max(self._large, -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE)
+            self._large = new[1]
+        self._memory.make_large(new[0], min(new[1], self.size) - new[0])  # without the lock: it may take a while
         memory = _held(self._memory, offset, wanted, self._gone.append)
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 
