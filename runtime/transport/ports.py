@@ -13,6 +13,7 @@ from runtime.messages import Lane
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
 COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than keeping track of memory, on both sides
+TURN_BYTES = 4 << 20  # of large messages, read or written per turn of the loop: about 1 ms
 CLOSE_SECONDS = 1.0  # how long a clean stop waits for queued messages to leave
 
 Frames = list[Any]  # bytes-like; one frame of a message each

@@ -27,6 +27,7 @@ from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,
     COPY_BELOW,
+    TURN_BYTES,
     Frames,
     Listener,
     OnAnswer,
@@ -43,7 +44,6 @@ BUFFER = 4 * COPY_BELOW  # bytes read at once; a small frame fits in any half of
 PIECES = 64  # of memory handed to the system at once; it takes 1024 at most
 BACKLOG = 4096  # connections that wait to be accepted: the system's own limit
 MAX_IDENTITY = 255  # bytes, as in ZeroMQ
-TURN = 4 << 20  # bytes of large messages read or written per turn of the loop: about 1 ms
 _COUNT, _ONE = struct.Struct("<I"), struct.Struct("<IQ")
 
 
@@ -103,7 +103,7 @@ class Stream(Port):
 
     def _write(self) -> None:
         """Hand over what waits, as far as the system takes it."""
-        budget = TURN
+        budget = TURN_BYTES
         try:
             while self._out and budget > 0:
                 sent = self._socket.sendmsg(list(islice(self._out, PIECES)))
@@ -161,7 +161,7 @@ class Stream(Port):
 
     def _fill_large(self) -> int:
         taken = 0
-        while self._filled < len(self._large) and taken < TURN:
+        while self._filled < len(self._large) and taken < TURN_BYTES:
             try:
                 count = self._socket.recv_into(self._large[self._filled :])
             except BlockingIOError:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
@@ -22,6 +24,7 @@ from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,
     COPY_BELOW,
+    TURN_BYTES,
     Frames,
     Listener,
     OnAnswer,
@@ -68,6 +71,48 @@ def _keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(_MMAP_THRESHOLD, _MOST_MMAP_THRESHOLD)
+
+
+# A larger frame travels in parts. What the C library cannot keep (above) is made anew for each message, page by page:
+# so 200 MB take three times as long; parts are copied into large pages as they come.
+PARTS_FROM, PART = _MOST_MMAP_THRESHOLD, 4 << 20
+_PART = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
+
+
+def _parted(frames: Frames) -> Iterator[Frames]:
+    """What a message travels as: the parts of its large frames, each behind an empty frame and its place; the rest."""
+    for number, frame in enumerate(frames):
+        if len(frame) > PARTS_FROM:
+            for start in range(0, len(frame), PART):
+                yield [b"", _PART.pack(number, len(frame), start), frame[start : start + PART]]
+    yield [frame if len(frame) <= PARTS_FROM else b"" for frame in frames]
+
+
+class _Parts:
+    """Puts the large frames of one sender together again."""
+
+    def __init__(self, message_bytes: int) -> None:
+        self._message_bytes = message_bytes
+        self._wholes: dict[int, tuple[memoryview, int]] = {}  # number of a frame -> its memory, bytes that are here
+
+    def take(self, frames: Frames) -> Frames | None:
+        """The message that this ends; None if it is a part. No frames at all if it is neither."""
+        if len(frames) == 3 and not len(frames[0]) and len(frames[1]) == _PART.size:
+            number, size, start = _PART.unpack(frames[1])
+            end = start + len(frames[2])
+            if not start < end <= size <= self._message_bytes or start != self._wholes.get(number, (b"", 0))[1]:
+                self._wholes.clear()
+                return []
+            whole = self._wholes[number][0] if start else np.empty(size, np.uint8).data
+            whole[start:end] = frames[2]
+            self._wholes[number] = whole, end
+            return None
+        if self._wholes:
+            wholes, self._wholes = self._wholes, {}
+            if any(end < len(whole) for whole, end in wholes.values()) or max(wholes) >= len(frames):
+                return []
+            frames = [wholes[number][0] if number in wholes else frame for number, frame in enumerate(frames)]
+        return frames
 
 
 class _Socket:
@@ -117,14 +162,18 @@ class _Socket:
     def _read(self, most: int) -> None:
         receive = self.socket.recv
         try:
+            size = 0
             for _ in range(most):
                 if self._closed:
                     return
+                if size >= TURN_BYTES:
+                    break
                 frame = receive(_NO_WAIT, False)
                 frames = [frame.bytes if len(frame) < COPY_BELOW else frame.buffer]
                 while frame.more:
                     frame = receive(0, False)
                     frames.append(frame.bytes if len(frame) < COPY_BELOW else frame.buffer)
+                size += len(frame)  # of the last: the only large one, or one of few
                 self._on_message(frames)
         except zmq.Again:
             return
@@ -148,7 +197,11 @@ class ZmqPort(Port):
 
     def send(self, frames: Frames) -> None:
         """See Port.send."""
-        self._socket.send(frames)
+        if max(map(len, frames)) <= PARTS_FROM:
+            self._socket.send(frames)
+        else:
+            for some in _parted(frames):
+                self._socket.send(some)
 
     def close(self, *, flush: bool) -> None:
         """See Port.close."""
@@ -163,7 +216,9 @@ class ZmqPort(Port):
 class ZmqListener(Listener):
     """A ROUTER."""
 
-    def __init__(self, router: zmq.Socket[bytes], address: str, on_message: OnMessage) -> None:
+    def __init__(self, router: zmq.Socket[bytes], address: str, message_bytes: int, on_message: OnMessage) -> None:
+        self._message_bytes, self._on_message = message_bytes, on_message
+        self._parts: dict[bytes, _Parts] = {}
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
         try:
             router.bind(address)
@@ -171,7 +226,16 @@ class ZmqListener(Listener):
             router.close()
             raise OSError(str(error)) from None
         self.address = str(router.get_string(zmq.LAST_ENDPOINT))
-        self._socket = _Socket(router, lambda frames: on_message(frames.pop(0), frames))
+        self._socket = _Socket(router, self._arrived)
+
+    def _arrived(self, frames: Frames) -> None:
+        identity = frames.pop(0)
+        parts = self._parts.get(identity)
+        if parts is None:
+            parts = self._parts[identity] = _Parts(self._message_bytes)
+        whole = parts.take(frames)
+        if whole is not None:
+            self._on_message(identity, whole)
 
     def answer(self, identity: bytes, frames: Frames) -> bool:
         """See Listener.answer."""
@@ -197,7 +261,7 @@ class ZmqPorts(Ports):
 
     def listen(self, address: str, lane: Lane, on_message: OnMessage) -> Listener:
         """See Ports.listen."""
-        listener = ZmqListener(self._make(zmq.ROUTER, lane), address, on_message)
+        listener = ZmqListener(self._make(zmq.ROUTER, lane), address, self.message_bytes, on_message)
         if listener.address.startswith("ipc://"):
             self._files.append(Path(listener.address.removeprefix("ipc://")))
         return listener

@@ -1,0 +1,113 @@
+"""Frames so large that they travel over ZeroMQ in parts: they arrive whole, and no lie about them is believed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import zmq
+
+from runtime.errors import MessageError
+from runtime.messages import Array, Envelope, Message, message
+from runtime.transport import Limits, Release
+from runtime.transport.sockets import SocketTransport
+from runtime.transport.zeromq import _PART, PART, PARTS_FROM
+
+Arrived = asyncio.Queue[tuple[str, Message]]
+GOOD = [b"", _PART.pack(1, 8, 0), b"abcd"]
+
+
+@message
+class Cargo(Message):
+    number: int
+    blobs: tuple[Array, ...]
+
+
+def road(name: str, arrived: Arrived, reject: Callable[[str, MessageError], None]) -> SocketTransport:
+    """A transport that notes what arrives."""
+
+    def deliver(envelope: Envelope, size: int, release: Release) -> None:
+        arrived.put_nowait((envelope.sender, envelope.message))
+        release()
+
+    return SocketTransport(name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*")
+
+
+def refuse(peer: str, error: MessageError) -> None:
+    raise error
+
+
+async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_senders_at_once() -> None:
+    arrived: Arrived = asyncio.Queue()
+    roads = {name: road(name, arrived, refuse) for name in "abc"}
+    ends = {name: await road.open() for name, road in roads.items()}
+    sizes = (5, PARTS_FROM + 1, 0, PARTS_FROM, PARTS_FROM + PART)
+    sent = {
+        name: tuple(np.random.default_rng(seed).integers(0, 255, size, np.uint8) for size in sizes)
+        for seed, name in enumerate("ab")
+    }
+
+    async def send(name: str) -> None:
+        roads[name].connect("c", ends["c"])
+        for number in range(2):
+            await roads[name].send("c", Envelope(Cargo(number=number, blobs=sent[name]), number + 1, name, 1, "y"))
+
+    async with asyncio.TaskGroup() as group:
+        for name in sent:
+            group.create_task(send(name))
+    numbers: dict[str, list[int]] = {"a": [], "b": []}
+    for _ in range(4):
+        sender, cargo = await arrived.get()
+        assert isinstance(cargo, Cargo)
+        numbers[sender].append(cargo.number)
+        for found, expected in zip(cargo.blobs, sent[sender], strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert numbers == {"a": [0, 1], "b": [0, 1]}
+    for each in roads.values():
+        await each.close()
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        [[b"", _PART.pack(1, 8, 4), b"abcd"]],
+        [GOOD, GOOD],
+        [GOOD, [b"", _PART.pack(1, 8, 4), b"abcde"]],
+        [GOOD, [b"", _PART.pack(1, 9, 5), b"abcd"]],
+        [[b"", _PART.pack(1, Limits().message_bytes + 1, 0), b"abcd"]],
+        [[b"", _PART.pack(1, 1 << 63, 0), b"abcd"]],
+        [[b"", _PART.pack(1, 8, 0), b""]],
+        [GOOD, [b"head", b""]],
+        [[b"", _PART.pack(7, 4, 0), b"abcd"], [b"head", b""]],
+    ],
+    ids=[
+        "no beginning", "twice", "too much", "a gap", "over the limit", "over all memory", "nothing", "unfinished",
+        "no such frame",
+    ],
+)  # fmt: skip
+async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_is_heard(lie: list[list[bytes]]) -> None:
+    rejected: list[tuple[str, str]] = []
+    arrived: Arrived = asyncio.Queue()
+    here = road("here", arrived, lambda peer, error: rejected.append((peer, error.reason)))
+    ends = await here.open()
+    context: zmq.Context[Any] = zmq.Context()
+    liar = context.socket(zmq.DEALER)
+    liar.setsockopt(zmq.ROUTING_ID, b"liar/1.5")
+    liar.connect(ends.bulk)
+    for frames in lie:
+        liar.send_multipart(frames)
+    honest = road("honest", arrived, refuse)
+    await honest.open()
+    honest.connect("here", ends)
+    await honest.send("here", Envelope(Cargo(number=3, blobs=(np.arange(4),)), 1, "honest", 1, "y"))
+    async with asyncio.timeout(10):
+        assert (await arrived.get())[0] == "honest"
+        while not rejected:  # noqa: ASYNC110  # rejections have no event of their own
+            await asyncio.sleep(0)
+    assert set(rejected) == {("liar/1.5", "bad_header")}
+    context.destroy(linger=0)
+    await here.close()
+    await honest.close()
