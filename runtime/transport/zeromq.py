@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from runtime.messages import Lane
+from runtime.transport.parts import PARTS_FROM, Parts, parted
 from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,
@@ -62,7 +61,7 @@ _HEARTBEATS: dict[zmq.SocketOption, int] = {
 # Memory that came free after a message is kept for the next one, up to this many bytes. The C library gives it back
 # sooner: then every page of a message is made anew, and 1 MB arrays take 1.2 times as long.
 KEPT_BYTES = 64 << 20
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MOST_MMAP_THRESHOLD = -1, -3, 32 << 20  # of malloc.h; setting one fixes the other
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 def _keep_freed_memory() -> None:
@@ -70,49 +69,7 @@ def _keep_freed_memory() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(_MMAP_THRESHOLD, _MOST_MMAP_THRESHOLD)
-
-
-# A larger frame travels in parts. What the C library cannot keep (above) is made anew for each message, page by page:
-# so 200 MB take three times as long; parts are copied into large pages as they come.
-PARTS_FROM, PART = _MOST_MMAP_THRESHOLD, 4 << 20
-_PART = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
-
-
-def _parted(frames: Frames) -> Iterator[Frames]:
-    """What a message travels as: the parts of its large frames, each behind an empty frame and its place; the rest."""
-    for number, frame in enumerate(frames):
-        if len(frame) > PARTS_FROM:
-            for start in range(0, len(frame), PART):
-                yield [b"", _PART.pack(number, len(frame), start), frame[start : start + PART]]
-    yield [frame if len(frame) <= PARTS_FROM else b"" for frame in frames]
-
-
-class _Parts:
-    """Puts the large frames of one sender together again."""
-
-    def __init__(self, message_bytes: int) -> None:
-        self._message_bytes = message_bytes
-        self._wholes: dict[int, tuple[memoryview, int]] = {}  # number of a frame -> its memory, bytes that are here
-
-    def take(self, frames: Frames) -> Frames | None:
-        """The message that this ends; None if it is a part. No frames at all if it is neither."""
-        if len(frames) == 3 and not len(frames[0]) and len(frames[1]) == _PART.size:
-            number, size, start = _PART.unpack(frames[1])
-            end = start + len(frames[2])
-            if not start < end <= size <= self._message_bytes or start != self._wholes.get(number, (b"", 0))[1]:
-                self._wholes.clear()
-                return []
-            whole = self._wholes[number][0] if start else np.empty(size, np.uint8).data
-            whole[start:end] = frames[2]
-            self._wholes[number] = whole, end
-            return None
-        if self._wholes:
-            wholes, self._wholes = self._wholes, {}
-            if any(end < len(whole) for whole, end in wholes.values()) or max(wholes) >= len(frames):
-                return []
-            frames = [wholes[number][0] if number in wholes else frame for number, frame in enumerate(frames)]
-        return frames
+        mallopt(_MMAP_THRESHOLD, PARTS_FROM)
 
 
 class _Socket:
@@ -200,7 +157,7 @@ class ZmqPort(Port):
         if max(map(len, frames)) <= PARTS_FROM:
             self._socket.send(frames)
         else:
-            for some in _parted(frames):
+            for some in parted(frames):
                 self._socket.send(some)
 
     def close(self, *, flush: bool) -> None:
@@ -218,7 +175,7 @@ class ZmqListener(Listener):
 
     def __init__(self, router: zmq.Socket[bytes], address: str, message_bytes: int, on_message: OnMessage) -> None:
         self._message_bytes, self._on_message = message_bytes, on_message
-        self._parts: dict[bytes, _Parts] = {}
+        self._parts: dict[bytes, Parts] = {}
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
         try:
             router.bind(address)
@@ -232,7 +189,7 @@ class ZmqListener(Listener):
         identity = frames.pop(0)
         parts = self._parts.get(identity)
         if parts is None:
-            parts = self._parts[identity] = _Parts(self._message_bytes)
+            parts = self._parts[identity] = Parts(self._message_bytes)
         whole = parts.take(frames)
         if whole is not None:
             self._on_message(identity, whole)

@@ -13,8 +13,8 @@ import zmq
 from runtime.errors import MessageError
 from runtime.messages import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
+from runtime.transport.parts import _PART, PART, PARTS_FROM
 from runtime.transport.sockets import SocketTransport
-from runtime.transport.zeromq import _PART, PART, PARTS_FROM
 
 Arrived = asyncio.Queue[tuple[str, Message]]
 GOOD = [b"", _PART.pack(1, 8, 0), b"abcd"]
@@ -77,6 +77,7 @@ async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_
         [GOOD, GOOD],
         [GOOD, [b"", _PART.pack(1, 8, 4), b"abcde"]],
         [GOOD, [b"", _PART.pack(1, 9, 5), b"abcd"]],
+        [GOOD, [b"", _PART.pack(1, 100, 4), b"abcd" * 24]],
         [[b"", _PART.pack(1, Limits().message_bytes + 1, 0), b"abcd"]],
         [[b"", _PART.pack(1, 1 << 63, 0), b"abcd"]],
         [[b"", _PART.pack(1, 8, 0), b""]],
@@ -84,8 +85,8 @@ async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_
         [[b"", _PART.pack(7, 4, 0), b"abcd"], [b"head", b""]],
     ],
     ids=[
-        "no beginning", "twice", "too much", "a gap", "over the limit", "over all memory", "nothing", "unfinished",
-        "no such frame",
+        "no beginning", "twice", "too much", "a gap", "grown", "over the limit", "over all memory", "nothing",
+        "unfinished", "no such frame",
     ],
 )  # fmt: skip
 async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_is_heard(lie: list[list[bytes]]) -> None:

@@ -18,7 +18,8 @@ from runtime.messages import Envelope
 from runtime.transport import Limits, Release
 from runtime.transport.ports import BATCH, COPY_BELOW, Frames
 from runtime.transport.sockets import SocketTransport
-from runtime.transport.unix import BUFFER, MAX_FRAMES, Stream, UnixPorts
+from runtime.transport.stream import BUFFER, MAX_FRAMES, Stream
+from runtime.transport.unix import UnixPorts
 
 LARGEST = 8 << 20
 SIZES = st.one_of(

@@ -1,0 +1,56 @@
+"""Frames that are too large to travel as one: cut where they are sent, put together where they arrive.
+
+ZeroMQ receives a frame into memory that the C library makes anew if it is larger than PARTS_FROM, page by page: 200 MB
+take three times as long as the network needs. Parts come into memory that is used again, and are copied into large
+pages.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+
+from runtime.transport.ports import Frames
+
+PARTS_FROM = 32 << 20  # bytes; glibc keeps no larger piece of freed memory for the next one
+PART = 4 << 20
+_PART = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
+
+
+def parted(frames: Frames) -> Iterator[Frames]:
+    """What a message travels as: the parts of its large frames, each behind an empty frame and its place; the rest."""
+    for number, frame in enumerate(frames):
+        if len(frame) > PARTS_FROM:
+            for start in range(0, len(frame), PART):
+                yield [b"", _PART.pack(number, len(frame), start), frame[start : start + PART]]
+    yield [frame if len(frame) <= PARTS_FROM else b"" for frame in frames]
+
+
+class Parts:
+    """Puts the large frames of one sender together again."""
+
+    def __init__(self, message_bytes: int) -> None:
+        self._message_bytes = message_bytes
+        self._wholes: dict[int, tuple[memoryview, int]] = {}  # number of a frame -> its memory, bytes that are here
+
+    def take(self, frames: Frames) -> Frames | None:
+        """The message that this ends; None if it is a part. No frames at all if it is neither."""
+        if len(frames) == 3 and not len(frames[0]) and len(frames[1]) == _PART.size:
+            number, size, start = _PART.unpack(frames[1])
+            end = start + len(frames[2])
+            whole, here = self._wholes.get(number) or (memoryview(b""), 0)
+            if not start < end <= size <= self._message_bytes or start != here or len(whole) not in (0, size):
+                self._wholes.clear()
+                return []
+            whole = whole or np.empty(size, np.uint8).data
+            whole[start:end] = frames[2]
+            self._wholes[number] = whole, end
+            return None
+        if self._wholes:
+            wholes, self._wholes = self._wholes, {}
+            if any(end < len(whole) for whole, end in wholes.values()) or max(wholes) >= len(frames):
+                return []
+            frames = [wholes[number][0] if number in wholes else frame for number, frame in enumerate(frames)]
+        return frames
