@@ -100,6 +100,15 @@ async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None
     stranger.close()
 
 
+async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(here: Here) -> None:
+    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, None)
+    sent = [filled(number, 40_000 + number) for number in range(100)]
+    for frame in sent:
+        port.send([frame])
+    for frame in sent:
+        assert await here.came.get() == (b"me", [frame])
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [
