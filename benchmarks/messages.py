@@ -60,7 +60,9 @@ class Plan:
 
     def __init__(self, folder: Path, rounds: int, scale: float) -> None:
         self.rounds, self.scale = rounds, scale
-        self.ipc = {name: f"ipc://{folder}/{name}.{{lane}}" for name in "ab"}
+        self.unix, self.ipc = (  # Convoy's road on one host, and ZeroMQ's
+            {name: f"{scheme}://{folder}/{name}.{{lane}}" for name in "ab"} for scheme in ("unix", "ipc")
+        )
 
     def count(self, whole: int) -> int:
         """Messages of a round."""
@@ -80,7 +82,7 @@ def run(record: Record, part: Callable[[Record, Plan], None], plan: Plan) -> Non
 def small(record: Record, plan: Plan) -> None:
     """Small messages there and back, and one way."""
     with ExitStack() as up:
-        convoy = up.enter_context(Pair("convoy", bind=plan.ipc))
+        convoy = up.enter_context(Pair("convoy", bind=plan.unix))
         payload = convoy.ask("payload")
         raw = up.enter_context(Pair("zmq.asyncio", bind=plan.ipc, payload=payload))
         sides = {"convoy": convoy, "zmq.asyncio": raw}
@@ -101,7 +103,7 @@ def actors(record: Record, plan: Plan) -> None:
     for name, lacks in absent.items():
         record.note(f"{name} is left out: missing {', '.join(lacks)}; bring with: python -m pip install {lacks[0]}")
     for name in ACTORS.keys() - absent.keys():
-        with Pair("convoy", bind=plan.ipc) as convoy, Pair(name, alone=True) as peer:
+        with Pair("convoy", bind=plan.unix) as convoy, Pair(name, alone=True) as peer:
             taken = turns({"convoy": convoy, name: peer}, "round_trips", plan.rounds, count=plan.count(500))
         record.table(f"Ask and answer beside {name}, microseconds", "side", "median", "least", "most", "ratio")
         show(record, taken, 1e6)
@@ -117,7 +119,7 @@ def arrays(record: Record, plan: Plan) -> None:
     share: dict[str, list[float]] = {label: [] for label in ARRAYS}
     others: dict[str, dict[str, list[float]]] = {label: {"zmq.asyncio": [], "bare": []} for label in ARRAYS}
     with ExitStack() as up:
-        convoy = up.enter_context(Pair("convoy", bind=plan.ipc, shared=True))
+        convoy = up.enter_context(Pair("convoy", bind=plan.unix, shared=True))
         peers = {
             "zmq.asyncio": up.enter_context(Pair("zmq.asyncio", bind=plan.ipc, payload=convoy.ask("payload"))),
             "bare": up.enter_context(Pair("bare", bind=plan.ipc)),
@@ -168,8 +170,8 @@ def loop(record: Record, plan: Plan) -> None:
     count = plan.count(READY)
     record.table(f"Largest gap of a 5 ms heartbeat, {count} ready messages, milliseconds", "side", "worst round")
     found = {}
-    for kind, more in (("convoy", {}), ("zmq.asyncio", {"payload": 64})):
-        with Pair(kind, bind=plan.ipc, ready=count, **more) as pair:
+    for kind, more in (("convoy", {"bind": plan.unix}), ("zmq.asyncio", {"bind": plan.ipc, "payload": 64})):
+        with Pair(kind, ready=count, **more) as pair:
             found[kind] = max(held(pair, count) for _ in range(3)) * 1e3
             record.row(kind, found[kind])
     judge(record, "largest gap, milliseconds", found["convoy"], most=GAP_MOST)

@@ -117,17 +117,13 @@ class Convoy:
         limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
         self.road = SocketTransport(
             self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
-            bind=self._address, arena=self.node.arena,
+            bind=lambda lane: self._bind[self._name].format(lane=lane), arena=self.node.arena,
         )  # fmt: skip
         self.caller, self.server = Caller(), Server()
         actor: Actor = self.caller if self._name == "a" else self.server
         self.node.add(type(actor).__name__.lower(), "benchmark", actor)
         found = await self.road.open()
         return [found.control, found.bulk, found.arena]
-
-    def _address(self, lane: str) -> str:
-        """Where this end listens: on one host, as a run does."""
-        return self._bind[self._name].format(lane=lane).replace("ipc://", "unix://")
 
     async def connect(self, other: Any) -> None:
         """Link the two nodes."""

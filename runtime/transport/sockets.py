@@ -121,14 +121,13 @@ class SocketTransport(Transport):
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect."""
+        watcher = self._on_link_lost
         for lane in _LANES:
             former = self._links.pop((peer, lane), None)
             if former is not None:
                 former.close(f"{peer} was started anew")
             address: str = getattr(endpoints, lane)
-            on_lost = (
-                partial(self._on_link_lost, peer) if self._on_link_lost is not None and lane == "control" else None
-            )
+            on_lost = partial(watcher, peer) if watcher is not None and lane == "control" else None
             connect = partial(self._connect, address, lane, on_lost)
             self._links[peer, lane] = _Link(self.limits.credit_of(lane), connect)
         if self._shared is not None and endpoints.arena:

@@ -46,7 +46,7 @@ _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.HANDSHAKE_IVL: 5000,  # a half-open handshake is dropped after 5 s (default 30 s)
     zmq.TCP_KEEPALIVE: 1,
     # The system would let 4 MB wait, which leave the caches before they are sent: 1 MB arrays are 1.3 times as fast so.
-    # A link of 10 Gbit/s is still full at round trips up to 0.8 ms: the system doubles what it is told.
+    # A link of 10 Gbit/s is still full at round trips up to 0.4 ms.
     zmq.SNDBUF: 512 << 10,
 }
 # Of the control lane only: a peer that is busy with one large message on a slow road answers no heartbeat until it has
