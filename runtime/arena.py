@@ -124,9 +124,9 @@ class Arena:
             offset = self._take(wanted)
             self._blocks[offset] = _Block(wanted)
             insort(self._starts, offset)
-            new = self._large, max(self._large, -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE)
-            self._large = new[1]
-        self._memory.make_large(new[0], min(new[1], self.size) - new[0])  # without the lock: it may take a while
+            known, wholes = self._large, -(-(offset + wanted) // LARGE_PAGE) * LARGE_PAGE
+            self._large = max(known, wholes)
+        self._memory.make_large(known, wholes - known)  # without the lock: it may take a while
         memory = _held(self._memory, offset, wanted, self._gone.append)
         return memory[: count * kind.itemsize].view(kind).reshape(shape)
 

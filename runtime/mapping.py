@@ -63,7 +63,8 @@ class Mapping:
         200 MB are there in 29 ms instead of 220, and read in 8.8 ms instead of 9.8: a page fault of a virtual machine
         takes 4 us, and addresses of 4 KB pages do not stay in the processor's tables.
         """
-        for start in range(self.address + offset, self.address + offset + size, LARGE_PAGE):
+        whole = min(size, self.size - offset) // LARGE_PAGE * LARGE_PAGE
+        for start in range(self.address + offset, self.address + offset + whole, LARGE_PAGE):
             if _libc.madvise(start, mmap.PAGESIZE, _POPULATE_WRITE) or _libc.madvise(start, LARGE_PAGE, _COLLAPSE):
                 return
 

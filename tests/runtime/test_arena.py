@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from runtime.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
 from runtime.errors import LaunchError, MessageError
+from runtime.mapping import LARGE_PAGE, Mapping
 from runtime.transport.shared import SharedMemory
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
@@ -326,3 +329,34 @@ def test_an_array_that_was_received_can_be_written_to_by_whom_its_owner_asked(ar
     del received
     gc.collect()
     assert dropped == [offset]
+
+
+def test_arrays_lie_in_large_pages_where_the_system_has_them_and_keep_what_is_written_beside_them() -> None:
+    arena = Arena("large")
+    first = arena.empty((1000,), np.uint8)
+    first.fill(7)
+    second = arena.empty((3 * LARGE_PAGE,), np.uint8)
+    assert (first == 7).all()
+    found = in_large_pages(arena)
+    arena.close()
+    if not the_system_can():
+        pytest.skip("this system puts shared memory into small pages only")
+    assert found >= first.nbytes + second.nbytes
+
+
+def the_system_can() -> bool:
+    """Does Linux put shared memory into large pages when it is asked to (from 6.1 on)?"""
+    file = os.memfd_create("probe")
+    os.write(file, bytes(LARGE_PAGE))
+    probe = Mapping(file, LARGE_PAGE, writable=True)
+    os.close(file)
+    collapse = 25  # MADV_COLLAPSE
+    return ctypes.CDLL(None).madvise(ctypes.c_void_p(probe.address), ctypes.c_size_t(LARGE_PAGE), collapse) == 0
+
+
+def in_large_pages(arena: Arena) -> int:
+    """Bytes of an arena that this process sees in large pages."""
+    name = arena.address.partition(" ")[2].partition(" ")[0]
+    mappings = Path("/proc/self/smaps").read_text().split("VmFlags:")
+    sizes = [re.search(r"ShmemPmdMapped: +(\d+) kB", text) for text in mappings if name in text]
+    return sum(int(size[1]) << 10 for size in sizes if size)
