@@ -18,12 +18,12 @@ from typing import Any
 from benchmarks.machines import Machine
 from benchmarks.report import ROOT
 from runtime.actor import Actor
+from runtime.checking import check
 from runtime.clock import run_virtual
 from runtime.program import actor_of
 from runtime.simulation import Journal, Simulation
 from runtime.transport import Limits
 from runtime.transport.inproc import Transfer
-from runtime.up import check
 from runtime.virtual import network_of
 
 GIGABIT = 125_000_000  # bytes per second

@@ -3,16 +3,17 @@
 messages  wire  credits        what is said, as bytes, and how much may be under way
 transport/                     the roads: in-process, and over sockets (Unix, ZeroMQ)
 actor  node  compute  metrics  an actor, the process it lives in, array work, numbers
-topology  plan  program        which actors, in which processes, from which module: plain data
+topology  placing  plan        which actors, in which processes: plain data
 lifecycle  agent  process      the life of a role process
 supervision  supervisor        who counts as dead; starting and ending everything
 launchers/                     where processes are started
-config*  toml_*  placing       cluster.toml, every mistake at its line; which actors share processes
+config*  toml_*  program       cluster.toml and the module it names, every mistake at its line
 clock  simulation              a whole cluster on one event loop, on virtual time
 running  processes  here       a run as an object, its actors in processes or on this event loop
 rundir  events  console        what is known of a run: on disk, as a stream, on a terminal
 forecast  layout  drawing      what will run: in words, as a drawing
-scripting  signals  up  cli    what the user touches
+checking  scripting            where a run begins: a file that is checked, a script
+signals  up  cli               what the user types
 
 Role processes need no configuration: what starts runs is imported when it is asked for.
 """

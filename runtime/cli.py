@@ -35,7 +35,7 @@ def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
 
     # before all else: what it imports and what this process imports take a second each
     with Nursery.start() as nursery:
-        from runtime.up import check as check_config
+        from runtime.checking import check as check_config
         from runtime.up import run
 
         return run(check_config(file, settings, nursery), RunConsole(), nursery)
@@ -50,7 +50,7 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     file
         The cluster's description.
     """
-    from runtime.up import check as check_config
+    from runtime.checking import check as check_config
 
     placement = check_config(file, settings).placement
     console = RunConsole(live=False)
@@ -73,9 +73,9 @@ def plan(file: Path = Path("cluster.toml"), *, svg: Path | None = None, settings
     svg
         Write it as a drawing into this file, too.
     """
+    from runtime.checking import check as check_config
     from runtime.drawing import NOTHING, outline
     from runtime.drawing import svg as drawn
-    from runtime.up import check as check_config
 
     checked = check_config(file, settings)
     tell = getattr(checked.loaded.program, "forecast", None)

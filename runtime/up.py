@@ -1,36 +1,15 @@
-"""`up` and `check`: from cluster.toml to exit code. A run itself is `running`, the same that scripts start."""
+"""`up`: from a checked cluster.toml to an exit code. A run itself is `running`, the same that scripts start."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from runtime.config import Loaded, load_with_program
+from runtime.checking import Checked
 from runtime.console import RunConsole
 from runtime.launchers import Nursery
-from runtime.placing import place
 from runtime.process import event_loop_factory
 from runtime.running import Run
 from runtime.signals import Signals
-from runtime.topology import Placement
-
-
-@dataclass(frozen=True)
-class Checked:
-    """A configuration that was read, planned and placed without a mistake."""
-
-    loaded: Loaded
-    placement: Placement
-
-
-def check(path: Path, overrides: Sequence[str] = (), nursery: Nursery | None = None) -> Checked:
-    """Read cluster.toml, plan and place; starts nothing. ConfigError with every mistake. `nursery`: it hears of the
-    program as soon as that is known."""
-    loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
-    topology = loaded.program.plan(loaded.config, loaded.options)
-    return Checked(loaded, place(topology, loaded.config))
 
 
 def run(checked: Checked, console: RunConsole, nursery: Nursery | None = None) -> int:

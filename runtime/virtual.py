@@ -11,8 +11,9 @@ import json
 import logging
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from runtime.checking import Checked
 from runtime.clock import run_virtual
 from runtime.config import ClusterConfig, dump
 from runtime.console import RunConsole
@@ -28,9 +29,6 @@ from runtime.transport import Limits
 from runtime.transport.inproc import InprocNetwork
 from runtime.transport.interfaces import Link
 from runtime.versions import versions
-
-if TYPE_CHECKING:
-    from runtime.up import Checked
 
 LOG = "convoy.log"
 MOST_LISTED = 8  # links in an error

@@ -19,8 +19,8 @@ from roles.passes import Passes
 from runtime import Actor, ActorSpec, Refused
 from runtime.clock import run_virtual
 from runtime.config import load_with_program
+from runtime.placing import place
 from runtime.simulation import Journal, simulate
-from runtime.up import place
 from tests.support import Simulated, configure, train
 
 LIVE = ["train.strategy.live=true", "train.batch=16"]

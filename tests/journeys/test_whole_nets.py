@@ -21,9 +21,9 @@ from runtime.config import load_with_program
 from runtime.errors import ConfigError
 from runtime.messages import Message
 from runtime.node import MessageError, Node
+from runtime.placing import place
 from runtime.simulation import simulate
 from runtime.transport.inproc import InprocNetwork
-from runtime.up import place
 from tests.device_double import DeviceCupy
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 

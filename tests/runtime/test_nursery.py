@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from runtime import threads
+from runtime.checking import check
 from runtime.errors import ConfigError
 from runtime.launchers import LocalLauncher, Nursery
 from runtime.topology import ProcessSpec
-from runtime.up import check
 from tests.support import ROOT, configure, environment
 
 FORKED = """
