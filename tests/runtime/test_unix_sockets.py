@@ -73,9 +73,9 @@ def filled(number: int, size: int) -> bytes:
 def test_messages_of_any_number_and_size_of_frames_arrive_as_they_were_sent(shapes: list[list[int]], room: int) -> None:
     async def exchange() -> None:
         ends = socket.socketpair()
+        a, b = (Stream(end, LARGEST) for end in ends)
         if room:  # the system takes little at once: most messages leave in pieces
             ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
-        a, b = (Stream(end, LARGEST) for end in ends)
         came: asyncio.Queue[list[bytes]] = asyncio.Queue()
         b.on_message = lambda frames: came.put_nowait([bytes(frame) for frame in frames])
         sent = [
