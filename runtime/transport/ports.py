@@ -61,7 +61,8 @@ class Ports(ABC):
 
     @abstractmethod
     def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost | None) -> Port:
-        """Connect to a listener, as `identity`. `on_lost` is called once, when the connection breaks."""
+        """Connect to a listener, as `identity`. `on_lost` is called when the connection breaks, and again
+        if it breaks after the kind of sockets made it anew."""
 
     @abstractmethod
     async def close(self) -> None:

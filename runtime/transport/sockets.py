@@ -101,7 +101,7 @@ class SocketTransport(Transport):
         self._identity = f"{process}/{incarnation}.{os.getpid()}".encode()
         self._bind = bind
         self._on_link_lost = on_link_lost
-        self._ports: dict[str, Ports] = {}
+        self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, Listener] = {}
         self._links: dict[tuple[str, Lane], _Link] = {}
         self._sources: dict[tuple[Lane, bytes], _Source] = {}
@@ -139,10 +139,10 @@ class SocketTransport(Transport):
 
     def _kind(self, address: str) -> Ports:
         """The sockets that reach this address; made when they are needed: ZeroMQ's come with threads."""
-        make = UnixPorts if address.startswith(unix.SCHEME) else ZmqPorts
-        if make.__name__ not in self._ports:
-            self._ports[make.__name__] = make(self.limits.message_bytes)
-        return self._ports[make.__name__]
+        kind = UnixPorts if address.startswith(unix.SCHEME) else ZmqPorts
+        if kind not in self._ports:
+            self._ports[kind] = kind(self.limits.message_bytes)
+        return self._ports[kind]
 
     async def send(self, peer: str, envelope: Envelope) -> None:
         """See Transport.send."""

@@ -1,7 +1,7 @@
 """Sockets between the processes of one host: Unix stream sockets, written and read on the event loop itself.
 
-ZeroMQ hands each message to a thread of its own, at both ends: three threads are woken one after the other, each 50 to
-100 us on a virtual machine. Here the sender's own call wakes the receiver's loop: an ask takes a quarter of the time.
+ZeroMQ hands each message to a thread of its own at both ends: three threads are woken one after the other. Here the
+sender's own call wakes the receiver's loop: an array of 64 KB is with its reader in 150 us instead of 280.
 
 The first message of a connection is the identity of who connected. What is no message ends the connection.
 """

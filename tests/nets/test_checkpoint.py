@@ -2,6 +2,7 @@
 
 import os
 import resource
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -72,3 +73,13 @@ def test_a_checkpoint_for_which_the_disk_has_no_room_is_an_oserror_and_leaves_th
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert load(file)[1] == {"step": "1"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_checkpoint_is_written_from_the_arrays_own_memory(tmp_path):
+    """The former way made the whole file as Python's bytes first, and nothing else of the process ran meanwhile."""
+    array = np.ones(1 << 20)
+    tracemalloc.start()
+    save(tmp_path / "a.safetensors", {"w": array}, {})
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < array.nbytes / 8

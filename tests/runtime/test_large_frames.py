@@ -13,11 +13,11 @@ import zmq
 from runtime.errors import MessageError
 from runtime.messages import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
-from runtime.transport.parts import _PART, PART, PARTS_FROM, Parts
+from runtime.transport.parts import PART, PARTS_FROM, PLACE, Parts
 from runtime.transport.sockets import SocketTransport
 
 Arrived = asyncio.Queue[tuple[str, Message]]
-GOOD = [b"", _PART.pack(1, 8, 0), b"abcd"]
+GOOD = [b"", PLACE.pack(1, 8, 0), b"abcd"]
 
 
 @message
@@ -80,16 +80,16 @@ def test_a_message_whose_large_frame_is_not_here_as_a_whole_is_none() -> None:
 @pytest.mark.parametrize(
     "lie",
     [
-        [[b"", _PART.pack(1, 8, 4), b"abcd"]],
+        [[b"", PLACE.pack(1, 8, 4), b"abcd"]],
         [GOOD, GOOD],
-        [GOOD, [b"", _PART.pack(1, 8, 4), b"abcde"]],
-        [GOOD, [b"", _PART.pack(1, 9, 5), b"abcd"]],
-        [GOOD, [b"", _PART.pack(1, 100, 4), b"abcd" * 24]],
-        [[b"", _PART.pack(1, Limits().message_bytes + 1, 0), b"abcd"]],
-        [[b"", _PART.pack(1, 1 << 63, 0), b"abcd"]],
-        [[b"", _PART.pack(1, 8, 0), b""]],
+        [GOOD, [b"", PLACE.pack(1, 8, 4), b"abcde"]],
+        [GOOD, [b"", PLACE.pack(1, 9, 5), b"abcd"]],
+        [GOOD, [b"", PLACE.pack(1, 100, 4), b"abcd" * 24]],
+        [[b"", PLACE.pack(1, Limits().message_bytes + 1, 0), b"abcd"]],
+        [[b"", PLACE.pack(1, 1 << 63, 0), b"abcd"]],
+        [[b"", PLACE.pack(1, 8, 0), b""]],
         [GOOD, [b"head", b""]],
-        [[b"", _PART.pack(7, 4, 0), b"abcd"], [b"head", b""]],
+        [[b"", PLACE.pack(7, 4, 0), b"abcd"], [b"head", b""]],
     ],
     ids=[
         "no beginning", "twice", "too much", "a gap", "grown", "over the limit", "over all memory", "nothing",

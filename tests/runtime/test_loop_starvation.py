@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from runtime.errors import MessageError
 from runtime.messages import Envelope, Message, message
 from runtime.transport import Limits, Release
@@ -19,7 +21,10 @@ class Tick(Message):
     number: int
 
 
-async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_ready_messages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["unix", "ipc"])
+async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_ready_messages(
+    tmp_path: Path, kind: str
+) -> None:
     turns, since_turn, worst, arrived = 0, 0, 0, 0
     all_here = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -45,7 +50,7 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
     limits = Limits(control_credit_bytes=READY * 1024)  # nobody is held back: all of them are ready at once
 
     def road(name: str) -> SocketTransport:
-        bind = f"unix://{tmp_path}/{name}."
+        bind = f"{kind}://{tmp_path}/{name}."
         return SocketTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: bind + lane)
 
     a, b = road("a"), road("b")
