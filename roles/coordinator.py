@@ -28,6 +28,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
+from roles.pace import Pace
 from roles.regroup import Live
 from roles.resume import checkpoint_path, write
 from roles.schedule import Pass, Schedule, Stage, Timetable
@@ -58,7 +59,7 @@ class Coordinator(Actor):
         self._job = Job.from_options(job)
         self._solver = self._job.solver_spec
         self._schedule = Schedule(Timetable(**timetable))
-        self._grouping = Grouping(groups)
+        self._grouping, self._pace = Grouping(groups), Pace()
         self._shares, self._live, self._holders = Shares(**(shares or {})), Live.from_options(live), holders
         self._workers = {*self._live.workers, *(name for members in groups for name in members)}
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
@@ -205,12 +206,23 @@ class Coordinator(Actor):
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """What a group does next, and how its batch is cut."""
-        found = self._schedule.next_pass(len(members) + self._updates)
+        found = self._schedule.next_pass(len(members) + self._updates, self._at_once())
         if found is None:
             return None
+        self._pace.given(found.passes, self.now())
         if found.phase == TEST and found.number == 0:
             self._scores.pause(self.now())
         return found, self._shares.cuts(members[: found.rows], found.rows)
+
+    def _at_once(self) -> int:
+        """How many iterations to hand out: several groups take turns; a progress report ends a run of them."""
+        if len(self._grouping.groups) > 1:
+            return 1
+        issued = self._schedule.issued
+        if issued == self._schedule.completed:  # after a test, a save, a change
+            self._pace = Pace()
+        most = self._pace.next(self.now())
+        return min(most, self._display - issued % self._display) if self._display else most
 
     def _hear(self, phase: str, number: int, reporter: str) -> set[str]:
         """Note who reports about a pass. MessageError if it is not under way or that was heard already."""

@@ -26,8 +26,9 @@ class _Group:
             return False
         self.open.append((found, self.after))
         self.behind = {name: count + 1 for name, count in self.behind.items()}
-        if found[0].phase == TRAIN:
-            self.after = found[0].number
+        pass_ = found[0]
+        if pass_.phase == TRAIN:
+            self.after = pass_.number + pass_.passes - 1
         return True
 
     def begun(self, member: str) -> None:
@@ -67,4 +68,7 @@ class Grouping:
             (pass_, cuts), after = group.open[at]
             group.begun(worker)
             if rank < len(cuts) - 1:
-                return Ticket(phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after)
+                return Ticket(
+                    phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after,
+                    count=pass_.passes,
+                )  # fmt: skip

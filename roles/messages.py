@@ -6,7 +6,8 @@ workers does it, each by its `rank`. Who is in which group is known from the tic
 
 from __future__ import annotations
 
-from dataclasses import field
+from collections.abc import Iterator
+from dataclasses import field, replace
 
 from runtime.messages import Array, Json, Message, message
 
@@ -15,15 +16,15 @@ TRAIN, TEST, STOP = "TRAIN", "TEST", "STOP"
 
 @message
 class NextTicket(Message):
-    """Worker asks the coordinator: what is the next pass of my group?"""
+    """Worker asks the coordinator: what are the next passes of my group?"""
 
 
 @message
 class Ticket(Message):
-    """Answer: run batch `number` in this phase, as member `rank` of the group; or STOP.
+    """Answer: run batch `number` in this phase, as member `rank` of the group, and `count` - 1 more after it; or STOP.
 
-    `cuts` cut the batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is the
-    group's training iteration before this one, whose update the model must hold; -1 for none.
+    `cuts` cut each batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is
+    the group's training iteration before `number`, whose update the model must hold; -1 for none.
     """
 
     phase: str
@@ -32,6 +33,13 @@ class Ticket(Message):
     rank: int = 0
     cuts: tuple[int, ...] = ()
     after: int = -1
+    count: int = 1
+
+    def each(self) -> Iterator[Ticket]:
+        """A ticket for each of the passes, in order."""
+        for number in range(self.number, self.number + self.count):
+            after = number - 1 if self.phase == TRAIN and number > self.number else self.after
+            yield replace(self, number=number, after=after, count=1)
 
     @property
     def members(self) -> int:

@@ -1,8 +1,8 @@
 """What the groups do next: training iterations, test batches, snapshots, changes, the end. Plain decisions.
 
-Iterations are handed out one by one, to whichever group asks. When a test, a snapshot or a change of the groups is due,
-no further iteration is handed out until every one that was is in the model; so each sees one definite model, whatever
-the number of groups.
+Iterations are handed out one by one, to whichever group asks, or several in a row to a group that is alone. When a
+test, a snapshot or a change of the groups is due, no further iteration is handed out until every one that was is in the
+model; so each sees one definite model, whatever the number of groups.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ class Stage(Enum):
 
 
 class Pass(NamedTuple):
-    """What a group does next: batch `number`, its first `rows` rows, in this phase."""
+    """What a group does next: batch `number`, its first `rows` rows, in this phase; and `passes` - 1 more after it."""
 
     phase: str
     number: int
     rows: int
+    passes: int = 1
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,16 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<schedule {self.stage.value}: {self.completed} of {self._last} done, {self.issued} handed out>"
 
-    def next_pass(self, reports: int) -> Pass | None:
-        """The next thing for a group that will send `reports` reports about it; None: nothing yet, ask again later."""
+    def next_pass(self, reports: int, at_most: int = 1) -> Pass | None:
+        """The next thing for a group that will send `reports` reports about it, `at_most` so many training iterations
+        in a row; None: nothing yet, ask again later."""
         if self.stage is Stage.TRAINING:
-            number = self.issued
-            self.issued += 1
-            self._owed[number] = reports
-            if self.issued == self._next_boundary(number):
+            number, boundary = self.issued, self._next_boundary(self.issued)
+            self.issued = min(number + at_most, boundary)
+            self._owed |= dict.fromkeys(range(number, self.issued), reports)
+            if self.issued == boundary:
                 self.stage = Stage.DRAINING
-            return Pass(TRAIN, number, self.table.batch)
+            return Pass(TRAIN, number, self.table.batch, self.issued - number)
         if self.stage is Stage.TESTING and self._tests_issued < self._test_count:
             number = self._tests_issued
             self._tests_issued += 1

@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
+from nets.data import Prefetcher
 from roles.buffers import gradient_buffers
 from roles.job import Job
-from roles.messages import STOP, TRAIN, Done, GetState, NextTicket, PassDone, Rates, State, Ticket, Updated
+from roles.messages import TRAIN, Done, GetState, PassDone, Rates, State, Ticket
 from roles.micro_batches import WorkerNet
 from roles.parameter_store import Blobs, ParameterStore
+from roles.passes import Passes
 from roles.resume import restored
 from runtime import Actor, Envelope
 
@@ -31,28 +33,31 @@ class Single(Actor):
     def _build(self) -> None:
         job = self._job
         sources = {phase: job.source(phase) for phase in job.phases}
-        self._batches = {phase: job.batches(phase, source) for phase, source in sources.items()}
+        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._passes = Passes(self, self._coordinator, readers)
         self._nets = {phase: job.working_net(phase, "all", sources[phase].shape) for phase in job.phases}
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        if hasattr(self, "_passes"):
+            self._passes.close()
+
     async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop."""
-        while True:
-            ticket = await self.ask(self._coordinator, NextTicket(), Ticket)
-            if ticket.phase == STOP:
-                return
-            with self.phase(ticket.phase.lower()):
-                scores = await self.compute(ticket.phase.lower(), self._pass, ticket)
-            done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
-            await self.tell(self._coordinator, done, step=ticket.number)
-            if ticket.phase == TRAIN:
-                self._images.inc(ticket.rows)
-                self._iterations.inc()
-                version = ticket.number + 1
-                await self.tell(self._coordinator, Updated(number=ticket.number, version=version, staleness=0))
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        await self._passes.run(self._pass)
+
+    async def _pass(self, ticket: Ticket) -> None:
+        with self.phase(ticket.phase.lower()):
+            scores = await self.compute(ticket.phase.lower(), self._compute, ticket)
+        if ticket.phase == TRAIN:
+            self._images.inc(ticket.rows)
+            self._iterations.inc()
+        done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
+        self._passes.report(done)
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
         """Another learning rate and momentum from now on."""
@@ -65,12 +70,9 @@ class Single(Actor):
         version = max(self._store.versions.values(), default=0)
         await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
-    def _pass(self, ticket: Ticket) -> dict[str, float]:
+    def _compute(self, ticket: Ticket) -> dict[str, float]:
         net, store = self._nets[ticket.phase], self._store
-        batch = self._batches[ticket.phase].read(ticket.number, 0, ticket.rows)
-        net.begin(ticket.number, (0, ticket.rows))
-        for name, array in zip(net.inputs, batch, strict=True):
-            net.feed(name, array)
+        self._passes.read(net, ticket)
         for stage in net.stages:
             if stage.layer is not None:
                 net.load(stage.layer, store.read(stage.layer))

@@ -16,7 +16,7 @@ ACCUMULATOR, DRIVER = "accumulator", "driver"
 def single(request: Request) -> Topology:
     """One worker with the whole net: the reference."""
     actors = (
-        coordinator(request, [["single"]], updates=1, servers=["single"]),
+        coordinator(request, [["single"]], updates=0, servers=["single"]),
         ActorSpec("single", "single", {"job": request.job.to_options(), "coordinator": COORDINATOR}),
     )
     return Topology("roles", actors, ((COORDINATOR, "single"),), COORDINATOR)
