@@ -29,7 +29,7 @@ class Pace:
         if self._times < 2:
             return 1
         most, taken = min(2 * self._count, MOST), now - self._since
-        return max(1, min(most, int(SECONDS * self._count / taken))) if taken > 0 else most
+        return max(1, int(min(most, SECONDS * self._count / taken))) if taken > 0 else most
 
     def given(self, count: int, now: float) -> None:
         """So many were."""

@@ -57,6 +57,17 @@ def test_a_ticket_names_the_groups_training_iteration_before_it() -> None:
     ]  # fmt: skip
 
 
+def test_several_iterations_in_a_row_follow_one_another_as_if_each_had_been_asked_for() -> None:
+    passes = iter([Pass(TRAIN, 1, 60), Pass(TRAIN, 2, 60, passes=3), Pass(TEST, 0, 60), Pass(TRAIN, 5, 60)])
+    grouping = Grouping([["a"]])
+    order = [grouping.next_of("a", lambda members: (next(passes), (0, 60))) for _ in range(4)]
+    each = [ticket for tickets in order if tickets is not None for ticket in tickets.each()]
+    assert [(t.phase, t.number, t.after, t.count, t.mine) for t in each] == [
+        (TRAIN, 1, -1, 1, (0, 60)), (TRAIN, 2, 1, 1, (0, 60)), (TRAIN, 3, 2, 1, (0, 60)), (TRAIN, 4, 3, 1, (0, 60)),
+        (TEST, 0, 4, 1, (0, 60)), (TRAIN, 5, 4, 1, (0, 60)),
+    ]  # fmt: skip
+
+
 def test_nothing_is_handed_out_while_nothing_is_decided() -> None:
     grouping = Grouping(GROUPS)
     assert grouping.next_of("a", lambda members: None) is None

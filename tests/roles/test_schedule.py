@@ -24,6 +24,7 @@ class Play:
         self.schedule = Schedule(table)
         self.idle = list(range(groups))
         self.reports = {group: 1 + group % 3 for group in range(groups)}  # how many reports each group's passes bring
+        self.in_a_row = dict.fromkeys(range(groups), 0)  # iterations that a group has before it
         self.training: dict[int, tuple[int, int]] = {}  # iteration -> (group, reports still to send)
         self.testing: list[int] = []  # groups with a test batch
         self.trained: list[int] = []
@@ -66,7 +67,8 @@ class Play:
 
     def ask(self) -> None:
         group = self.choice.choice(self.idle)
-        ticket = self.schedule.next_pass(self.reports[group])
+        most = self.choice.randint(1, 4)
+        ticket = self.schedule.next_pass(self.reports[group], most)
         if ticket is None:
             assert self.training or self.testing or self.schedule.stage in WAITING, "nobody will ever go on"
             return
@@ -74,10 +76,13 @@ class Play:
         if ticket.phase == TRAIN:
             assert self.wound_down_at is None, "trained on after winding down"
             assert ticket.rows == self.table.batch
-            self.training[ticket.number] = (group, self.reports[group])
-            self.trained.append(ticket.number)
+            assert 1 <= ticket.passes <= most
+            numbers = range(ticket.number, ticket.number + ticket.passes)
+            self.training |= dict.fromkeys(numbers, (group, self.reports[group]))
+            self.trained += numbers
+            self.in_a_row[group] = ticket.passes
         else:
-            assert ticket.phase == TEST
+            assert (ticket.phase, ticket.passes) == (TEST, 1)
             assert not self.training, "an iteration was under way while testing"
             self.testing.append(group)
             self.rows.append((ticket.number, ticket.rows))
@@ -88,7 +93,8 @@ class Play:
         whole = self.schedule.reported(number)
         assert whole == (missing == 1)
         if whole:
-            self.idle.append(group)
+            self.in_a_row[group] -= 1
+            self.idle += [group] * (self.in_a_row[group] == 0)
         else:
             self.training[number] = (group, missing - 1)
 
