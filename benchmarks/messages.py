@@ -114,8 +114,13 @@ def actors(record: Record, plan: Plan) -> None:
 
 
 def arrays(record: Record, plan: Plan) -> None:
-    """Arrays in shared memory, from ready until the handler has them, and until it has read them."""
+    """Arrays in shared memory, from complete until the handler has them, and until it has read them.
+
+    Judged are messages of large arrays sent ahead: announced while the end of the array is written (`Actor.tell`'s
+    `after`); beside them the same without.
+    """
     arrive: dict[str, list[float]] = {label: [] for label in ARRAYS}
+    later: dict[str, list[float]] = {label: [] for label in ARRAYS}
     share: dict[str, list[float]] = {label: [] for label in ARRAYS}
     others: dict[str, dict[str, list[float]]] = {label: {"zmq.asyncio": [], "bare": []} for label in ARRAYS}
     with ExitStack() as up:
@@ -127,18 +132,20 @@ def arrays(record: Record, plan: Plan) -> None:
         for _ in range(plan.rounds + 1):  # the first meets pages that do not exist yet
             for label, size in ARRAYS.items():
                 count = plan.count(7 if size > MB else 50)
-                arrive[label].append(convoy.ask("arrays", size=size, count=count, read=False)["arrive"])
-                took = convoy.ask("arrays", size=size, count=count, read=True)
+                arrive[label].append(convoy.ask("arrays", size=size, count=count, read=False, ahead=True)["arrive"])
+                later[label].append(convoy.ask("arrays", size=size, count=count, read=False, ahead=False)["arrive"])
+                took = convoy.ask("arrays", size=size, count=count, read=True, ahead=True)
                 share[label].append(took["once"] / took["read"])
                 for name, peer in peers.items():
                     others[label][name].append(peer.ask("arrays", size=size, count=count))
     record.table(
         "Arrays in shared memory, microseconds from written until the handler has them", "size", "median", "least",
-        "most", "small message of zmq.asyncio", "a byte over a bare socket", "share of a memory pass with a full read",
+        "most", "large ones not sent ahead", "small message of zmq.asyncio", "a byte over a bare socket",
+        "share of a memory pass with a full read",
     )  # fmt: skip
     for label in ARRAYS:
         times = [seconds * 1e6 for seconds in arrive[label][1:]]
-        beside = [median(found[1:]) * 1e6 for found in others[label].values()]
+        beside = [median(found[1:]) * 1e6 for found in (later[label], *others[label].values())]
         record.row(label, median(times), min(times), max(times), *beside, median(share[label][1:]))
     for label, size in ARRAYS.items():
         judge(record, f"{label} in the handler, microseconds", median(arrive[label][1:]) * 1e6, most=ARRAY_MOST)

@@ -25,6 +25,7 @@ from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
 
 TICK = 0.005  # seconds between the beats of the loop's heart
+REST = 8 << 20  # bytes that are still to be written when an array is announced: about 1 ms
 
 
 @message
@@ -44,16 +45,15 @@ class Tick(Message):
 
 @message
 class Load(Message):
-    since: int  # nanoseconds on the host's clock: when the array was ready
     read: bool
     blob: Array
 
 
 @message
 class Took(Message):
-    arrive: float  # seconds until the handler had the array
-    read: float  # until it had read it as well
-    once: float  # of the same reading of an array of its own
+    arrived: int  # nanoseconds on the host's clock: when the handler had the array
+    read: int  # when it had read it as well; 0 if it did not
+    once: float  # seconds of the same reading of an array of its own
 
 
 @message
@@ -84,17 +84,17 @@ class Server(Actor):
             self.enough.set()
 
     async def on_load(self, said: Load, envelope: Envelope) -> None:
-        arrive = perf_counter_ns() - said.since
+        arrived = perf_counter_ns()
         if not said.read:
-            await self.reply(envelope, Took(arrive=arrive / 1e9, read=0.0, once=0.0))
+            await self.reply(envelope, Took(arrived=arrived, read=0, once=0.0))
             return
         said.blob.max()
-        read = perf_counter_ns() - said.since
+        read = perf_counter_ns()
         if self.own.nbytes != said.blob.nbytes:
             self.own = np.ones(said.blob.shape, np.float32)
         begun = perf_counter()
         self.own.max()
-        await self.reply(envelope, Took(arrive=arrive / 1e9, read=read / 1e9, once=perf_counter() - begun))
+        await self.reply(envelope, Took(arrived=arrived, read=read, once=perf_counter() - begun))
 
     async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
         self.bulk += 1
@@ -162,16 +162,30 @@ class Convoy:
         await self.caller.ask("server", Ping(number=0), Pong)
         return count / (perf_counter() - since)
 
-    async def arrays(self, size: int, count: int, read: bool) -> dict[str, float]:
-        """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone before the next."""
-        found: list[Took] = []
+    async def arrays(self, size: int, count: int, read: bool, ahead: bool) -> dict[str, float]:
+        """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone before the next.
+
+        Seconds from the moment when the array is complete until the handler has it, and until it has read it; and of
+        one such reading. `ahead`: an array of more than REST bytes is announced when no more than these are still to be
+        written; a smaller one is sent when it is written, as all are otherwise.
+        """
+        found: dict[str, list[float]] = {"arrive": [], "read": [], "once": []}
         for number in range(count):
             array = self.node.memory(size).view(np.float32)
-            array.fill(number)
-            load = Load(since=perf_counter_ns(), read=read, blob=array)
-            found.append(await self.caller.ask("server", load, Took))
-            del array, load
-        return {name: median(getattr(took, name) for took in found) for name in ("arrive", "read", "once")}
+            rest = (REST if ahead and size > REST else 0) // array.itemsize
+            array[: array.size - rest].fill(number)
+            self._complete = perf_counter_ns()
+            after = self._write(array[-rest:], number) if rest else None
+            took = await self.caller.ask("server", Load(read=read, blob=array), Took, after=after)
+            found["arrive"].append((took.arrived - self._complete) / 1e9)
+            found["read"].append((took.read - self._complete) / 1e9)
+            found["once"].append(took.once)
+            del array
+        return {name: median(seconds) for name, seconds in found.items()}
+
+    async def _write(self, rest: Array, number: int) -> None:
+        rest.fill(number)
+        self._complete = perf_counter_ns()
 
     async def stream(self, size: int, count: int) -> float:
         """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was handled."""

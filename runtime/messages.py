@@ -17,6 +17,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, dataclass_transf
 import numpy as np
 from numpy.typing import NDArray
 
+from runtime.pending import Pending
+
 Array = NDArray[Any]
 Json = Mapping[str, Any]
 Lane = Literal["control", "bulk"]
@@ -79,8 +81,11 @@ class Message:
 
     def array_bytes(self) -> int:
         """Bytes of its arrays, which travel or are read in place."""
-        values = [(getattr(self, name), several) for name, several in self.array_fields]
-        return sum(sum([array.nbytes for array in value]) if several else value.nbytes for value, several in values)
+        size = 0
+        for name, several in self.array_fields:
+            value = getattr(self, name)
+            size += sum([array.nbytes for array in value]) if several else value.nbytes
+        return size
 
     def __repr__(self) -> str:
         shown = []
@@ -140,7 +145,8 @@ class Envelope(NamedTuple):
 
     `id` counts the sender's envelopes; (`sender`, `incarnation`, `id`) names an envelope for ever. `reply_to`
     names the actor that waits for an answer ("" after a tell); an answer carries the asked id in `answers`
-    (0 otherwise). `step` is the iteration the message belongs to, -1 for none.
+    (0 otherwise). `step` is the iteration the message belongs to, -1 for none. `pending`, at the receiver only: the
+    arrays are still being written.
     """
 
     message: Message
@@ -151,6 +157,7 @@ class Envelope(NamedTuple):
     reply_to: str = ""
     answers: int = 0
     step: int = -1
+    pending: Pending | None = None
 
     def __repr__(self) -> str:
         about = f" answers {self.answers}" if self.answers else " ask" if self.reply_to else ""

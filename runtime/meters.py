@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from runtime.messages import Envelope
 from runtime.metrics import Histogram, Metrics
 
-Counts = defaultdict[tuple[str, ...], int]  # (actor, kind of message), or with the sender between them -> so far
+Counts = defaultdict[tuple[str, ...], int]  # (actor, kind of message), or with the peer between them -> so far
 
 
 class Meters:
@@ -23,16 +23,14 @@ class Meters:
         self.roles: dict[str, str] = {}
         self.waits: dict[str, dict[str, float]] = {}  # actor -> peer -> seconds waited so far
         self._sent: Counts = defaultdict(int)
-        self._received: Counts = defaultdict(int)
-        self._bytes: Counts = defaultdict(int)
-        self._payload: Counts = defaultdict(int)
+        self._received: defaultdict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         self._phases: dict[tuple[str, str], Histogram] = {}
         labels = ("role", "actor", "kind")
         metrics.tally("messages_sent", "Messages sent.", labels, lambda: self._labelled(self._sent))
-        metrics.tally("messages_received", "Messages received.", labels, lambda: self._labelled(self._received))
-        metrics.tally("message_bytes_received", "Bytes received.", labels, lambda: self._labelled(self._bytes))
+        metrics.tally("messages_received", "Messages received.", labels, lambda: self._labelled(self._of_actors(0)))
+        metrics.tally("message_bytes_received", "Bytes received.", labels, lambda: self._labelled(self._of_actors(1)))
         text, between = "Bytes of the arrays received, on whatever road.", ("role", "actor", "peer", "kind")
-        metrics.tally("payload_bytes_received", text, between, lambda: self._labelled(self._payload))
+        metrics.tally("payload_bytes_received", text, between, lambda: self._labelled(self._payload()))
         text = "Seconds spent waiting for answers of a peer."
         metrics.tally("wait_seconds", text, ("role", "actor", "peer"), lambda: self._labelled(self._waited()))
 
@@ -42,11 +40,12 @@ class Meters:
 
     def received(self, envelope: Envelope, size: int) -> None:
         """A message of `size` bytes came for an actor."""
-        actor, message = envelope.receiver, envelope.message
-        self._received[actor, message.kind] += 1
-        self._bytes[actor, message.kind] += size
+        message = envelope.message
+        counts = self._received[envelope.receiver, envelope.sender, message.kind]
+        counts[0] += 1
+        counts[1] += size
         if message.array_fields:
-            self._payload[actor, envelope.sender, message.kind] += message.array_bytes()
+            counts[2] += message.array_bytes()
 
     def waited(self, actor: str, peer: str, seconds: float) -> None:
         """An actor waited for a peer's answer."""
@@ -64,6 +63,16 @@ class Meters:
             name, text, role = "phase_duration_seconds", "Seconds per phase of an iteration.", self.roles.get(actor, "")
             self._phases[key] = self.metrics.histogram(name, text, role=role, actor=actor, phase=phase)
         return self._phases[key]
+
+    def _of_actors(self, place: int) -> Counts:
+        """Messages (0) or bytes (1) that came, from whomever."""
+        found: Counts = defaultdict(int)
+        for (actor, _, kind), counts in list(self._received.items()):
+            found[actor, kind] += counts[place]
+        return found
+
+    def _payload(self) -> dict[tuple[str, ...], int]:
+        return {key: counts[2] for key, counts in list(self._received.items()) if counts[2]}
 
     def _waited(self) -> dict[tuple[str, ...], float]:
         return {(actor, peer): found for actor, mine in list(self.waits.items()) for peer, found in list(mine.items())}

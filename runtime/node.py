@@ -7,7 +7,8 @@ way is the switchboard's business; starting and watching processes is the superv
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -122,53 +123,71 @@ class Node:
         self._switchboard.know([actor], Place(process, incarnation, road))
 
     def send(
-        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
+        self,
+        sender: str,
+        to: str,
+        message: Message,
+        *,
+        step: int = -1,
+        answers: int = 0,
+        after: Awaitable[object] | None = None,
     ) -> Coroutine[Any, Any, None]:
         """Send a message of one of this node's actors."""
-        return self._switchboard.send(sender, to, message, step=step, answers=answers)
+        return self._switchboard.send(sender, to, message, step=step, answers=answers, after=after)
 
     def ask(
-        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
+        self,
+        sender: str,
+        to: str,
+        message: Message,
+        answer: type[R],
+        *,
+        step: int,
+        timeout: float | None,
+        after: Awaitable[object] | None,
     ) -> Coroutine[Any, Any, R]:
         """See Actor.ask."""
         if sender not in self.actors:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
-        return self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout)
+        return self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout, after=after)
 
     # -- receiving
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A transport hands over what arrived: an answer to its asker, anything else to the receiver's inbox."""
+        pending = envelope.pending
+        if pending is not None and envelope.answers:  # nobody waits for half an answer
+            pending.then(partial(self.deliver, envelope._replace(pending=None), size, release), release)
+            return
         if envelope.receiver in self._stopped:  # it came too late; that is no offence
             release()
             return
         hosted = self.actors.get(envelope.receiver)
-        problem = self._problem(envelope, hosted)
+        problem: MessageError | None
+        if hosted is None:
+            problem = MessageError("unknown_receiver", f"no actor '{envelope.receiver}' lives in {self.process}")
+        elif not envelope.answers and type(envelope.message) not in hosted.actor.handlers:
+            understood = ", ".join(sorted(kind.__name__ for kind in hosted.actor.handlers))
+            problem = MessageError("not_understood", f"{envelope!r}; {envelope.receiver} understands {understood}")
+        else:
+            problem = self._switchboard.take(envelope)
         if hosted is None or problem is not None:
             release()
             self.reject(envelope.sender, problem)
             return
         self._meters.received(envelope, size)
-        self._switchboard.taken(envelope)
         if envelope.answers:
             release()
-        else:
+        elif pending is None:
             hosted.take(envelope, release)
+        else:
+            pending.then(partial(hosted.take, envelope, release), release)
 
     def reject(self, peer: str, error: MessageError | None) -> None:
         """Count and log a message that was not accepted; it changed nothing."""
         if error is not None and not self._stopping:
             self._meters.rejected(error.reason)
             self._log.warning("rejected a message of %s: %s", peer, error)
-
-    def _problem(self, envelope: Envelope, hosted: Hosted | None) -> MessageError | None:
-        if hosted is None:
-            return MessageError("unknown_receiver", f"no actor '{envelope.receiver}' lives in {self.process}")
-        problem = self._switchboard.problem(envelope)
-        if problem is None and not envelope.answers and type(envelope.message) not in hosted.actor.handlers:
-            understood = ", ".join(sorted(kind.__name__ for kind in hosted.actor.handlers))
-            return MessageError("not_understood", f"{envelope!r}; {envelope.receiver} understands {understood}")
-        return problem
 
     # -- what is going on here
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
 from runtime.messages import Envelope, Lane, Message, Refusal
 from runtime.meters import Meters
-from runtime.transport import Transport
+from runtime.transport import Announced, Transport
 
 R = TypeVar("R", bound=Message)
 
@@ -56,26 +56,38 @@ class Switchboard:
         self._places.update(dict.fromkeys(actors, place))
 
     def send(
-        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
+        self, sender: str, to: str, message: Message, *, step: int, answers: int = 0, after: Awaitable[object] | None
     ) -> Coroutine[Any, Any, None]:
-        """Send a message; waits for byte credits. ActorStopped if nobody of that name is linked."""
-        return self._send(self._envelope(sender, to, message, step, "", answers))
+        """Send a message; waits for byte credits, and for `after`. ActorStopped if nobody of that name is linked."""
+        envelope = self._envelope(sender, to, message, step, "", answers)
+        return self._send(envelope) if after is None else self._send_after(envelope, after)
 
     async def ask(
-        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
+        self,
+        sender: str,
+        to: str,
+        message: Message,
+        answer: type[R],
+        *,
+        step: int,
+        timeout: float | None,
+        after: Awaitable[object] | None,
     ) -> R:
         """See Actor.ask."""
         loop = asyncio.get_running_loop()
-        since = loop.time()
         envelope = self._envelope(sender, to, message, step, sender, 0)
+        announced = None
+        if after is not None:
+            envelope, announced = await self._ahead(envelope, after)
+        since = loop.time()
         ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
         try:
             if timeout is None:
-                await self._send(envelope)
+                await self._send(envelope, announced)
                 found = await ask.answer
             else:
                 async with asyncio.timeout(timeout):
-                    await self._send(envelope)
+                    await self._send(envelope, announced)
                     found = await ask.answer
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
@@ -88,26 +100,22 @@ class Switchboard:
             raise MessageError("bad_type", f"{to} answered {found!r} to {message!r}, expected {answer.__name__}")
         return found
 
-    def taken(self, envelope: Envelope) -> None:
-        """A message came that `problem` found right: an answer goes to its asker, anything else is noted."""
-        if envelope.answers:
-            self._asks[envelope.answers].answer.set_result(envelope.message)
-        else:
-            self._places[envelope.sender].latest[envelope.sender, envelope.message.lane] = envelope.id
-
-    def problem(self, envelope: Envelope) -> MessageError | None:
-        """Why a message may not come: its sender or incarnation is not linked, it was here before, was overtaken, or
-        answers nothing that is open."""
+    def take(self, envelope: Envelope) -> MessageError | None:
+        """Note a message that came; an answer goes to its asker. Or why it may not come, and nothing is noted: its
+        sender or incarnation is not linked, it was here before, was overtaken, or answers nothing that is open."""
         place = self._places.get(envelope.sender)
         if place is None or place.incarnation != envelope.incarnation:
             return MessageError("unknown_sender", f"{envelope!r}: no such sender or incarnation is linked here")
         if not envelope.answers:
-            if envelope.id > place.latest.get((envelope.sender, envelope.message.lane), 0):
+            key = envelope.sender, envelope.message.lane
+            if envelope.id > place.latest.get(key, 0):
+                place.latest[key] = envelope.id
                 return None
             return MessageError("late", f"{envelope!r} came twice, or something sent later came before it")
         ask = self._asks.get(envelope.answers)
         if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (envelope.sender, envelope.receiver):
             return MessageError("unasked", f"{envelope!r} answers nothing that is open")
+        ask.answer.set_result(envelope.message)
         return None
 
     def stop(self, askers: Iterable[str]) -> None:
@@ -123,9 +131,38 @@ class Switchboard:
     def _envelope(self, sender: str, to: str, message: Message, step: int, reply_to: str, answers: int) -> Envelope:
         return Envelope(message, next(self._ids), sender, self._incarnation, to, reply_to, answers, step)
 
-    async def _send(self, envelope: Envelope) -> None:
+    def _place(self, envelope: Envelope) -> Place:
         place = self._places.get(envelope.receiver)
         if place is None:
             raise ActorStopped(f"{envelope.sender} has no link to an actor called '{envelope.receiver}'")
-        await place.road.send(place.process, envelope)
+        return place
+
+    async def _ahead(self, envelope: Envelope, after: Awaitable[object]) -> tuple[Envelope, Announced | None]:
+        """Announce a message, if its road can, and wait for its arrays: it is to be sent now, as what is returned."""
+        try:
+            place = self._place(envelope)
+            announced = await place.road.announce(place.process, envelope)
+        except BaseException:
+            if isinstance(after, Coroutine):
+                after.close()  # nobody will await it
+            raise
+        try:
+            await after
+        except BaseException:
+            if announced is not None:
+                announced.withdraw()
+            raise
+        if announced is None:
+            envelope = envelope._replace(id=next(self._ids))  # others may have been sent since: this comes after them
+        return envelope, announced
+
+    async def _send_after(self, envelope: Envelope, after: Awaitable[object]) -> None:
+        await self._send(*await self._ahead(envelope, after))
+
+    async def _send(self, envelope: Envelope, announced: Announced | None = None) -> None:
+        if announced is not None:
+            announced.complete()
+        else:
+            place = self._place(envelope)
+            await place.road.send(place.process, envelope)
         self._meters.sent(envelope.sender, envelope.message.kind)

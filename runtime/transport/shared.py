@@ -30,13 +30,16 @@ class _Peer:
 class SharedMemory:
     """Lends the arrays of `arena` to peers, reads theirs in place, and notices when one of them dies.
 
-    `on_due(peer)` is called on the event loop when something of that peer's is to be returned (`take_due`).
+    `on_due(peer)` is called on the event loop when something of that peer's is to be returned (`take_due`),
+    `on_gone(peer, pid)` when its process has ended.
     """
 
-    def __init__(self, process: str, arena: Arena, on_due: Callable[[str], None]) -> None:
+    def __init__(
+        self, process: str, arena: Arena, on_due: Callable[[str], None], on_gone: Callable[[str, int], None]
+    ) -> None:
         self.arena = arena
         self._process = process
-        self._on_due = on_due
+        self._on_due, self._on_gone = on_due, on_gone
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, _Peer] = {}
 
@@ -62,6 +65,7 @@ class SharedMemory:
             self._loop.remove_reader(gone.watch)
             os.close(gone.watch)
             self.arena.forget(gone.life)
+            self._on_gone(peer, gone.window.pid)
 
     def loan(self, peer: str) -> Loan:
         """For one message to this peer."""

@@ -43,6 +43,7 @@ class Stream(Port):
         connected.setblocking(False)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         self._socket, self._message_bytes = connected, message_bytes
+        self._small = min(COPY_BELOW - 1, message_bytes)  # bytes of a frame that is copied
         self._loop = asyncio.get_running_loop()
         self._open = True
         self._out: deque[memoryview] = deque()  # what the system did not take yet: a watch waits for room
@@ -61,18 +62,29 @@ class Stream(Port):
     def send(self, frames: Frames) -> None:
         """See Port.send."""
         sizes = [len(frame) for frame in frames]
-        head = _ONE.pack(1, sizes[0]) if len(sizes) == 1 else struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
-        pieces: Frames = [head, *frames]
+        if len(sizes) == 1 and sizes[0] < COPY_BELOW:
+            self._send_small(_ONE.pack(1, sizes[0]) + frames[0])
+            return
+        head = struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
         if sum(sizes) < COPY_BELOW:
-            pieces = [b"".join(pieces)]
-            if not self._out and self._open:
-                try:
-                    sent = self._socket.send(pieces[0])
-                except OSError as error:
-                    sent = 0 if isinstance(error, BlockingIOError) else len(pieces[0])  # the reading side sees the end
-                if sent == len(pieces[0]):
-                    return
-                pieces = [pieces[0][sent:]]
+            self._send_small(b"".join((head, *frames)))
+        else:
+            self._queue([head, *frames])
+
+    def _send_small(self, whole: bytes) -> None:
+        """A message in one piece: most often the system takes it at once."""
+        sent = 0
+        if not self._out and self._open:
+            try:
+                sent = self._socket.send(whole)
+            except BlockingIOError:
+                pass
+            except OSError:  # the reading side sees the end
+                return
+        if sent < len(whole):
+            self._queue([whole[sent:]])
+
+    def _queue(self, pieces: Frames) -> None:
         if self._open:
             waited = bool(self._out)
             self._out.extend(memoryview(piece) for piece in pieces)
@@ -178,8 +190,15 @@ class Stream(Port):
 
     def _next(self) -> Frames | None:
         """The next message; None if it is not here as a whole. ValueError if this is none."""
-        if not self._sizes and not self._begin():
-            return None
+        if not self._sizes:
+            here = self._end - self._start
+            if here >= _ONE.size:
+                count, size = _ONE.unpack_from(self._buffer, self._start)
+                if count == 1 and size <= self._small and size <= here - _ONE.size:  # most messages
+                    start, self._start = self._start + _ONE.size, self._start + _ONE.size + size
+                    return [bytes(self._buffer[start : self._start])]
+            if not self._begin():
+                return None
         while self._sizes:
             frame = self._frame(self._sizes[-1])
             if frame is None:

@@ -282,3 +282,18 @@ def test_a_process_that_talks_over_unix_sockets_only_starts_no_thread_of_zeromqs
         return found
 
     assert asyncio.run(more()) == 0
+
+
+@pytest.mark.parametrize("size", [99, 100, 101])
+def test_a_small_frame_may_be_too_large_too(size: int) -> None:
+    async def exchange() -> None:
+        ours, theirs = socket.socketpair()
+        stream = Stream(theirs, 100)
+        came: asyncio.Queue[Frames] = asyncio.Queue()
+        stream.on_message = came.put_nowait
+        ours.sendall(said(filled(3, size)))
+        assert await came.get() == ([filled(3, size)] if size <= 100 else [])
+        stream.close(flush=False)
+        ours.close()
+
+    asyncio.run(exchange())
