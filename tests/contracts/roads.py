@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from runtime.actor import Actor
 from runtime.arena import Arena
+from runtime.compute import InlineCompute
 from runtime.messages import Array, Message, message
+from runtime.metrics import Metrics
+from runtime.node import Node
 from runtime.transport import Deliver, Limits, Reject, Transport
 from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -64,3 +70,35 @@ class Roads:
         """When the transports are closed: close what they used."""
         for arena in self.arenas.values():
             arena.close()
+
+
+class Nodes:
+    """Process p hosts one actor, process q another; each is called what its class is."""
+
+    def __init__(self, roads: Roads, at_p: Actor, at_q: Actor) -> None:
+        self.roads, self._actors = roads, (at_p, at_q)
+        self.p, self.road_p = self._node("p")
+        self.q, self.road_q = self._node("q")
+
+    def _node(self, name: str) -> tuple[Node, Transport]:
+        node = Node(name, 1, InlineCompute(), Metrics())
+        node.on_failure = lambda actor, error: pytest.fail(f"{actor}: {error!r}")
+        road = self.roads.make(name, node.deliver, node.reject)
+        node.arena = self.roads.arenas.get(name)
+        return node, road
+
+    async def open(self) -> None:
+        ends = {"p": await self.road_p.open(), "q": await self.road_q.open()}
+        at_p, at_q = (type(actor).__name__.lower() for actor in self._actors)
+        self.p.add(at_p, at_p, self._actors[0])
+        self.q.add(at_q, at_q, self._actors[1])
+        self.p.connect("q", 1, ends["q"], [at_q], self.road_p)
+        self.q.connect("p", 1, ends["p"], [at_p], self.road_q)
+        for node in (self.p, self.q):
+            node.begin(node.actors)
+
+    async def close(self) -> None:
+        for node, road in ((self.p, self.road_p), (self.q, self.road_q)):
+            await node.stop()
+            await road.close()
+        self.roads.close()

@@ -9,15 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytest_asyncio
-from roads import LIMITS, ROADS, Note, Roads
+from roads import LIMITS, ROADS, Nodes, Note, Roads
 
 from runtime.actor import Actor
-from runtime.compute import InlineCompute
 from runtime.credits import GRANT_SHARE
 from runtime.errors import ActorStopped, AskTimeout, Refused
 from runtime.messages import Array, Envelope, Message, message
-from runtime.metrics import Metrics
-from runtime.node import Node
 from runtime.transport.faults import Shares
 
 SIZE = 100_000  # bytes of an array: ten fill the window
@@ -84,34 +81,12 @@ class Gallery(Actor):
         blob.fill(7)
 
 
-class Linked:
-    """Process p hosts a painter, process q a gallery."""
+class Linked(Nodes):
+    """A painter and a gallery."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self.roads = Roads(kind, folder, Shares())
+    def __init__(self, roads: Roads) -> None:
         self.painter, self.gallery = Painter(), Gallery()
-        self.p, self.q = (Node(name, 1, InlineCompute(), Metrics()) for name in "pq")
-        self.road_p, self.road_q = (
-            self.roads.make(node.process, node.deliver, node.reject) for node in (self.p, self.q)
-        )
-        for node in (self.p, self.q):
-            node.on_failure = lambda actor, error: pytest.fail(f"{actor}: {error!r}")
-            node.arena = self.roads.arenas.get(node.process)
-
-    async def open(self) -> None:
-        ends = {"p": await self.road_p.open(), "q": await self.road_q.open()}
-        self.p.add("painter", "client", self.painter)
-        self.q.add("gallery", "service", self.gallery)
-        self.p.connect("q", 1, ends["q"], ["gallery"], self.road_p)
-        self.q.connect("p", 1, ends["p"], ["painter"], self.road_q)
-        for node in (self.p, self.q):
-            node.begin(node.actors)
-
-    async def close(self) -> None:
-        for node, road in ((self.p, self.road_p), (self.q, self.road_q)):
-            await node.stop()
-            await road.close()
-        self.roads.close()
+        super().__init__(roads, self.painter, self.gallery)
 
     def canvas(self) -> Array:
         """An array whose numbers are not those that are to be seen."""
@@ -145,7 +120,7 @@ class Linked:
 
 @pytest_asyncio.fixture(params=ROADS)
 async def linked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Linked]:
-    made = Linked(request.param, tmp_path)
+    made = Linked(Roads(request.param, tmp_path, Shares()))
     await made.open()
     yield made
     await made.close()

@@ -11,16 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import pytest_asyncio
-from roads import LIMITS, ROADS, Load, Note, Roads
+from roads import LIMITS, ROADS, Load, Nodes, Note, Roads
 
 from runtime.actor import Actor
-from runtime.compute import InlineCompute
 from runtime.credits import GRANT_SHARE
 from runtime.errors import AskTimeout, MessageError
 from runtime.messages import Array, Envelope, Message, message
-from runtime.metrics import Metrics
 from runtime.node import Node
-from runtime.transport import Release, Transport
+from runtime.transport import Release
 from runtime.transport.faults import Shares
 
 FAULTS = {
@@ -77,34 +75,13 @@ class Server(Actor):
         await self.reply(envelope, Answer(number=said.blob.nbytes))
 
 
-class Linked:
-    """Process p hosts an asker, process q a server; both ways a share of the messages meets a fault."""
+class Linked(Nodes):
+    """An asker and a server; both ways a share of the messages meets a fault."""
 
     def __init__(self, roads: Roads, fault: str) -> None:
-        self.roads, self.fault = roads, fault
+        self.fault = fault
         self.asker, self.server = Asker(), Server()
-        self.p, self.road_p = self._node("p")
-        self.q, self.road_q = self._node("q")
-
-    def _node(self, name: str) -> tuple[Node, Transport]:
-        node = Node(name, 1, InlineCompute(), Metrics())
-        node.on_failure = lambda actor, error: pytest.fail(f"{actor}: {error!r}")
-        return node, self.roads.make(name, node.deliver, node.reject)
-
-    async def open(self) -> None:
-        ends = {"p": await self.road_p.open(), "q": await self.road_q.open()}
-        self.p.add("asker", "client", self.asker)
-        self.q.add("server", "service", self.server)
-        self.p.connect("q", 1, ends["q"], ["server"], self.road_p)
-        self.q.connect("p", 1, ends["p"], ["asker"], self.road_q)
-        for node in (self.p, self.q):
-            node.begin(node.actors)
-
-    async def close(self) -> None:
-        for node, road in ((self.p, self.road_p), (self.q, self.road_q)):
-            await node.stop()
-            await road.close()
-        self.roads.close()
+        super().__init__(roads, self.asker, self.server)
 
     async def tell_all(self, notes: int, loads: int) -> None:
         """Tell both kinds by turns, each array new; half of these are written when they are announced."""
