@@ -13,7 +13,7 @@ from roads import LIMITS, ROADS, Nodes, Note, Roads
 
 from runtime.actor import Actor
 from runtime.credits import GRANT_SHARE
-from runtime.errors import ActorStopped, AskTimeout, Refused
+from runtime.errors import ActorStopped, Refused
 from runtime.messages import Array, Envelope, Message, message
 from runtime.transport.faults import Shares
 
@@ -192,18 +192,6 @@ async def test_a_sender_that_is_cancelled_withdraws_its_message(linked: Linked) 
     del told  # its error holds the picture
     assert await linked.seen() == []
     await linked.forgotten()
-
-
-async def test_the_time_of_an_answer_begins_when_the_message_is_sent(linked: Linked) -> None:
-    blob = linked.canvas()
-
-    async def slow() -> None:
-        await asyncio.sleep(0.3)
-        blob.fill(5)
-
-    await linked.painter.ask("gallery", Picture(blob=blob), Note, timeout=0.25, after=slow())
-    with pytest.raises(AskTimeout):
-        await linked.painter.ask("gallery", Picture(blob=blob), Note, timeout=0.0, after=asyncio.sleep(0))
 
 
 async def test_work_for_somebody_who_is_not_there_is_not_begun(linked: Linked) -> None:
