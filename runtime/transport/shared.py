@@ -111,6 +111,10 @@ class SharedMemory:
                 self._loop.call_soon(self._on_due, peer)
 
 
+class Travels(Exception):
+    """An array cannot stay where it is."""
+
+
 class Loan:
     """The arrays of one message that stay where they are. Call it with each array: its offset, or None."""
 
@@ -128,6 +132,13 @@ class Loan:
             self._arena.lend(offset, self._reader)
             self.offsets.append(offset)
             self.size += array.nbytes
+        return offset
+
+    def whole(self, array: Array) -> int:
+        """The same, where nothing may travel: raises Travels."""
+        offset = self(array)
+        if offset is None:
+            raise Travels
         return offset
 
     def revoke(self) -> None:

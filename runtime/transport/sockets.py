@@ -25,7 +25,7 @@ from runtime.pending import Pending
 from runtime.transport import ahead, unix
 from runtime.transport.base import Announced, Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
-from runtime.transport.shared import SharedMemory
+from runtime.transport.shared import SharedMemory, Travels
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
@@ -190,15 +190,15 @@ class SocketTransport(Transport):
         if self._shared is not None and envelope.message.array_fields:
             loan = self._shared.loan(peer)
             try:
-                frames = wire.encode(envelope, loan)
-                if len(frames) == 1:
-                    number = next(self._numbers)
-                    await self._send(link, envelope, frames, loan.size, ahead.word(ahead.ANNOUNCED, number))
-                    return _Ahead(link, number)
-            except BaseException:
+                frames = wire.encode(envelope, loan.whole)
+                number = next(self._numbers)
+                await self._send(link, envelope, frames, loan.size, ahead.word(ahead.ANNOUNCED, number))
+            except BaseException as error:
                 loan.revoke()
+                if isinstance(error, Travels):
+                    return None
                 raise
-            loan.revoke()
+            return _Ahead(link, number)
         return None
 
     def _link(self, peer: str, envelope: Envelope) -> _Link:
@@ -230,22 +230,22 @@ class SocketTransport(Transport):
         """Word of a message that was sent ahead."""
         word = ahead.read(frames)
         if word is None:
-            self._refuse(
-                identity, MessageError("bad_header", f"{bytes(frames[0][:40])!r} and {len(frames) - 1} frames")
-            )
+            self._refuse(identity, MessageError("bad_header", f"{bytes(frames[0][:40])!r}, {len(frames)} frames"))
         elif (word.what == ahead.ANNOUNCED) == (word.number in source.pending):
             self._refuse(identity, MessageError("late", f"{word}: announced before, or not (any more)"))
         elif word.what == ahead.ANNOUNCED:
-            pending = source.pending[word.number] = Pending()
-            self._deliver(lane, identity, source, frames[1:], pending)
-            self._lookout.announced()
+            pending = Pending()
+            if self._deliver(lane, identity, source, frames[1:], pending):
+                source.pending[word.number] = pending
+                self._lookout.announced()
         else:
             self._lookout.settled()
             source.pending.pop(word.number).settle(complete=word.what == ahead.COMPLETE)
 
     def _deliver(
         self, lane: Lane, identity: bytes, source: _Source, frames: Frames, pending: Pending | None = None
-    ) -> None:
+    ) -> bool:
+        """Hand over a message; False for what is none, which is rejected."""
         borrow = (
             _Borrow(self._shared.window(source.peer, source.pid))
             if self._shared is not None and lane == "bulk"
@@ -257,13 +257,14 @@ class SocketTransport(Transport):
         except MessageError as error:
             source.release(size + (borrow.size if borrow is not None else 0))
             self._refuse(identity, error)
-            return
+            return False
         if borrow is not None and borrow.window is not None:
             self._identities[source.peer] = identity
             size += borrow.size
         if pending is not None:
             envelope = envelope._replace(pending=pending)
         self.deliver(envelope, size, partial(source.release, size))
+        return True
 
     def _refuse(self, identity: bytes, error: MessageError) -> None:
         self.reject(repr(identity)[2:-1], error)

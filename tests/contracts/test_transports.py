@@ -233,7 +233,7 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     hostile = [[b""], [b"\xff" * 10], [b"\x91" * 60_000], [b"\xdd\xff\xff\xff\xff"], [b"x" * 100_000], [b""] * 50]
     hostile += [[ahead.word(what, 5)] for what in (0, ahead.ANNOUNCED, ahead.COMPLETE, ahead.WITHDRAWN, 4)]
     hostile += [[b"\xc1"], [b"\xc1" * 50], [ahead.word(ahead.COMPLETE, 5), b"x"]]
-    hostile += [[ahead.word(ahead.ANNOUNCED, 6), b"x"]] * 2
+    hostile += [[ahead.word(ahead.ANNOUNCED, 6), b"x"]] * 2 + [[ahead.word(ahead.COMPLETE, 6)]]  # 6 is none
     for frames in hostile:
         stranger.send_multipart(frames)
     a = _member(
