@@ -1,0 +1,104 @@
+"""The numbers of every strategy as hashes: run it before and after a change that must not change any.
+
+    python -m benchmarks.digests > before.json        and, after the change, python -m benchmarks.digests before.json
+
+LeNet with the digits that ship, 20 iterations on the virtual clock, each preset by itself and, where it may be,
+`reproducible`; with gradients in fewer bits; resumed. Told of each: a hash of the checkpoint's arrays, and one of the
+journal, which holds every loss and every virtual second. It uses the command line only, so it runs on any commit. The
+bits depend on the processor: compare two commits on one machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from safetensors.numpy import load_file
+
+REPEATABLE = (
+    "single", "sync", "replicas", "firecaffe", "host-accumulate", "parameter-server", "mxnet-sync", "singa", "omnivore",
+    "local-fc-shards", "one-weird-trick",
+)  # fmt: skip
+OTHERS = ("async", "mxnet-async", "distbelief", "adam", "sparknet", "dl4j")
+GROUPED = ("omnivore", "singa", "adam", "local-fc-shards")
+VARIANTS = {
+    "one-weird-trick b": ("one-weird-trick", ["strategy.scheme=b"]),
+    "one-weird-trick c": ("one-weird-trick", ["strategy.scheme=c"]),
+    "one-weird-trick b variable": ("one-weird-trick", ["strategy.scheme=b", "strategy.variable_batch=true"]),
+    "local-fc-shards c": ("local-fc-shards", ["strategy.scheme=c", "strategy.servers=4"]),
+    "omnivore float16": ("omnivore", ["gradients.format=float16"]),
+    "omnivore bfloat16": ("omnivore", ["gradients.format=bfloat16"]),
+    "sync one-bit": ("sync", ["gradients.format=one-bit"]),
+    "singa threshold": ("singa", ["gradients.format=threshold"]),
+    "distbelief 3 servers": ("distbelief", ["strategy.servers=3"]),
+    "omnivore pipeline": ("omnivore", ["strategy.pipeline=2", "strategy.groups=2"]),
+    "sync double": ("sync", ["precision=double"]),
+    "sync b_p": ("sync", ["b_p=8"]),
+    "replicas numpy": ("replicas", ["kernels=numpy"]),
+    "omnivore live": ("omnivore", ["strategy.live=true"]),
+}
+
+
+def cases() -> Iterator[tuple[str, str, list[str]]]:
+    """Name, preset, keys below [train]."""
+    for preset in (*REPEATABLE, *OTHERS):
+        yield preset, preset, ["strategy.groups=2"] if preset in GROUPED else []
+    for preset in REPEATABLE:
+        yield f"{preset} reproducible", preset, ["strategy.reproducible=true"]
+    yield from ((name, preset, keys) for name, (preset, keys) in VARIANTS.items())
+
+
+def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
+    """One run's hashes; the words of one that failed."""
+    train = [f"strategy.preset={preset}", "strategy.workers=4", "max_iter=20", *keys]
+    sets = [f"train.{key}" for key in train]
+    sets += ["simulation.clock=virtual", "simulation.latency=0.001", f"run.directory={folder}", "machine.0.threads=1"]
+    command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
+    for key in sets:
+        command += ["--set", key]
+    env = os.environ | {"CONVOY_THREADS": "1"}
+    found = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    if found.returncode:
+        return {"failed": f"{found.returncode}: {found.stderr.strip()[-300:]}"}
+    (directory,) = folder.iterdir()
+    checkpoint = sorted(directory.rglob("*.safetensors"))[-1]
+    numbers = hashlib.sha256()
+    for name, array in sorted(load_file(checkpoint).items()):
+        numbers.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    journal = (directory / "events.jsonl").read_text().replace(directory.name, "RUN")
+    return {"checkpoint": str(checkpoint), "arrays": numbers.hexdigest()[:16], "journal": _brief(journal)}
+
+
+def _brief(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def main() -> int:
+    """All cases; with a file, compared with it. Exit 1 if one differs."""
+    found: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as top:
+        for number, (name, preset, keys) in enumerate([*cases(), ("resumed", "sync", ["resume=sync"])]):
+            folder = Path(top, str(number))
+            folder.mkdir()
+            known = [f"resume={found['sync']['checkpoint']}", "max_iter=30"] if name == "resumed" else keys
+            found[name] = run(folder, preset, known)
+            print(name, found[name], file=sys.stderr, flush=True)
+    for one in found.values():
+        one.pop("checkpoint", None)
+    if len(sys.argv) < 2:
+        print(json.dumps(found, indent=1))
+        return 0
+    before = json.loads(Path(sys.argv[1]).read_text())
+    differ = [name for name in before if found.get(name) != before[name]]
+    print(f"{len(before) - len(differ)} of {len(before)} the same; differ: {', '.join(differ) or 'none'}")
+    return bool(differ)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
