@@ -2,7 +2,7 @@
 
 Every member has an array and gets the whole sum in memory of its own. Ours is a cluster like any other: `up` with the
 program `allreduce_members`. The sides take turns; what counts is the median of all rounds of the first member, but for
-each turn's first ones. What never lives here: the sums (`roles.collective`), the peers' (`allreduce_peers`).
+each turn's first ones. What never lives here: the sums (`roles.exchange.collective`), the peers' (`allreduce_peers`).
 """
 
 from __future__ import annotations

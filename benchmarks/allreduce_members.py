@@ -13,12 +13,12 @@ import numpy as np
 
 import ops
 from ops import Array
-from roles.collective import Collective, adders_of
+from roles.exchange.collective import Collective, adders_of
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec, Envelope, Topology
-from runtime.config import ClusterConfig, Section
-from runtime.config_sections import Count
-from runtime.messages import Message, message
+from runtime.config.file import ClusterConfig, Section
+from runtime.config.sections import Count
+from runtime.messages.message import Message, message
 
 
 class Options(Section):

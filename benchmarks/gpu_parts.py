@@ -117,7 +117,7 @@ def steps(record: Record, sizes: Sizes) -> None:
         backend = get_backend(sizes.backend)
         step, net = _step(backend, name, batch, image)
         taken = seconds_of(step, repeats=sizes.passes, warmup=2, synchronize=_synchronize(backend))
-        from nets.volumes import volumes
+        from nets.tools.volumes import volumes
 
         found = volumes(net)
         loss = net.scalars()["loss"]
@@ -216,7 +216,7 @@ def _layer_times(
     backend: Backend, name: str, batch: int, image: tuple[int, int, int], passes: int, record: Record
 ) -> tuple[list[tuple[str, str, float, float]], float]:
     """(layer, type, median seconds forward, backward) of every layer, and the loss of the last pass."""
-    from nets.timing import time_net
+    from nets.tools.timing import time_net
 
     warmup, clock = (1, 3)[backend.name == "cupy"], Readings()
     net = _net(backend, name, batch, image)
@@ -231,8 +231,8 @@ def _layer_times(
 def _step(backend: Backend, name: str, batch: int, image: tuple[int, int, int]) -> tuple[Any, Any]:
     """A function that does the next training step, and its net."""
     from nets import load_solver
-    from nets.params import generator
-    from roles.parameter_store import ParameterStore
+    from nets.definition.params import generator
+    from roles.learning.parameter_store import ParameterStore
 
     net = _net(backend, name, batch, image)
     store = ParameterStore(net.params, net.initial_blobs(), load_solver(f"{name}_solver"), backend)

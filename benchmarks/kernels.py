@@ -166,7 +166,7 @@ def layers_together(rows: list[list[Any]]) -> dict[tuple[str, str], float]:
 def layers(net: str, ops: Any) -> Counter[Layer]:
     """The distinct convolutions of a net of the zoo in their order, and how many of each."""
     from nets import Net, load_net
-    from ops.cpu.algorithm import ConvShape
+    from ops.cpu.conv.algorithm import ConvShape
 
     work = WORKLOADS[net]
     made = Net(load_net(work.net), "TRAIN", ops=ops, batch=work.batch, input_shape=work.image)

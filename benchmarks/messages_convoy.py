@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from runtime import wire
-from runtime.actor import Actor
-from runtime.arena import Arena
-from runtime.compute import InlineCompute
-from runtime.messages import Array, Envelope, Message, message
-from runtime.metrics import Metrics
-from runtime.node import Node
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.compute.compute import InlineCompute
+from runtime.memory.arena import Arena
+from runtime.messages import wire
+from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
 

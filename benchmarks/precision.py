@@ -103,9 +103,9 @@ def accuracy(task: Task, ops: Any, seed: int, *, nudge: bool = False) -> float:
     """The share of all test images that the net gets right after its training; `nudge`: from parameters a bit off."""
     from nets import Net, load_net, load_solver
     from nets.data import Batches, Transform, batch_of_net, open_source
-    from roles.buffers import gradient_buffers
-    from roles.parameter_store import ParameterStore
-    from roles.single import train
+    from roles.learning.buffers import gradient_buffers
+    from roles.learning.parameter_store import ParameterStore
+    from roles.workers.single import train
 
     spec = load_net(task.net)
     net, batches = {}, {}

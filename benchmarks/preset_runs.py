@@ -11,12 +11,12 @@ from typing import Any
 
 import roles
 import runtime
-from nets import checkpoint
+from nets.files import checkpoint
 from runtime import Actor, Topology
-from runtime.clock import run_virtual
-from runtime.events import Event
-from runtime.simulation import Journal, simulate
-from runtime.topology import Placement, ProcessSpec
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.report.events import Event
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
 
 # The rate falls to 0, so that the last steps' noise does not decide which images are right
 SOLVER = """

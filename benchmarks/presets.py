@@ -25,7 +25,7 @@ import numpy as np
 import roles
 from benchmarks.preset_runs import DOUBLE, Data, arrays_of, bytes_seen, one_step, run
 from benchmarks.report import ROOT, Record, machine, write
-from roles.traffic import traffic
+from roles.forecasting.traffic import traffic
 
 Strategy = dict[str, Any]
 

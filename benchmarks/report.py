@@ -168,7 +168,7 @@ def missing(modules: dict[str, str]) -> list[str]:
 
 def machine() -> dict[str, Any]:
     """Processor, width of its vectors, system and versions of this machine. No GPU is touched."""
-    from ops.cpu.target import host
+    from ops.cpu.codegen.target import host
 
     found: dict[str, Any] = {
         "processor": _processor(),

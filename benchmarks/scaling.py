@@ -27,7 +27,7 @@ from benchmarks.machines import Refused, machines
 from benchmarks.report import ROOT, Record, machine, write
 from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Found, Processor, Wanted, on_machines, one_layer, real, simulated
 from roles.messages import LayerGradient
-from roles.strategies import PRESETS
+from roles.planning.strategies import PRESETS
 
 WORKERS = (2, 4, 8, 16, 32)
 GROUPS = (1, 2, 4, 8, 16, 32)

@@ -17,14 +17,14 @@ from typing import Any
 
 from benchmarks.machines import Machine
 from benchmarks.report import ROOT
-from runtime.actor import Actor
-from runtime.checking import check
-from runtime.clock import run_virtual
-from runtime.program import actor_of
-from runtime.simulation import Journal, Simulation
+from runtime.actors.actor import Actor
+from runtime.plan.program import actor_of
+from runtime.runs.checking import check
+from runtime.runs.virtual_run import network_of
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, Simulation
 from runtime.transport import Limits
 from runtime.transport.inproc import Transfer
-from runtime.virtual import network_of
 
 GIGABIT = 125_000_000  # bytes per second
 SOLVER = 'net: "net" base_lr: 0.01 lr_policy: "fixed" momentum: 0.9 max_iter: {iterations} display: 1\n'

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  # PyTorch's own name for it
 
-from nets.graph import Net
+from nets.graph.graph import Net
 
 
 class TorchPeer(nn.Module):

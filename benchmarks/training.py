@@ -97,7 +97,7 @@ def run_apart(given: argparse.Namespace, threads: int, path: Path) -> Record:
 
 def run_here(given: argparse.Namespace) -> int:
     """Measure in this process."""
-    from ops.cpu.target import host
+    from ops.cpu.codegen.target import host
 
     threads, peers = given.threads[0], PEERS[given.beside]
     record = Record.load(given.into)
@@ -167,9 +167,9 @@ def made_up(net: Any, classes: int) -> dict[str, np.ndarray[Any, Any]]:
 def our_step(net: Any, inputs: dict[str, Any]) -> Callable[[], object]:
     """Forward, backward, update as the preset `single` does them."""
     from nets import load_solver
-    from roles.buffers import gradient_buffers
-    from roles.parameter_store import ParameterStore
-    from roles.single import train
+    from roles.learning.buffers import gradient_buffers
+    from roles.learning.parameter_store import ParameterStore
+    from roles.workers.single import train
 
     solver = load_solver("lenet").override({"base_lr": 1e-3, "momentum": 0.9})
     store = ParameterStore(net.params, net.initial_blobs(), solver, net.ops, in_place=True)

@@ -110,10 +110,10 @@ def concluded(record: Record, right: dict[str, list[float]], sent: dict[str, lis
 def trained(name: str, seed: int, given: argparse.Namespace) -> dict[str, float]:
     """The share of test images that are right at the end, and the bytes of gradients of an iteration."""
     from roles import ROLES, plan
-    from runtime.clock import run_virtual
-    from runtime.config import load_with_program
-    from runtime.placing import place
-    from runtime.simulation import simulate
+    from runtime.config.file import load_with_program
+    from runtime.plan.placement import place
+    from runtime.simulation.clock import run_virtual
+    from runtime.simulation.cluster import simulate
 
     sizes: list[int] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -2,9 +2,9 @@
 
 import roles
 import runtime
-from roles.model_links import model_link
+from roles.learning.tree import Parent
 from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Request, coordinator
-from roles.tree import Parent
+from roles.workers.model_links import model_link
 from runtime import ActorSpec, Topology
 
 

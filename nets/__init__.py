@@ -19,11 +19,11 @@ What lives here: the map below. What never: messages, sockets, asyncio; nothing 
     errors      NetError and its kinds: one readable line per mistake     schema/ Caffe's messages
 """
 
+from nets.definition.params import ParamSpec
+from nets.definition.solver import SolverSpec, load_solver
+from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
-from nets.graph import Net, Stage
-from nets.params import ParamSpec
-from nets.solver import SolverSpec, load_solver
-from nets.spec import NetSpec, load_net
+from nets.graph.graph import Net, Stage
 
 __all__ = [
     "CheckpointError",

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ops.backend import Backend
-from ops.cupy_backend import CupyBackend
-from ops.emulated_backend import EmulatedBackend
+from ops.backends.cupy_backend import CupyBackend
+from ops.backends.emulated_backend import EmulatedBackend
+from ops.backends.numpy_backend import NumpyBackend
 from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
-from ops.numpy_backend import NumpyBackend
+from ops.interface.backend import Backend
 
 __all__ = [
     "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "Shape", "get_backend", "preload",
@@ -23,7 +23,7 @@ __all__ = [
 
 def _cpu(**options: Any) -> Backend:
     try:
-        from ops.cpu_backend import CpuBackend  # brings the compiler, half a second
+        from ops.backends.cpu_backend import CpuBackend  # brings the compiler, half a second
     except ImportError as error:
         raise KernelsMissing(f"backend 'cpu': numba cannot be imported here ({error})") from None
     return CpuBackend(**options)
@@ -32,7 +32,7 @@ def _cpu(**options: Any) -> Backend:
 def preload() -> None:
     """Import the kernels' compiler, if it is there: half a second that a fork then does not need. Starts no thread."""
     try:
-        from ops.cpu.kernel import prepare
+        from ops.cpu.codegen.kernel import prepare
     except ImportError:
         return
     prepare()

@@ -24,24 +24,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import ops
-from roles.averaging import AveragingReplica
-from roles.conv_compute import ConvCompute
-from roles.conv_model import ConvModel
-from roles.conv_replica import ConvReplica
-from roles.coordinator import Coordinator
-from roles.fc_server import FcServer
-from roles.fc_shard import FcShard
-from roles.host_accumulator import HostAccumulator
-from roles.replica import Replica
-from roles.single import Single
-from roles.tree_reducer import TreeReducer
+from roles.coordination.coordinator import Coordinator
+from roles.exchange.accumulator import HostAccumulator
+from roles.fc.server import FcServer
+from roles.fc.shard import FcShard
+from roles.servers.conv_model import ConvModel
+from roles.servers.tree_reducer import TreeReducer
+from roles.workers.averaging import AveragingReplica
+from roles.workers.conv import ConvCompute
+from roles.workers.conv_replica import ConvReplica
+from roles.workers.replica import Replica
+from roles.workers.single import Single
 from runtime import Actor
 
 if TYPE_CHECKING:
+    from roles.forecasting.outlook import forecast
     from roles.options import Options
-    from roles.outlook import forecast
-    from roles.planner import plan
-    from roles.scripting import training
+    from roles.planning.planner import plan
+    from roles.planning.scripting import training
 
 preload = ops.preload  # what every role process needs besides this import, done once before they are forked
 
@@ -64,7 +64,7 @@ __all__ = ["ROLES", "Options", "forecast", "plan", "preload", "training"]
 
 def __getattr__(name: str) -> Any:
     if name == "plan":
-        from roles.planner import plan
+        from roles.planning.planner import plan
 
         return plan
     if name == "Options":
@@ -72,11 +72,11 @@ def __getattr__(name: str) -> Any:
 
         return Options
     if name == "training":
-        from roles.scripting import training
+        from roles.planning.scripting import training
 
         return training
     if name == "forecast":
-        from roles.outlook import forecast
+        from roles.forecasting.outlook import forecast
 
         return forecast
     raise AttributeError(f"module 'roles' has no attribute {name!r}")

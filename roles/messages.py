@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import field, replace
 
-from runtime.messages import Array, Json, Message, message
+from runtime.messages.message import Array, Json, Message, message
 
 TRAIN, TEST, STOP = "TRAIN", "TEST", "STOP"
 

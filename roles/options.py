@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from runtime.config import Section
-from runtime.config_problems import Expected
-from runtime.config_sections import Count, Text
+from runtime.config.file import Section
+from runtime.config.problems import Expected
+from runtime.config.sections import Count, Text
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runtime.actor import Actor
+from runtime.actors.actor import Actor
 from runtime.errors import (
     ActorStopped,
     AskTimeout,
@@ -34,13 +34,13 @@ from runtime.errors import (
     Refused,
     RoleDied,
 )
-from runtime.messages import Array, Envelope, Json, Message, Save, WindDown, message
-from runtime.topology import ActorSpec, Topology
+from runtime.messages.message import Array, Envelope, Json, Message, Save, WindDown, message
+from runtime.plan.topology import ActorSpec, Topology
 
 if TYPE_CHECKING:
-    from runtime.events import Event
-    from runtime.running import Run
-    from runtime.scripting import launch, run
+    from runtime.report.events import Event
+    from runtime.runs.run import Run
+    from runtime.runs.scripting import launch, run
 
 __all__ = [
     "Actor",
@@ -68,7 +68,7 @@ __all__ = [
     "run",
 ]
 
-_STARTING = {"Event": "events", "Run": "running", "launch": "scripting", "run": "scripting"}
+_STARTING = {"Event": "report.events", "Run": "runs.run", "launch": "runs.scripting", "run": "runs.scripting"}
 
 
 def __getattr__(name: str) -> Any:

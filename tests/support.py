@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nets.checkpoint import load as load_checkpoint
+from nets.files.checkpoint import load as load_checkpoint
 from ops import Array
 from roles import ROLES, Options, plan
-from runtime.clock import run_virtual
-from runtime.config import load_with_program
-from runtime.placing import place
-from runtime.simulation import Journal, simulate
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
 from runtime.transport.inproc import InprocNetwork
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import conv_reference, gpu, gpu_parts, kernels, report
 from benchmarks.report import ROOT, Record, Table
 from ops import ConvGeometry, get_backend
-from ops.cpu.algorithm import ConvShape
+from ops.cpu.conv.algorithm import ConvShape
 from tests.support import environment
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from nets.data.source import Source
 from nets.data.transform import Transform
+from nets.definition.params import generator
 from nets.errors import DataError
-from nets.params import generator
 
 
 class Batches:

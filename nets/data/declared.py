@@ -5,8 +5,8 @@ What lives here: reading that off a NetSpec. What never: data.
 
 from __future__ import annotations
 
+from nets.definition.spec import NetSpec
 from nets.errors import PrototxtError
-from nets.spec import NetSpec
 
 
 def batch_of_net(spec: NetSpec, phase: str) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import DataError
-from nets.extras import need
+from nets.files.extras import need
 
 COLORS = ("stored", "color", "gray")
 MAX_PIXELS = 1 << 27  # 134 million, 384 MiB decoded: more is an accident or an attack

@@ -1,6 +1,6 @@
 """Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top.
 
-What lives here: the list and the source. What never: opening HDF5 (`nets.hdf5`).
+What lives here: the list and the source. What never: opening HDF5 (`nets.files.hdf5`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nets import hdf5
 from nets.data.source import Source
 from nets.errors import DataError
+from nets.files import hdf5
 
 MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe too holds a whole file
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.definition.params import generator
 from nets.errors import DataError
-from nets.params import generator
 
 NOISE = 0.5  # standard deviation, against 1 of the patterns: learnable, not trivial
 

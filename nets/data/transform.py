@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.definition.prototxt import Node, Where
+from nets.definition.spec import NetSpec
 from nets.errors import DataError, PrototxtError
-from nets.mean import read_mean
-from nets.prototxt import Node, Where
+from nets.files.mean import read_mean
 from nets.schema import caffe_pb2 as caffe
-from nets.spec import NetSpec
 
 _NOWHERE = Where("transform_param", Node(1))
 _KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a transform_param

@@ -19,7 +19,7 @@ from nets.data import datum, decode
 from nets.data.images import read_file
 from nets.data.source import Source
 from nets.errors import DataError
-from nets.extras import need
+from nets.files.extras import need
 from nets.schema import caffe_pb2 as caffe
 
 COMMIT = 1000  # records a transaction, as Caffe's convert_imageset

@@ -38,7 +38,7 @@ class Scale(Layer):
 
     bottoms = (1, 2)
     planned, reads_tops, gradient_in_place_ok = True, False, True
-    norm: BatchNorm | None = None  # the layer below, whose work is done here, with a sum's and a ReLU's (`nets.joins`)
+    norm: BatchNorm | None = None  # the layer below, whose work is done here, with a sum's and a ReLU's (`fusion`)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param

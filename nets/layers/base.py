@@ -13,11 +13,11 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.definition.params import ParamSpec, check_filler, generator
+from nets.definition.spec import LayerSpec
 from nets.errors import NetError, did_you_mean
-from nets.params import ParamSpec, check_filler, generator
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.layer_types import LAYER_TYPES
-from nets.spec import LayerSpec
 from ops import Array, Backend
 
 Shape: TypeAlias = tuple[int, ...]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from nets.definition.params import FILLERS, check_filler, generator
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.layers.data import with_rows
-from nets.params import FILLERS, check_filler, generator
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from ops import Array
-from ops.recurrent import LstmGradients, RnnGradients, Tape
+from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class Recurrent(Layer):

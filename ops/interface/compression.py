@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ops import compression
 from ops.errors import Array, Shape
+from ops.reference import compression
 
 
 class CompressionOps:
-    """float32 in C order, of any shape and size; a `shape` is that of the decoded array. See `ops.compression`."""
+    """float32 in C order, of any shape and size; a `shape` is that of the decoded array. See `reference.compression`"""
 
     xp: Any
     empty: Callable[..., Array]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ops import activation, broadcast, eltwise, pointwise
 from ops.errors import Array, Shape
+from ops.reference import activation, broadcast, eltwise, pointwise
 
 
 class ElementwiseOps:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ops import class_loss, distance_loss, loss
 from ops.errors import Array
+from ops.reference import class_loss, distance_loss, loss
 
 
 class LossOps:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ops import embed, recurrent
 from ops.errors import Array, Shape
-from ops.recurrent import LstmGradients, RnnGradients, Tape
+from ops.reference import embed, recurrent
+from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 
 
 class SequenceOps:

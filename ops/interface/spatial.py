@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from ops import conv, deconv, dense, lrn, pool, rearrange, stochastic
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry, PoolGeometry
-from ops.lowering import Lowering
+from ops.reference import conv, deconv, dense, lrn, pool, rearrange, stochastic
+from ops.reference.lowering import Lowering
 
 
 class SpatialOps:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ops import update
 from ops.errors import Array
+from ops.reference import update
 
 
 class UpdateOps:

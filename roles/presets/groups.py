@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from roles.learning.tree import forest, reducers_needed, split
 from roles.presets.request import COORDINATOR, Link, Request
-from roles.tree import forest, reducers_needed, split
-from runtime.topology import ActorSpec
+from runtime.plan.topology import ActorSpec
 
 
 def with_groups(request: Request, groups: int) -> Request:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from roles.model_links import model_link
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
 from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Request, coordinator
-from runtime.topology import ActorSpec, Topology
+from roles.workers.model_links import model_link
+from runtime.plan.topology import ActorSpec, Topology
 
 
 def omnivore(request: Request) -> Topology:

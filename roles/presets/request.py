@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from roles.job import Job
+from roles.coordination.schedule import Timetable
+from roles.learning.job import Job
 from roles.options import Strategy
-from roles.schedule import Timetable
-from runtime.topology import ActorSpec, Topology
+from runtime.plan.topology import ActorSpec, Topology
 
 COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"
 Link = tuple[str, str]

@@ -9,11 +9,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from roles.collective import adders_of
+from roles.exchange.collective import adders_of
 from roles.options import Strategy
 from roles.presets.merged import omnivore
 from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Link, Request, coordinator
-from runtime.topology import ActorSpec, Topology
+from runtime.plan.topology import ActorSpec, Topology
 
 
 def fc_servers(strategy: Strategy) -> int:

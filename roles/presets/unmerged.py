@@ -6,11 +6,11 @@ compared with them: gradients of FC layers travel like all others, and are as st
 
 from __future__ import annotations
 
-from roles.model_links import model_link, spread
 from roles.options import Strategy
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
 from roles.presets.request import COORDINATOR, Link, Request, coordinator
-from runtime.topology import ActorSpec, Topology
+from roles.workers.model_links import model_link, spread
+from runtime.plan.topology import ActorSpec, Topology
 
 
 def mxnet_sync(request: Request) -> Topology:

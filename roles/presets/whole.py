@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from roles.binomial import place_of
-from roles.collective import adders_of
+from roles.exchange.binomial import place_of
+from roles.exchange.collective import adders_of
 from roles.presets.request import COORDINATOR, Link, Request, coordinator
-from runtime.topology import ActorSpec, Topology
+from runtime.plan.topology import ActorSpec, Topology
 
 ACCUMULATOR, DRIVER = "accumulator", "driver"
 

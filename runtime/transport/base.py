@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runtime.errors import MessageError
-from runtime.messages import Envelope
+from runtime.messages.message import Envelope
 
 Release = Callable[[], None]
 Deliver = Callable[[Envelope, int, Release], None]  # (envelope, bytes, call once when its memory is no longer read)

@@ -18,7 +18,7 @@ from collections import Counter, deque
 from dataclasses import astuple, dataclass, fields
 
 from runtime.errors import ConvoyError
-from runtime.messages import Envelope, Lane
+from runtime.messages.message import Envelope, Lane
 from runtime.transport.base import Deliver, Release
 
 _Parcel = tuple[Envelope, int, Release]

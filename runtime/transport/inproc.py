@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from runtime import wire
-from runtime.credits import CreditGate, cost_of
 from runtime.errors import ActorStopped, MessageError
-from runtime.messages import Envelope, Lane
+from runtime.messages import wire
+from runtime.messages.credits import CreditGate, cost_of
+from runtime.messages.message import Envelope, Lane
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
-from runtime.transport.interfaces import Network, Route
+from runtime.transport.network_model import Network, Route
 
 
 class Transfer(NamedTuple):

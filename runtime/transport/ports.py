@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from runtime.messages import Lane
+from runtime.messages.message import Lane
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
 COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than keeping track of memory, on both sides

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from runtime.arena import IN_PLACE_FROM, Arena, Array, Window
 from runtime.errors import LaunchError
+from runtime.memory.arena import IN_PLACE_FROM, Arena, Array, Window
 
 _lives = itertools.count(1)
 

@@ -16,12 +16,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from runtime import wire
-from runtime.arena import Arena, Array, Window
-from runtime.credits import CreditGate, GrantBook, cost_of
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.messages import Envelope, Lane
-from runtime.pending import Pending
+from runtime.memory.arena import Arena, Array, Window
+from runtime.messages import wire
+from runtime.messages.credits import CreditGate, GrantBook, cost_of
+from runtime.messages.message import Envelope, Lane
+from runtime.messages.pending import Pending
 from runtime.transport import ahead, unix
 from runtime.transport.base import Announced, Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports

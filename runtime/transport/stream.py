@@ -16,8 +16,8 @@ from itertools import islice
 
 import numpy as np
 
+from runtime.messages.wire import MAX_ARRAYS
 from runtime.transport.ports import BATCH, COPY_BELOW, TURN_BYTES, Frames, OnAnswer, Port
-from runtime.wire import MAX_ARRAYS
 
 MAX_FRAMES = MAX_ARRAYS + 1
 BUFFER = 4 * COPY_BELOW  # bytes read at once; what is not taken of them yet, and a small frame, fit in half of it

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakSet
 
-from runtime.messages import Lane
+from runtime.messages.message import Lane
 from runtime.transport.ports import CLOSE_SECONDS, Frames, Listener, OnAnswer, OnLost, OnMessage, Port, Ports
 from runtime.transport.stream import Stream
 

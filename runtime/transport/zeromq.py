@@ -17,7 +17,7 @@ from typing import Any
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from runtime.messages import Lane
+from runtime.messages.message import Lane
 from runtime.transport.parts import PARTS_FROM, Parts, parted
 from runtime.transport.ports import (
     BATCH,

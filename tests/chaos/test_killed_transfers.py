@@ -22,9 +22,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from runtime.arena import Arena, available
 from runtime.errors import ActorStopped, MessageError
-from runtime.messages import Envelope, Message
+from runtime.memory.arena import Arena, available
+from runtime.messages.message import Envelope, Message
 from runtime.transport import Endpoints, Release
 from tests.chaos.peers import HOLDS, LIMITS, intact, road, when_complete, write
 from tests.support import ROOT, environment

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actor import Actor
-from runtime.arena import Arena
-from runtime.compute import InlineCompute
-from runtime.messages import Array, Message, message
-from runtime.metrics import Metrics
-from runtime.node import Node
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.compute.compute import InlineCompute
+from runtime.memory.arena import Arena
+from runtime.messages.message import Array, Message, message
 from runtime.transport import Deliver, Limits, Reject, Transport
 from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ops import Array, Backend, OpsError, get_backend
-from ops.cupy_backend import CupyBackend
+from ops.backends.cupy_backend import CupyBackend
 from ops.gradcheck import check_gradient
 from tests.ops.cases import CASES
 from tests.ops.cases.case import Arrays, Case, Outs

@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from roads import LIMITS, ROADS, Nodes, Note, Roads
 
-from runtime.actor import Actor
-from runtime.credits import GRANT_SHARE
+from runtime.actors.actor import Actor
 from runtime.errors import ActorStopped, Refused
-from runtime.messages import Array, Envelope, Message, message
+from runtime.messages.credits import GRANT_SHARE
+from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport.faults import Shares
 
 SIZE = 100_000  # bytes of an array: ten fill the window

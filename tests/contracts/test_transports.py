@@ -19,7 +19,7 @@ import zmq
 from roads import LIMITS, ROADS, Load, Note, Roads
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.messages import Array, Envelope
+from runtime.messages.message import Array, Envelope
 from runtime.transport import Release, Transport, ahead
 from runtime.transport.faults import Shares
 from runtime.transport.sockets import SocketTransport

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from roads import Load, Note
 
-from runtime.clock import run_virtual
 from runtime.errors import ConvoyError
-from runtime.messages import Envelope, Message
+from runtime.messages.message import Envelope, Message
+from runtime.simulation.clock import run_virtual
 from runtime.transport import Release
 from runtime.transport.faults import Faults, Shares
 

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from roads import LIMITS, ROADS, Load, Nodes, Note, Roads
 
-from runtime.actor import Actor
-from runtime.credits import GRANT_SHARE
+from runtime.actors.actor import Actor
+from runtime.actors.node import Node
 from runtime.errors import AskTimeout, MessageError
-from runtime.messages import Array, Envelope, Message, message
-from runtime.node import Node
+from runtime.messages.credits import GRANT_SHARE
+from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Release
 from runtime.transport.faults import Shares
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nets.spec import ZOO
+from nets.definition.spec import ZOO
 from roles import Options, plan
-from runtime.config import load_with_program
+from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
 from tests.support import Simulated, configure, train
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roles.conv_model import ConvModel
 from roles.messages import LayerModel, PullLayer
-from runtime.messages import Envelope, Message
+from roles.servers.conv_model import ConvModel
+from runtime.messages.message import Envelope, Message
 from runtime.transport.inproc import InprocNetwork
 from tests.support import configure, events, run_directory, run_up, train
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nets.spec import ZOO
-from roles.strategies import PRESETS
-from runtime.cli import main
+from nets.definition.spec import ZOO
+from roles.planning.strategies import PRESETS
+from runtime.cli.main import main
 from tests.support import configure, run_up
 
 NET = (ZOO / "lenet.prototxt").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli import main
+from runtime.cli.main import main
 
 # name -> (cluster.toml, the exact line)
 BROKEN = {

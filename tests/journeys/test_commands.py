@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets.solverstate import read_solverstate
-from nets.weights import read_weights
-from runtime.cli import main
+from nets.files.solverstate import read_solverstate
+from nets.files.weights import read_weights
+from runtime.cli.main import main
 from tests.support import configure, train
 
 

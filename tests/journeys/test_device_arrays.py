@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import ops
-from nets import Net, checkpoint, load_net, load_solver
-from nets.params import generator
-from ops.cupy_backend import CupyBackend
-from roles.parameter_store import ParameterStore
+from nets import Net, load_net, load_solver
+from nets.definition.params import generator
+from nets.files import checkpoint
+from ops.backends.cupy_backend import CupyBackend
+from roles.learning.parameter_store import ParameterStore
 from tests.device_double import DeviceArray, DeviceCupy
 from tests.support import configure, train
 

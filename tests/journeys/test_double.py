@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks.preset_runs import DOUBLE, arrays_of
 from benchmarks.presets import EQUAL, STRATEGIES, apart
-from nets.weights import read_weights, write_weights
+from nets.files.weights import read_weights, write_weights
 from ops import Array
-from runtime.cli import main
+from runtime.cli.main import main
 from tests.support import ROOT, configure, environment, train
 
 DIGITS = {"batch": 30, "max_iter": 5, "data": {"train": {"format": "digits", "split": "train"}}}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nets.data import Batches
-from roles.strategies import PRESETS
+from roles.planning.strategies import PRESETS
 from runtime.transport.inproc import InprocNetwork, Transfer
 from tests.support import configure, events, run_directory, run_up, train
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets import checkpoint
+from nets.files import checkpoint
 from runtime.transport.inproc import InprocNetwork
 from tests.support import configure, events, run_directory, run_up, train
 

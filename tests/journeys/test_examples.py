@@ -14,14 +14,14 @@ import pytest
 import roles
 from examples.chain import chain
 from examples.gradient_norms import ROLES, monitored, norm_of
-from nets import checkpoint
+from nets.files import checkpoint
 from ops import Array
 from roles.messages import LayerGradient
 from runtime import ActorSpec, ConfigError, Topology
-from runtime.cli import main
-from runtime.clock import run_virtual
-from runtime.simulation import Journal, simulate
-from runtime.topology import Placement, ProcessSpec
+from runtime.cli.main import main
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
 from tests.support import ROOT, environment, events
 
 OPTIONS = {"max_iter": 4, "precision": "exact", "data": {"train": {"format": "digits", "split": "train"}}}

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roles.learning.parameter_store import ParameterStore
 from roles.messages import ActivationSlice, Columns, FcTurn
-from roles.parameter_store import ParameterStore
-from runtime.messages import Message
-from runtime.node import Node
+from runtime.actors.node import Node
+from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork
 from tests.journeys.fc_shards import configured, difference, run
 from tests.journeys.test_regroup import meddled

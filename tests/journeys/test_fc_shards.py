@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from nets import checkpoint
-from nets.spec import ZOO
+from nets.definition.spec import ZOO
+from nets.files import checkpoint
 from roles import Options, plan
-from runtime.config import load_with_program
+from runtime.config.file import load_with_program
 from tests.journeys.fc_shards import (
     CIFAR,
     RELU,

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nets import checkpoint
+from nets.files import checkpoint
 from roles import Options, plan
 from roles.messages import LayerGradient, LayerModel, PullLayer
-from runtime.actor import Actor
-from runtime.config import load_with_program
-from runtime.messages import Envelope, Message
-from runtime.topology import Topology
+from runtime.actors.actor import Actor
+from runtime.config.file import load_with_program
+from runtime.messages.message import Envelope, Message
+from runtime.plan.topology import Topology
 from runtime.transport.inproc import InprocNetwork
 from tests.support import Simulated, configure, events, run_directory, run_up, train
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli import main
+from runtime.cli.main import main
 from tests.support import ROOT, events, run_directory, run_up
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nets.convert import images_to_lmdb
-from runtime.cli import main
+from nets.tools.convert import images_to_lmdb
+from runtime.cli.main import main
 from tests.support import ROOT, Simulated, train
 
 EXAMPLES = ROOT / "examples"

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nets import checkpoint
+from nets.files import checkpoint
 from roles import ROLES, Options, plan
 from roles.messages import TRAIN, Done, Regroup, Ticket
-from roles.passes import Passes
+from roles.workers.passes import Passes
 from runtime import Actor, ActorSpec, Refused
-from runtime.clock import run_virtual
-from runtime.config import load_with_program
-from runtime.placing import place
-from runtime.simulation import Journal, simulate
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
 from tests.support import Simulated, configure, train
 
 LIVE = ["train.strategy.live=true", "train.batch=16"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nets import checkpoint
-from nets.spec import ZOO
+from nets.definition.spec import ZOO
+from nets.files import checkpoint
 from tests.journeys.fc_shards import CIFAR, configured, difference, lenet_with_dropout, problems_of
 from tests.support import Simulated, events, run_directory, run_up, train
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets.spec import ZOO
+from nets.definition.spec import ZOO
+from roles.planning.strategies import PRESETS
 from roles.presets.request import Preset
-from roles.strategies import PRESETS
 from runtime.errors import ConfigError
 from tests.support import Simulated, configure, train
 

@@ -11,13 +11,13 @@ import pytest
 
 import roles
 from examples.chain import chain
-from roles import footprint
-from roles.traffic import RULES, traffic
+from roles.forecasting import footprint
+from roles.forecasting.traffic import RULES, traffic
 from runtime import Actor, Topology
-from runtime.clock import run_virtual
-from runtime.forecast import Forecast
-from runtime.simulation import simulate
-from runtime.topology import Placement, ProcessSpec
+from runtime.plan.forecast import Forecast
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
 
 ITERATIONS = 4
 PAYLOAD = re.compile(

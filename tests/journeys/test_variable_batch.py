@@ -10,12 +10,12 @@ import pytest
 
 import ops
 from nets import Net, load_net, load_solver
-from nets.spec import ZOO
+from nets.definition.spec import ZOO
 from roles import Options, plan
-from roles.fc_batches import fc_batches
-from roles.job import Job
-from roles.parameter_store import ParameterStore
-from runtime.config import load_with_program
+from roles.fc.batches import fc_batches
+from roles.learning.job import Job
+from roles.learning.parameter_store import ParameterStore
+from runtime.config.file import load_with_program
 from tests.journeys.fc_shards import configured, lenet_with_dropout, problems_of, run
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import ops
-from nets import checkpoint
+from nets.files import checkpoint
 from ops import Array
-from ops.cupy_backend import CupyBackend
+from ops.backends.cupy_backend import CupyBackend
 from roles import ROLES, Options, plan
-from roles.averaging import AveragingReplica
 from roles.messages import Contribution, SharedSum
-from runtime.clock import run_virtual
-from runtime.config import load_with_program
+from roles.workers.averaging import AveragingReplica
+from runtime.actors.node import MessageError, Node
+from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
-from runtime.messages import Message
-from runtime.node import MessageError, Node
-from runtime.placing import place
-from runtime.simulation import simulate
+from runtime.messages.message import Message
+from runtime.plan.placement import place
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
 from runtime.transport.inproc import InprocNetwork
 from tests.device_double import DeviceCupy
 from tests.support import Simulated, configure, events, run_directory, run_up, train

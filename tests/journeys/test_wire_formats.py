@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import runtime.node
-from nets import checkpoint
+from nets.files import checkpoint
+from roles.learning.wire_formats import FORMATS, Wire
 from roles.messages import LayerGradient
-from roles.wire_formats import FORMATS, Wire
-from runtime import ProgramFailed
-from runtime.actor import Actor
-from runtime.cli import main
-from runtime.compute import InlineCompute
-from runtime.messages import Envelope, Message
+from runtime import MessageError, ProgramFailed
+from runtime.actors.actor import Actor
+from runtime.actors.node import Node
+from runtime.cli.main import main
+from runtime.compute.compute import InlineCompute
+from runtime.messages.message import Envelope, Message
 from tests.support import configure, events, run_directory, run_up, train
 
 LINKS = "reducer-0 -> conv_model, conv-0-0 -> reducer-0, conv-0-1 -> reducer-0"
@@ -189,21 +189,21 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
     more = gradients("threshold" if "place" in how else "one-bit")
     clean = train(configure(tmp_path / "clean", "sync", workers=2, iterations=3, more=more))
     reasons: list[str] = []
-    deliver, reject = runtime.node.Node.deliver, runtime.node.Node.reject
+    deliver, reject = Node.deliver, Node.reject
 
-    def spoiled_first(node: runtime.node.Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
+    def spoiled_first(node: Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
         said = envelope.message
         if type(said) is LayerGradient:
             deliver(node, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
             node._switchboard._places[envelope.sender].latest.clear()  # what repeats is not tested here
         deliver(node, envelope, size, release)
 
-    def count(node: runtime.node.Node, peer: str, error: runtime.node.MessageError | None) -> None:
+    def count(node: Node, peer: str, error: MessageError | None) -> None:
         reasons.extend([] if error is None else [error.reason])
         reject(node, peer, error)
 
-    monkeypatch.setattr(runtime.node.Node, "deliver", spoiled_first)
-    monkeypatch.setattr(runtime.node.Node, "reject", count)
+    monkeypatch.setattr(Node, "deliver", spoiled_first)
+    monkeypatch.setattr(Node, "reject", count)
     spoiled = train(configure(tmp_path / "spoiled", "sync", workers=2, iterations=3, more=more))
     assert len(reasons) == 3 * 2 * 3  # iterations, layers, gradients: two to the reducer, one to the model
     assert set(reasons) <= {"unexpected", "bad_shape"}

@@ -32,7 +32,7 @@ def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
 
 
 def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch):
-    for name in ("ops.cpu_backend", "numba"):
+    for name in ("ops.backends.cpu_backend", "numba"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(KernelsMissing, match="backend 'cpu': numba cannot be imported here"):
         get_backend("cpu")

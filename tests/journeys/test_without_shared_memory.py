@@ -9,7 +9,7 @@ import numpy as np
 
 import roles
 import runtime
-from nets import checkpoint
+from nets.files import checkpoint
 from ops import Array
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from nets import NetError, load_net, load_solver
 from nets.data import open_source
-from nets.mean import read_mean
-from nets.solverstate import read_solverstate
-from nets.weights import read_weights
+from nets.files.mean import read_mean
+from nets.files.solverstate import read_solverstate
+from nets.files.weights import read_weights
 
 MEMORY = 3 << 30  # bytes of address space, the interpreter and its libraries included
 KINDS = (0.4, 0.1, 0.1, 0.15, 0.2, 0.05)  # how often each kind of change is made; a cut leaves little to read

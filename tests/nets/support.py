@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nets import NetSpec, load_net
-from nets.graph import Net
+from nets.graph.graph import Net
 from ops import get_backend
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

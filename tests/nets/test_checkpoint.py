@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from nets import CheckpointError
-from nets.checkpoint import load, save
+from nets.files.checkpoint import load, save
 
 
 def test_arrays_and_metadata_come_back_as_they_were(tmp_path):

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 
-from nets import CheckpointError, DataError, Net, NetError, checkpoint, load_net, load_solver
-from nets.convert import (
+from nets import CheckpointError, DataError, Net, NetError, load_net, load_solver
+from nets.data import MemorySource, open_source
+from nets.files import checkpoint
+from nets.files.mean import read_mean
+from nets.files.solverstate import SolverState, read_solverstate, write_solverstate
+from nets.files.weights import read_weights, write_weights
+from nets.tools.convert import (
     checkpoint_from_caffe,
     checkpoint_to_caffe,
     convert_solverstate,
@@ -14,12 +19,8 @@ from nets.convert import (
     mean_to_binaryproto,
     source_to_lmdb,
 )
-from nets.data import MemorySource, open_source
-from nets.mean import read_mean
-from nets.solverstate import SolverState, read_solverstate, write_solverstate
-from nets.weights import read_weights, write_weights
 from ops import get_backend
-from roles.parameter_store import ParameterStore
+from roles.learning.parameter_store import ParameterStore
 from tests.nets.support import SHARED, lenet, needs_shared
 from tests.nets.test_weights import some_weights
 

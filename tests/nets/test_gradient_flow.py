@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nets.graph import Net
+from nets.graph.graph import Net
 from ops import get_backend
 from tests.nets.support import backward, images_and_labels, spec_of
 

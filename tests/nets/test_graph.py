@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nets import NetError, load_net
-from nets.graph import Net
+from nets.graph.graph import Net
 from ops import get_backend
 from tests.nets.support import MODELS, backward, images_and_labels, lenet, needs_shared, spec_of
 

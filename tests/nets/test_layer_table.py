@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from nets.definition.rules import RULES
 from nets.layers.table import markdown
-from nets.rules import RULES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "layers.md").read_text("utf-8")
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from nets.definition.prototxt import Where, parse
+from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.layers import KINDS, REFUSED, Run, Setup, Values, make_layer
-from nets.prototxt import Where, parse
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.layer_types import LAYER_TYPES
-from nets.spec import LayerSpec
 from ops import get_backend
 from ops.gradcheck import check_gradient
 

@@ -5,7 +5,7 @@ import pytest
 
 from nets import PrototxtError
 from nets.data import Batches, MemorySource, Transform
-from nets.mean import write_mean
+from nets.files.mean import write_mean
 from nets.schema import caffe_pb2 as caffe
 from tests.nets.support import spec_of
 

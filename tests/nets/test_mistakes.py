@@ -3,7 +3,7 @@
 import pytest
 
 from nets import NetError, PrototxtError, load_net, load_solver
-from nets.graph import Net
+from nets.graph.graph import Net
 from ops import get_backend
 from tests.nets.support import spec_of
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nets import PrototxtError, load_net, load_solver
-from nets.graph import Net
+from nets.graph.graph import Net
 from ops import get_backend
 from tests.nets.support import MODELS, backward, needs_shared
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from nets.data.writers import records_of, write_lmdb
-from nets.mean import write_mean
-from nets.solverstate import SolverState, write_solverstate
-from nets.spec import ZOO
-from nets.weights import write_weights
+from nets.definition.spec import ZOO
+from nets.files.mean import write_mean
+from nets.files.solverstate import SolverState, write_solverstate
+from nets.files.weights import write_weights
 from tests.nets.mutate import READERS
 from tests.nets.test_data import write_idx
 

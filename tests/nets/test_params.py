@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from nets.params import ParamSpec, generator
+from nets.definition.params import ParamSpec, generator
 from nets.schema import caffe_pb2 as caffe
 
 SHAPE = (50, 20, 5, 5)

@@ -4,7 +4,7 @@ import numpy as np
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import Message
 
-from nets.prototxt import parse
+from nets.definition.prototxt import parse
 from nets.schema import caffe_pb2 as caffe
 from nets.schema.generate import SCHEMA, generate
 from tests.nets.support import MODELS, SHARED, needs_shared

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from nets import NetError, NetSpec, load_net
-from nets.graph import Net
+from nets.graph.graph import Net
 from nets.layers.base import Run
-from nets.sharding import ShardedNet
-from nets.slices import unit_parts, units
+from nets.sharding.division import ShardedNet
+from nets.sharding.slices import unit_parts, units
 from ops import get_backend
 from tests.nets.support import backward, spec_of
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from nets import PrototxtError
-from nets.graph import Net
+from nets.graph.graph import Net
 from ops import get_backend
 from tests.nets.support import backward, spec_of
 

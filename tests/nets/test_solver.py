@@ -8,8 +8,8 @@ import pytest
 
 from nets import PrototxtError, load_net, load_solver
 from nets.data import Batches, Transform, open_source
-from nets.graph import Net
-from nets.solver import SolverSpec
+from nets.definition.solver import SolverSpec
+from nets.graph.graph import Net
 from ops import get_backend
 from tests.nets.support import MODELS, backward, needs_shared
 

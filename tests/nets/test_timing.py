@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from nets import NetError
-from nets.timing import LayerTime, table, time_net
+from nets.tools.timing import LayerTime, table, time_net
 from tests.nets.support import lenet
 
 

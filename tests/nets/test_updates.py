@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nets import load_solver
-from nets.params import ParamSpec
-from nets.rules import RULES
-from nets.scaling import linear, square_root
+from nets.definition.params import ParamSpec
+from nets.definition.rules import RULES
+from nets.definition.scaling import linear, square_root
 from nets.schema import caffe_pb2 as caffe
 from ops import get_backend
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nets import Net, load_net
-from nets.volumes import volumes
+from nets.tools.volumes import volumes
 from ops import get_backend
 from tests.nets.support import lenet, spec_of
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from nets import DataError, Net, NetError, load_net
-from nets.blobs import from_array, same_shape, to_array
-from nets.caffemodel import read_caffemodel, write_caffemodel
 from nets.data import Batches, Transform, open_source
-from nets.mean import read_mean, write_mean
+from nets.files.blobs import from_array, same_shape, to_array
+from nets.files.caffemodel import read_caffemodel, write_caffemodel
+from nets.files.mean import read_mean, write_mean
+from nets.files.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
+from nets.files.weights import load_weights, match, read_weights, write_weights
 from nets.schema import caffe_pb2 as caffe
-from nets.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
-from nets.weights import load_weights, match, read_weights, write_weights
 from ops import get_backend
 from tests.nets.support import MODELS, SHARED, lenet, needs_shared
 

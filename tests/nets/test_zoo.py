@@ -7,9 +7,9 @@ import pytest
 
 from nets import Net, load_net, load_solver
 from nets.data import Batches, Transform, batch_of_net, open_source
-from nets.spec import ZOO
+from nets.definition.spec import ZOO
 from ops import get_backend
-from roles.parameter_store import ParameterStore
+from roles.learning.parameter_store import ParameterStore
 from tests.nets.support import MODELS, backward, needs_shared
 
 NETS = sorted(file.stem for file in ZOO.glob("*.prototxt") if not file.stem.endswith("_solver"))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ops import Array, Backend, OpsError, get_backend
-from ops.cupy_backend import CupyBackend
+from ops.backends.cupy_backend import CupyBackend
 from tests.ops.host_cupy import HostCupy
 
 SHAPE = (3, 4, 5, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ops import Backend, ConvGeometry, OpsError, PoolGeometry
-from ops.recurrent import LstmGradients
+from ops.reference.recurrent import LstmGradients
 
 X, COLUMN = np.ones((2, 4, 6, 6)), np.ones(4)
 X_F, SEQUENCE = X.astype("f"), np.ones((3, 2, 5))

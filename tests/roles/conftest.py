@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest_asyncio
 
-from runtime.compute import ThreadCompute
-from runtime.metrics import Metrics
-from runtime.node import Node
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.compute.compute import ThreadCompute
 from tests.roles.conv_model_alone import Model
 
 

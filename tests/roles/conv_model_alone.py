@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from roles.conv_model import ConvModel
-from roles.job import Job
+from roles.learning.job import Job
 from roles.messages import TRAIN, LayerGradient, LayerModel, PullLayer
-from runtime.messages import Envelope, Message
+from roles.servers.conv_model import ConvModel
+from runtime.messages.message import Envelope, Message
 
 JOB = Job(
     net="lenet", solver="lenet_solver", data={"TRAIN": {"format": "digits", "split": "train"}}, seed=1, batch=4,

@@ -10,13 +10,13 @@ import numpy as np
 
 import ops
 from ops import Array
-from roles.exchange import exchange_of
-from roles.host_accumulator import HostAccumulator
+from roles.exchange.accumulator import HostAccumulator
+from roles.exchange.exchange import exchange_of
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, ActorSpec, Envelope, Topology
-from runtime.clock import run_virtual
-from runtime.simulation import simulate
-from runtime.topology import Placement, ProcessSpec
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
 from runtime.transport.inproc import InprocNetwork
 
 SIZES = (0, 1, 16, 17, 1000)  # of buckets 0, 1, ...

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.binomial import Place, place_of
+from roles.exchange.binomial import Place, place_of
 
 MEMBERS, FAN_IN = st.integers(1, 200), st.integers(2, 9)
 

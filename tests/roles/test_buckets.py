@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nets import Net, load_net
 from ops import get_backend
-from roles.buckets import BUCKET_BYTES, buckets_of
+from roles.exchange.buckets import BUCKET_BYTES, buckets_of
 
 IMAGES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "resnet20": (3, 32, 32)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from roles.collective import shares
+from roles.exchange.collective import shares
 
 
 def test_shares_cover_everything_once_and_begin_with_cache_lines() -> None:

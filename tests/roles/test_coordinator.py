@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from roles.coordinator import Coordinator
-from roles.job import Job
+from roles.coordination.coordinator import Coordinator
+from roles.learning.job import Job
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket, Updated
 from runtime import Actor, ActorSpec, ProgramFailed, Topology
-from runtime.clock import run_virtual
-from runtime.simulation import Journal, simulate
-from runtime.topology import Placement, ProcessSpec
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
 
 JOB = Job(
     net="lenet", solver="lenet_digits_solver", data={}, seed=1, batch=10, test_batch=10, base_directory="."

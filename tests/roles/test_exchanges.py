@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import roles.collective
+import roles.exchange.collective
 from ops import Array
-from roles.exchange import exchange_of
-from roles.host_accumulator import HostAccumulator
+from roles.exchange.accumulator import HostAccumulator
+from roles.exchange.exchange import exchange_of
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork
@@ -43,7 +43,7 @@ def in_order(arrays: list[Array], fan_in: int) -> Array:
 def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whoever_is_late(
     kind: str, more: dict[str, int], members: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles.collective, "ALONE_BYTES", alone)
+    monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", alone)
     for seed in (1, 2):
         found = summed(options_of(kind, members, **more), members, seed=seed)
         assert len(found) == members
@@ -150,7 +150,7 @@ async def test_a_sum_takes_arrays_of_its_own_precision_only(kind: str, more: dic
 async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
     kind: str, more: dict[str, int], above: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
     exchange = member(kind, **more)
     whole = SharedSum(number=0, bucket=4, values=(ZEROS,))
     for sender, message in (
@@ -169,7 +169,7 @@ async def test_a_sum_is_taken_once_and_only_from_the_one_who_makes_it(
 async def test_gradients_are_not_taken_where_nothing_is_added_up(
     kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
     for sender in ("member-0", "member-2", "sums"):
         with pytest.raises(MessageError, match=f"of {sender}"):
             member(kind, **more).contributed(contribution(4, ZEROS), sender)
@@ -179,7 +179,7 @@ async def test_gradients_are_not_taken_where_nothing_is_added_up(
 async def test_what_comes_after_a_sum_is_complete_is_rejected(
     kind: str, more: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
     exchange, told = member(kind, **more), []
 
     async def tell(to: str, message: Any, *, step: int) -> None:
@@ -200,7 +200,7 @@ async def test_what_comes_after_a_sum_is_complete_is_rejected(
 
 
 def test_only_the_first_member_of_a_collective_gives_memory_for_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roles.collective, "ALONE_BYTES", 0)
+    monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", 0)
     for sender, into in (("member-0", ()), ("member-2", (ZEROS,)), ("member-0", (ZEROS, ZEROS))):
         with pytest.raises(MessageError, match="memories"):
             member("collective").contributed(contribution(4, ZEROS, into), sender)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from nets import NetError, load_net
-from nets.sharding import ShardedNet
+from nets.sharding.division import ShardedNet
 from ops import get_backend
-from roles.column_swap import ColumnSwap
-from roles.fc_batches import fc_batches, rows_in
-from roles.fc_queue import FcQueue
-from roles.mean_state import MeanState
+from roles.fc.batches import fc_batches, rows_in
+from roles.fc.queue import FcQueue
+from roles.fc.swap import ColumnSwap
+from roles.learning.slices import cut_state, slices_of_state
+from roles.learning.state_average import MeanState
 from roles.messages import ActivationSlice, Columns, State
-from roles.slices import cut_state, slices_of_state
 from runtime import Actor, Envelope, MessageError
 
 CUTS = [(0, 4), (0, 3, 6), (0, 4, 7, 10), (0, 1, 2, 9, 10), (0, 1, 2, 3, 4, 5)]

@@ -10,7 +10,7 @@ import pytest
 
 import ops
 from ops import Array
-from roles.gradient_sum import GradientSum
+from roles.learning.gradient_sum import GradientSum
 
 OPS = ops.get_backend("numpy")
 

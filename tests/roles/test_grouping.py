@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.grouping import Grouping
+from roles.coordination.grouping import Grouping
+from roles.coordination.schedule import Pass
 from roles.messages import TEST, TRAIN, Ticket
-from roles.schedule import Pass
 
 GROUPS = [["a", "b", "c"], ["d"], ["e", "f"]]
 WORKERS = [name for group in GROUPS for name in group]

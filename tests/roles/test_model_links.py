@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.model_links import spread
+from roles.workers.model_links import spread
 
 # Parameters of each layer
 NETS = {

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nets.data import Prefetcher
+from roles.coordination.ticket_batching import MOST, SECONDS, Pace
 from roles.messages import TRAIN, PassDone, Ticket
-from roles.pace import MOST, SECONDS, Pace
-from runtime.messages import Message
-from runtime.node import Node
+from runtime.actors.node import Node
+from runtime.messages.message import Message
 from tests.support import Simulated, configure, train
 
 

@@ -11,7 +11,7 @@ import ops
 from nets import NetError, ParamSpec, SolverSpec, load_solver
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
-from roles.parameter_store import ParameterStore
+from roles.learning.parameter_store import ParameterStore
 
 SHAPES = {"conv1": ((3, 2, 2, 2), (3,)), "ip": ((4, 6), (4,))}
 MULTS = {"conv1": ((1.0, 1.0), (2.0, 0.0)), "ip": ((0.5, 3.0), (0.0, 1.0))}  # (lr_mult, decay_mult) of each blob

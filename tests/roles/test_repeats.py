@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from roles.messages import LayerGradient, PassDone, Updated
-from runtime.messages import Envelope, Message
-from runtime.node import MessageError, Node
+from runtime.actors.node import MessageError, Node
+from runtime.messages.message import Envelope, Message
 from tests.support import Simulated, configure, train
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roles.coordination.schedule import Schedule, Stage, Timetable
 from roles.messages import TEST, TRAIN
-from roles.schedule import Schedule, Stage, Timetable
 
 Event = tuple[str, int]
 WAITING = (Stage.SAVING, Stage.CHANGING)  # for somebody other than the workers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from roles.scoreboard import Scoreboard, mean_scores
+from roles.learning.scoreboard import Scoreboard, mean_scores
 
 
 def test_a_report_holds_the_means_since_the_last_one() -> None:

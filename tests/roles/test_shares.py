@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.shares import Shares
+from roles.learning.batch_split import Shares
 
 MEMBERS = ["a", "b", "c"]
 

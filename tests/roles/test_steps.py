@@ -14,9 +14,9 @@ import pytest
 
 from nets import Net, NetSpec, load_net, load_solver
 from ops import get_backend
-from roles.buffers import gradient_buffers
-from roles.parameter_store import ParameterStore
-from roles.single import train
+from roles.learning.buffers import gradient_buffers
+from roles.learning.parameter_store import ParameterStore
+from roles.workers.single import train
 from tests.nets.support import spec_of
 
 # What Python itself needs for a step (tuples, dictionaries, blocks of arguments), in bytes

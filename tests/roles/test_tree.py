@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.tree import TreeReducerSpec, parents, reduction_tree, split
+from roles.learning.tree import TreeReducerSpec, parents, reduction_tree, split
 
 counts, fan_ins = st.integers(1, 200), st.integers(2, 9)
 

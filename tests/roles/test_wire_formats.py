@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from ops import Array
-from roles.wire_formats import FORMATS, PLAIN, Wire
+from roles.learning.wire_formats import FORMATS, PLAIN, Wire
 from runtime.errors import MessageError
 
 OPS = ops.get_backend("numpy")

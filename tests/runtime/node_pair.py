@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from runtime.actor import Actor
-from runtime.clock import run_virtual
-from runtime.compute import InlineCompute
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.compute.compute import InlineCompute
 from runtime.errors import MessageError
-from runtime.messages import Array, Envelope, Message, message
-from runtime.metrics import Metrics
-from runtime.node import Node
+from runtime.messages.message import Array, Envelope, Message, message
+from runtime.simulation.clock import run_virtual
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from node_pair import Answer, Bulk, Other, Pair, Question, on_virtual_time
 
-from runtime.actor import Actor
+from runtime.actors.actor import Actor
 from runtime.errors import MessageError
-from runtime.messages import Envelope, Save, WindDown
+from runtime.messages.message import Envelope, Save, WindDown
 from runtime.transport import Endpoints, Limits
 
 # -- declaring actors

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import wire
-from runtime.messages import Envelope, WindDown
-from runtime.pending import Pending
+from runtime.messages import wire
+from runtime.messages.message import Envelope, WindDown
+from runtime.messages.pending import Pending
 from runtime.transport import ahead
 
 NUMBERS = st.integers(0, 2**64 - 1)

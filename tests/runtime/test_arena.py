@@ -20,9 +20,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
 from runtime.errors import LaunchError, MessageError
-from runtime.mapping import LARGE_PAGE, Mapping
+from runtime.memory.arena import BLOCK, IN_PLACE_FROM, Arena, Window, available, writable
+from runtime.memory.mapping import LARGE_PAGE, Mapping
 from runtime.transport.shared import SharedMemory
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
@@ -199,7 +199,7 @@ TestBlocks.settings = settings(max_examples=60, stateful_step_count=30, deadline
 
 PEER = """
 import sys
-from runtime.arena import Arena
+from runtime.memory.arena import Arena
 arena = Arena("peer")
 print(arena.address, flush=True)
 sys.stdin.read()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.clock import run_virtual
 from runtime.errors import Deadlock
+from runtime.simulation.clock import run_virtual
 
 
 def now() -> float:

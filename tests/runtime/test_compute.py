@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from runtime.clock import run_virtual
-from runtime.compute import REMEMBERED, Compute, InlineCompute, Item, ThreadCompute
+from runtime.compute.compute import REMEMBERED, Compute, InlineCompute, Item, ThreadCompute
+from runtime.simulation.clock import run_virtual
 
 
 @pytest_asyncio.fixture(params=["thread", "inline"])

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from runtime.config import (
+from runtime.config.file import (
     ClusterConfig,
     Section,
     dump,
@@ -25,9 +25,9 @@ from runtime.config import (
     load_with_program,
     program_options,
 )
-from runtime.config_sections import parse_bytes
+from runtime.config.sections import parse_bytes
+from runtime.config.toml_write import dumps
 from runtime.errors import ConfigError
-from runtime.toml_write import dumps
 
 SAMPLE = """
 program = "sample_program"

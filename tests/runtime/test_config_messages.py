@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from runtime.config import Section, load, load_with_program
+from runtime.config.file import Section, load, load_with_program
 from runtime.errors import ConfigError
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.toml_lines import KeyPath, key_lines, split_key
-from runtime.toml_write import dumps
+from runtime.config.toml_lines import KeyPath, key_lines, split_key
+from runtime.config.toml_write import dumps
 
 # Values on which a careless scanner loses its place: brackets, hashes, quotes and line breaks inside strings.
 SCALARS = st.sampled_from(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runtime.console import RunConsole, describe
-from runtime.lifecycle import Heartbeat
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.report.console import RunConsole, describe
 
 
 def console(*, terminal: bool = False) -> Console:

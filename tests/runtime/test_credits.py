@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from runtime.clock import run_virtual
-from runtime.credits import GRANT_SHARE, MINIMUM_COST, CreditGate, GrantBook, cost_of
 from runtime.errors import ActorStopped
+from runtime.messages.credits import GRANT_SHARE, MINIMUM_COST, CreditGate, GrantBook, cost_of
+from runtime.simulation.clock import run_virtual
 
 LIMIT = 800
 SLACK = LIMIT // GRANT_SHARE

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cli import main
-from runtime.drawing import outline, svg
-from runtime.forecast import Forecast, shown
-from runtime.topology import ActorSpec, Placement, ProcessSpec, Topology
+from runtime.cli.main import main
+from runtime.plan.forecast import Forecast, shown
+from runtime.plan.svg import outline, svg
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 SVG = "{http://www.w3.org/2000/svg}"
 TOPOLOGY = Topology(

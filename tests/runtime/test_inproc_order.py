@@ -7,9 +7,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from runtime.clock import run_virtual
 from runtime.errors import MessageError
-from runtime.messages import Array, Envelope, Message, message
+from runtime.messages.message import Array, Envelope, Message, message
+from runtime.simulation.clock import run_virtual
 from runtime.transport import Endpoints, Limits, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 

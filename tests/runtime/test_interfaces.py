@@ -7,12 +7,12 @@ import asyncio
 import numpy as np
 import pytest
 
-from runtime.clock import run_virtual
 from runtime.errors import MessageError
-from runtime.messages import Array, Envelope, Message, message
+from runtime.messages.message import Array, Envelope, Message, message
+from runtime.simulation.clock import run_virtual
 from runtime.transport import Endpoints, Limits, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
-from runtime.transport.interfaces import Link
+from runtime.transport.network_model import Link
 
 RATE = 1e6  # bytes per second
 NAMES = "abcdef"

@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from runtime.errors import MessageError
-from runtime.messages import Array, Envelope, Message, message
+from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
 from runtime.transport.parts import PART, PARTS_FROM, PLACE, Parts
 from runtime.transport.sockets import SocketTransport

@@ -7,8 +7,8 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.layout import Box, Scene, at, ranks, scene
-from runtime.topology import ActorSpec, Placement, ProcessSpec, Topology
+from runtime.plan.geometry import Box, Scene, at, ranks, scene
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 
 def topology(actors: dict[str, str], *links: tuple[str, str]) -> Topology:

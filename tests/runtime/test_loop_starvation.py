@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import MessageError
-from runtime.messages import Envelope, Message, message
+from runtime.messages.message import Envelope, Message, message
 from runtime.transport import Limits, Release
 from runtime.transport.ports import BATCH
 from runtime.transport.sockets import SocketTransport

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.messages import (
+from runtime.messages.message import (
     REGISTRY,
     Array,
     Envelope,

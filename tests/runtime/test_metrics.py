@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.errors import LaunchError
-from runtime.metrics import Metrics, Pages, discovery
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from node_pair import Answer, Asker, Bulk, Pair, Question, on_virtual_time, rejected
 
-from runtime.actor import Actor
+from runtime.actors.actor import Actor
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
-from runtime.messages import Envelope, Save, WindDown
+from runtime.messages.message import Envelope, Save, WindDown
 from runtime.transport import Endpoints
 
 # -- tell, ask, reply

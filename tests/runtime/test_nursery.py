@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from runtime import threads
-from runtime.checking import check
+from runtime.cluster.launchers import LocalLauncher, Nursery
+from runtime.compute import threads
 from runtime.errors import ConfigError
-from runtime.launchers import LocalLauncher, Nursery
-from runtime.topology import ProcessSpec
+from runtime.plan.topology import ProcessSpec
+from runtime.runs.checking import check
 from tests.support import ROOT, configure, environment
 
 FORKED = """
 import json, os, sys
 import numba, numpy
 from threadpoolctl import threadpool_info
-from runtime import threads
+from runtime.compute import threads
 read, write = os.pipe()
 if os.fork() == 0:
     threads.use(2)

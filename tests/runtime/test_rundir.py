@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.rundir import RunDirectory, make_socket_directory
+from runtime.report.rundir import RunDirectory, make_socket_directory
 
 
 @pytest.fixture

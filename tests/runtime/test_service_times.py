@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.clock import VirtualTimeLoop, run_virtual
-from runtime.emulated import EmulatedDevice, device_here, device_of
+from runtime.compute.emulated import EmulatedDevice, device_here, device_of
+from runtime.compute.service_times import Recorder, ServiceTimes, as_text, gather, read_table
 from runtime.errors import ConfigError, ProgramFailed
-from runtime.service_times import Recorder, ServiceTimes, as_text, gather, read_table
-from runtime.topology import ActorSpec
+from runtime.plan.topology import ActorSpec
+from runtime.simulation.clock import VirtualTimeLoop, run_virtual
 
 
 def drawn(value: Any, count: int = 1, seed: int = 1, rows: int = 0) -> list[float]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from runtime.cluster.lifecycle import Heartbeat, Stage
+from runtime.cluster.supervision import Liveness, Supervision
 from runtime.errors import MessageError
-from runtime.lifecycle import Heartbeat, Stage
-from runtime.supervision import Liveness, Supervision
 
 EVENTS = ("hello", "ready", "begin", "halt", "exit")
 TICK = 0.25

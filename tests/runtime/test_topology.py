@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ConfigError
-from runtime.topology import ActorSpec, Placement, ProcessRule, ProcessSpec, Topology, group_into_processes
+from runtime.plan.topology import ActorSpec, Placement, ProcessRule, ProcessSpec, Topology, group_into_processes
 
 NAMES = ("worker-0", "worker-1", "model", "server")
 
@@ -38,7 +38,7 @@ def test_every_mistake_of_a_topology_is_named_at_once() -> None:
 
 def test_mistakes_come_in_one_order_whatever_the_hash_seed() -> None:
     program = (
-        "from runtime.topology import *\n"
+        "from runtime.plan.topology import *\n"
         "try: Topology('p', tuple(ActorSpec(n, 'r') for n in 'abcdefabcdef'), (), 'a')\n"
         "except Exception as error: print(error)"
     )

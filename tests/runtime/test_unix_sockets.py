@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import LaunchError, MessageError
-from runtime.messages import Envelope
+from runtime.messages.message import Envelope
 from runtime.transport import Limits, Release
 from runtime.transport.ports import BATCH, COPY_BELOW, Frames
 from runtime.transport.sockets import SocketTransport

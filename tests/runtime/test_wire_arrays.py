@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime import wire
 from runtime.errors import MessageError
-from runtime.messages import Array, Envelope, Message, message
+from runtime.messages import wire
+from runtime.messages.message import Array, Envelope, Message, message
 
 
 @message

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.actor import Actor
-from runtime.clock import run_virtual
-from runtime.messages import Array, Envelope, Message, message
-from runtime.simulation import simulate
-from runtime.topology import ActorSpec, Placement, ProcessSpec, Topology
+from runtime.actors.actor import Actor
+from runtime.messages.message import Array, Envelope, Message, message
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
 from runtime.transport.inproc import InprocNetwork
 
 RATE = 125e6  # 1 Gbit/s

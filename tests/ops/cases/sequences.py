@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ops.recurrent import LstmGradients, RnnGradients
+from ops.reference.recurrent import LstmGradients, RnnGradients
 from tests.ops.cases.case import Case, sigmoid
 
 

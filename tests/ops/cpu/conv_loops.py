@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ops import Array
-from ops.cpu.algorithm import ConvShape
+from ops.cpu.conv.algorithm import ConvShape
 
 
 def in_memory(x: Array) -> Array:

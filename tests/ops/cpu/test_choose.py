@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from ops import ConvGeometry, get_backend
-from ops.cpu.algorithm import ConvShape
-from ops.cpu.choose import DATA, FORWARD, PRICES, WEIGHTS, Chooser, direct_cost, winograd_cost
-from ops.cpu.direct import Direct, FirstLayer
-from ops.cpu.team import Team
-from ops.cpu.toom_cook import MODES
-from ops.cpu.winograd import Winograd
-from ops.cpu.workspace import Workspace
+from ops.cpu.conv.algorithm import ConvShape
+from ops.cpu.conv.choose import DATA, FORWARD, PRICES, WEIGHTS, Chooser, direct_cost, winograd_cost
+from ops.cpu.conv.direct import Direct, FirstLayer
+from ops.cpu.conv.toom_cook import MODES
+from ops.cpu.conv.winograd import Winograd
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
 
 PASSES = (FORWARD, DATA, WEIGHTS)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ops import Array, OpsError
-from ops.cpu.workspace import Workspace
+from ops.cpu.team.workspace import Workspace
 from tests.ops.conftest import nans
 from tests.ops.cpu.conftest import cpu
 from tests.ops.cpu.narrow import passes_with_narrow_vectors

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from ops import Array, ConvGeometry
-from ops.cpu.algorithm import ConvShape
-from ops.cpu.direct import Direct, FirstLayer
-from ops.cpu.target import VARIABLE, host
-from ops.cpu.team import Team
-from ops.cpu.workspace import Workspace
+from ops.cpu.codegen.target import VARIABLE, host
+from ops.cpu.conv.algorithm import ConvShape
+from ops.cpu.conv.direct import Direct, FirstLayer
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
 from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory
 
 TEAMS = {size: Team(size) for size in (1, 2)}

@@ -8,8 +8,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ops import activation, broadcast, eltwise, fused, loss, lrn, normalise, pool, rearrange, reduction, update
-from ops.cpu import operands, pooling, streams
+from ops.cpu.elementwise import pooling
+from ops.cpu.team import operands, streams
+from ops.reference import (
+    activation,
+    broadcast,
+    eltwise,
+    fused,
+    loss,
+    lrn,
+    normalise,
+    pool,
+    rearrange,
+    reduction,
+    update,
+)
 from tests.contracts.test_backends import compare, destinations, placed, prepared, tolerance, upstream
 from tests.ops.cases import CASES
 from tests.ops.cases.case import Outs

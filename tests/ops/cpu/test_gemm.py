@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from ops import Array, OpsError
-from ops.cpu.gemm import planned
-from ops.cpu.team import Team
-from ops.cpu.workspace import Workspace
+from ops.cpu.gemm.gemm import planned
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
 from tests.ops.conftest import nans
 from tests.ops.cpu.conftest import cpu
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ops import ConvGeometry, OpsError, get_backend
-from ops.cpu.lowered import Lane
+from ops.cpu.conv.lowered import Lane
 from tests.ops.conftest import nans
 from tests.ops.cpu.test_gemm import close
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from ops import Array, OpsError, get_backend
-from ops.cpu.units import units
-from ops.cpu.workspace import Workspace
-from ops.recurrent import LstmGradients, RnnGradients, Tape
+from ops.cpu.recurrent.units import units
+from ops.cpu.team.workspace import Workspace
+from ops.reference.recurrent import LstmGradients, RnnGradients, Tape
 from tests.ops.conftest import nans
 from tests.ops.cpu.conftest import cpu
 from tests.ops.cpu.narrow import passes_with_narrow_vectors

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from ops import get_backend
-from ops.cpu import team as teams
-from ops.cpu.team import Team
+from ops.cpu.team import team as teams
+from ops.cpu.team.team import Team
 
 
 def threads() -> set[threading.Thread]:

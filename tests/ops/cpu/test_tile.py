@@ -7,10 +7,10 @@ import re
 import pytest
 from llvmlite import ir
 
-from ops.cpu.compiled import machine, optimised
-from ops.cpu.microkernel import shapes
-from ops.cpu.target import host
-from ops.cpu.tile import build_tile
+from ops.cpu.codegen.compiled import machine, optimised
+from ops.cpu.codegen.target import host
+from ops.cpu.gemm.microkernel import shapes
+from ops.cpu.gemm.tile import build_tile
 
 ON_THE_STACK = re.compile(r"\(%rsp\), %[xyz]mm|%[xyz]mm\d+, -?\d*\(%rsp\)")
 

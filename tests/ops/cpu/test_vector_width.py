@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.cpu.target import VARIABLE, host
+from ops.cpu.codegen.target import VARIABLE, host
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -17,8 +17,8 @@ LISTING = """
 import json
 from llvmlite import ir
 from ops.cpu import compiled, microkernel, streams, tile, windows
-from ops.cpu.activation import RECTIFY
-from ops.cpu.target import host
+from ops.cpu.elementwise.activation import RECTIFY
+from ops.cpu.codegen.target import host
 
 def listing(build):
     return compiled.machine().emit_assembly(compiled.optimised(build))

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from ops import Array, ConvGeometry
-from ops.cpu.algorithm import ConvShape
-from ops.cpu.target import VARIABLE, host
-from ops.cpu.team import Team
-from ops.cpu.toom_cook import MODES
-from ops.cpu.winograd import Winograd, supports
-from ops.cpu.workspace import Workspace
+from ops.cpu.codegen.target import VARIABLE, host
+from ops.cpu.conv.algorithm import ConvShape
+from ops.cpu.conv.toom_cook import MODES
+from ops.cpu.conv.winograd import Winograd, supports
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
 from tests.ops.cpu.conv_loops import LAYOUTS, case, in_memory
 
 TEAMS = {size: Team(size) for size in (1, 2)}

@@ -1,0 +1,125 @@
+"""The learnable arrays of a net before training: their names, shapes, multipliers and first values.
+
+What lives here: ParamSpec and Caffe's fillers. What never: a global random state; numbers depend only on
+(seed, layer name, blob index), so any part of a net on any machine starts from the same values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.definition.prototxt import Where
+from nets.errors import NetError, did_you_mean
+from nets.schema import caffe_pb2 as caffe
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """One parameter array: `index` counts the layer's blobs from 0, `name` is "weight", "bias", ...
+
+    `keep` is None for what a solver learns. A running statistic (BatchNorm's) has `keep`, the fraction of its old
+    value that remains at an update: w' = keep * w + g. Its "gradient" g is what one pass adds, weighted by the pass's
+    share of the whole batch: summing over workers and applying by a parameter server are those of gradients.
+    """
+
+    layer: str
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    filler: caffe.FillerParameter
+    lr_mult: float = 1.0
+    decay_mult: float = 1.0
+    keep: float | None = None
+
+    def initial(self, seed: int, dtype: Any = np.float32) -> NDArray[Any]:
+        """Return the first values, an array of `shape`; the same for the same (seed, layer, index)."""
+        fill = FILLERS[self.filler.type]
+        return np.asarray(fill(self.shape, self.filler, generator(seed, self.layer, self.index)), dtype)
+
+
+def generator(seed: int, *key: str | int) -> np.random.Generator:
+    """Return the random generator that belongs to (seed, *key) and to nothing else."""
+    text = "/".join([str(seed), *(str(part) for part in key)])
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
+
+
+def check_filler(filler: caffe.FillerParameter, shape: tuple[int, ...], where: Where, key: str) -> None:
+    """Raise NetError when `filler` is unknown or cannot fill `shape`."""
+    if filler.type not in FILLERS:
+        expected = f"expected one of {', '.join(FILLERS)}{did_you_mean(filler.type, FILLERS)}"
+        raise NetError(where.problem(f"{key}.type", f"found '{filler.type}', {expected}"))
+    if filler.type == "bilinear" and (len(shape) != 4 or shape[2] != shape[3]):
+        raise NetError(
+            where.problem(key, f"filler 'bilinear' on shape {shape}, expected four axes and a square kernel")
+        )
+
+
+def fan(shape: tuple[int, ...], filler: caffe.FillerParameter) -> float:
+    """Return Caffe's divisor: size per output (FAN_IN), per input channel (FAN_OUT), or their mean."""
+    count = math.prod(shape)
+    fan_in, fan_out = count / shape[0], count / shape[1] if len(shape) > 1 else count
+    norms = caffe.FillerParameter
+    chosen = {norms.FAN_IN: fan_in, norms.FAN_OUT: fan_out, norms.AVERAGE: (fan_in + fan_out) / 2}
+    return float(chosen[filler.variance_norm])
+
+
+def _constant(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    return np.full(shape, f.value)
+
+
+def _uniform(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    return rng.uniform(f.min, f.max, shape)
+
+
+def _gaussian(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    """N(mean, std); with sparse >= 0 each weight survives with probability sparse / shape[0]."""
+    values = rng.normal(f.mean, f.std, shape)
+    if f.sparse >= 0:
+        values *= rng.random(shape) < f.sparse / shape[0]
+    return values
+
+
+def _xavier(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    limit = math.sqrt(3.0 / fan(shape, f))
+    return rng.uniform(-limit, limit, shape)
+
+
+def _msra(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    return rng.normal(0.0, math.sqrt(2.0 / fan(shape, f)), shape)
+
+
+def _positive_unitball(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    """Uniform in [0, 1), then every output's weights divided by their sum."""
+    rows = rng.random(shape).reshape(shape[0], -1)
+    shares: FloatArray = rows / rows.sum(axis=1, keepdims=True)
+    return shares.reshape(shape)
+
+
+def _bilinear(shape: tuple[int, ...], f: caffe.FillerParameter, rng: np.random.Generator) -> FloatArray:
+    """The interpolation kernel that makes a Deconvolution enlarge by ceil(width / 2)."""
+    factor = math.ceil(shape[3] / 2)
+    centre = (shape[3] - 1) / (2.0 * factor)
+    ramp: FloatArray = 1.0 - np.abs(np.arange(shape[3]) / factor - centre)
+    plane = ramp[:, None] * ramp
+    return np.broadcast_to(plane, shape).copy()
+
+
+FILLERS: dict[str, Callable[[tuple[int, ...], caffe.FillerParameter, np.random.Generator], FloatArray]] = {
+    "constant": _constant,
+    "uniform": _uniform,
+    "gaussian": _gaussian,
+    "xavier": _xavier,
+    "msra": _msra,
+    "positive_unitball": _positive_unitball,
+    "bilinear": _bilinear,
+}

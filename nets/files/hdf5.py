@@ -1,0 +1,121 @@
+"""The one place that opens HDF5 files: Caffe's weights and solver states in that format, and numbered datasets.
+
+What lives here: opening, checking sizes before memory is taken, translating h5py's errors. What never: prototxt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.errors import NetError
+from nets.files.extras import need
+
+RATIO = 1100  # deflate cannot shrink by more than 1032: a dataset that claims more than this is a lie
+
+
+@contextmanager
+def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
+    """Give the open file; anything h5py raises inside becomes an error of `kind` that names the file."""
+    h5py = need("h5py", f"{path.name}: HDF5")
+    if not path.is_file():
+        raise kind(f"{path}: no such file")
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except NetError as error:
+        raise (error if isinstance(error, kind) else kind(error.problems)) from None
+    except (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise kind(f"{path.name}: damaged or not an HDF5 file: {text}") from None
+
+
+def dataset(group: Any, name: str, path: Path) -> Any:
+    """Return the dataset `name` of numbers; NetError when it is absent, of another type or larger than its file."""
+    h5py = need("h5py", f"{path.name}: HDF5")
+    where = f"{path.name}: {group.name.rstrip('/')}/{name}"
+    if group.get(name, getlink=True) is None:
+        raise NetError(f"{where}: missing, expected a dataset")
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink) or not isinstance(group[name], h5py.Dataset):
+        raise NetError(f"{where}: found a group or a link, expected a dataset")
+    found = group[name]
+    if found.dtype.kind not in "fiu" or found.dtype.itemsize > 8:
+        raise NetError(f"{where}: found numbers of type {found.dtype}, expected float or integer")
+    if found.external or found.is_virtual:
+        raise NetError(f"{where}: its data lie in other files, expected them in this one")
+    claimed = math.prod(found.shape) * found.dtype.itemsize
+    if claimed > RATIO * path.stat().st_size:
+        raise NetError(f"{where}: found shape {found.shape}, too large for a file of {path.stat().st_size} bytes")
+    return found
+
+
+def numbered(group: Any, path: Path) -> tuple[NDArray[Any], ...]:
+    """Return the datasets "0", "1", ... of a group, each float32 or float64; NetError when a number is missing."""
+    arrays = (dataset(group, str(index), path)[()] for index in range(len(group)))
+    return tuple(array.astype(np.float64 if array.dtype == np.float64 else np.float32) for array in arrays)
+
+
+def read_weights(path: Path) -> dict[str, tuple[NDArray[Any], ...]]:
+    """Return the weights of a `.caffemodel.h5` (group `data`, a group per layer, datasets 0, 1, ...)."""
+    with opened(path) as file:
+        layers = _group(file, "data", path)
+        names = [name for name in layers if len(_group(layers, name, path))]
+        return {name: numbered(layers[name], path) for name in names}
+
+
+def write_weights(path: Path, weights: Mapping[str, Sequence[NDArray[Any]]]) -> None:
+    """Write a `.caffemodel.h5` as Caffe does. OSError passes through; a failed write leaves no file."""
+    with _new(path) as file:
+        data = file.create_group("data", track_order=False)
+        for layer, arrays in weights.items():
+            _put(data.create_group(layer), arrays)
+
+
+def read_state(path: Path) -> tuple[int, int, str, tuple[NDArray[Any], ...]]:
+    """Return (iter, current_step, learned_net, history) of a `.solverstate.h5`."""
+    with opened(path) as file:
+        iteration, step = (int(dataset(file, key, path)[()].reshape(-1)[0]) for key in ("iter", "current_step"))
+        learned = file["learned_net"][()] if "learned_net" in file else b""
+        name = learned.decode("utf-8", "replace") if isinstance(learned, bytes) else str(learned)
+        return iteration, step, name, numbered(_group(file, "history", path), path)
+
+
+def write_state(path: Path, iteration: int, step: int, learned_net: str, history: Sequence[NDArray[Any]]) -> None:
+    """Write a `.solverstate.h5` as Caffe does."""
+    with _new(path) as file:
+        for key, value in (("iter", iteration), ("current_step", step)):
+            file.create_dataset(key, data=np.array([value], np.int32))
+        file.create_dataset("learned_net", data=np.bytes_(learned_net.encode()))
+        _put(file.create_group("history"), history)
+
+
+def _put(group: Any, arrays: Sequence[NDArray[Any]]) -> None:
+    for index, array in enumerate(arrays):
+        group.create_dataset(str(index), data=array)
+
+
+def _group(parent: Any, name: str, path: Path) -> Any:
+    h5py = need("h5py", f"{path.name}: HDF5")
+    if not isinstance(parent.get(name, getlink=True), h5py.HardLink) or not isinstance(parent[name], h5py.Group):
+        raise NetError(f"{path.name}: {parent.name.rstrip('/')}/{name}: missing or not a group")
+    return parent[name]
+
+
+@contextmanager
+def _new(path: Path) -> Iterator[Any]:
+    """Give a file under another name that takes the name `path` once it is complete."""
+    h5py = need("h5py", f"{path.name}: HDF5")
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with h5py.File(temporary, "w") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,52 @@
+"""Where a part of a net begins and ends: what it is fed, what it hands on, what crosses to its neighbours.
+
+What lives here: indices and names of values. What never: arrays (`graph`), where the cut is (`wiring`, `chain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from nets.errors import NetError
+from nets.graph.wiring import Node, Wiring
+
+PARTS = ("all", "conv", "fc", "link")
+
+
+@dataclass(frozen=True)
+class Borders:
+    """`inputs`: what is fed, by name; `boundary`: values that cross to other parts; `names`: the last value of each
+    blob; `outputs`: what is made here and read by no layer of the part.
+    """
+
+    inputs: dict[str, int]
+    boundary: list[int]
+    names: dict[str, int]
+    outputs: list[str]
+
+
+def takes(node: Node, part: str) -> bool:
+    """Whether the layer belongs to that part of the net."""
+    return not node.layer.is_source and (part in ("all", "link") or node.in_fc == (part == "fc"))
+
+
+def find_borders(wiring: Wiring, nodes: Sequence[Node], part: str, through: Collection[str], net: str) -> Borders:
+    """The borders of `nodes`, the layers of a part; `through`: inputs of a link whose gradients are wanted."""
+    values = wiring.values
+    sources = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
+    boundary = _ends(wiring, nodes, sources, through) if part == "link" else wiring.boundary
+    crossing = [values[i].name for i in boundary]
+    if len(set(crossing)) < len(crossing):
+        raise NetError(f"net '{net}': two values of one blob cross the cut: {crossing}")
+    inputs = {values[i].name: i for i in (boundary if part == "fc" else sources)}
+    made = [i for node in nodes for i in node.tops]
+    mine = {node.index for node in nodes}
+    outputs = [values[i].name for i in made if not mine & set(values[i].consumers)]
+    return Borders(inputs, boundary, inputs | {values[i].name: i for i in made}, outputs)
+
+
+def _ends(wiring: Wiring, nodes: Sequence[Node], sources: Sequence[int], through: Collection[str]) -> list[int]:
+    """Both ends of a link: inputs that want a gradient, and the columns of the InnerProduct it ends with."""
+    last = [i for node in nodes if node.layer.is_dense for i in node.tops]
+    return [*(i for i in sources if wiring.values[i].name in through), *last]

@@ -1,0 +1,87 @@
+"""Which layers are one operation of the backend: batch norm, its scale, the sum with a shortcut, the rectifier; and
+a maximum of windows with the rectifier before or after it.
+
+The Scale does the work of all (ops.norm_scale_forward); the others hand on what they are given. A ReLU next to a MAX
+Pooling leaves its gradient to it: what is not positive is nobody's maximum (`rectify` of ops.pool_forward). No blob
+goes away that can be read by its name: between two layers that are joined, the name is used again or memory is reused.
+What never lives here: arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nets.graph.wiring import Node, Wiring
+from nets.layers.affine import Scale
+from nets.layers.combine import Eltwise
+from nets.layers.elementwise import ReLU
+from nets.layers.normalise import BatchNorm
+from nets.layers.pool import Pooling
+
+
+def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
+    """Let every Scale over a BatchNorm do both, and what may follow; every MAX Pooling the gradient of its ReLU.
+
+    After `allow_in_place`.
+    """
+    mine = {node.index: node for node in nodes}
+    for node in nodes:
+        if isinstance(node.layer, Pooling) and node.layer.geometry.mode == "MAX" and len(node.tops) == 1:
+            _join_pool(wiring, mine, node)
+        below = mine.get(wiring.values[node.bottoms[0]].producer) if node.bottoms else None
+        if below is None or not isinstance(node.layer, Scale) or not isinstance(below.layer, BatchNorm):
+            continue
+        learns = wiring.values[below.bottoms[0]].needs_grad
+        if learns and node.layer.per_channel and _next(wiring, mine, below, reused) is node:
+            node.layer.norm = below.layer
+            below.layer.hand_on()
+            _join_sum(wiring, mine, node, reused)
+            _join_rectifier(wiring, mine, node)
+
+
+def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> Node | None:
+    """The only layer that reads the node's top, if nothing else can ask for that array."""
+    value = wiring.values[node.tops[0]]
+    if len(value.consumers) != 1 or value.consumers[0] not in mine or any(node.layer.loss_weights):
+        return None
+    reader = mine[value.consumers[0]]
+    return reader if reused or value.name in list(reader.layer.proto.top) else None
+
+
+def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> None:
+    """The sum of the Scale's top and something that is there before it."""
+    after = _next(wiring, mine, node, reused)
+    if after is None or not isinstance(after.layer, Eltwise) or not after.layer.plain_sum or len(after.bottoms) != 2:
+        return
+    at = after.bottoms.index(node.tops[0])
+    other = after.bottoms[1 - at]
+    if wiring.values[other].producer < node.index:
+        node.also = [other]
+        after.layer.hand_on(at)
+
+
+def _rectifier(node: Node | None) -> ReLU | None:
+    """The node's layer, if it is a plain ReLU."""
+    return node.layer if node is not None and isinstance(node.layer, ReLU) and node.layer.slope == 0 else None
+
+
+def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
+    """A plain ReLU in place over what the Scale makes."""
+    last = _next(wiring, mine, node, True) if node.also else node
+    relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
+    if relu is not None and relu.in_place:
+        node.layer.rectify = relu.absorbed = True
+        if not node.also:
+            relu.hand_on()
+
+
+def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
+    """The plain ReLU that the pooling alone reads, or that follows it in place."""
+    below = mine.get(wiring.values[node.bottoms[0]].producer)
+    before, after = _rectifier(below), _rectifier(_next(wiring, mine, node, False))
+    if below is not None and before is not None and _next(wiring, mine, below, True) is node:
+        node.layer.rectify = True
+        before.hand_on()
+    if after is not None and after.in_place:
+        node.layer.rectify = after.absorbed = True
+        after.hand_on()

@@ -1,0 +1,394 @@
+"""A net that runs: the whole, its conv phase or its FC phase, stage by stage, forward and backward.
+
+What lives here: the arrays of one pass and the order in which layers touch them. What never: updates, messages, data.
+
+One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the stages reversed.
+Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so they may
+travel; every other array is valid until the next pass.
+
+A parameter that several layers share belongs to the first of them: only there it is loaded and only there its gradient,
+the sum of all, comes out. A running statistic's gradient is what the pass adds to it (`ParamSpec.keep`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nets.definition.spec import NetSpec
+from nets.errors import NetError, did_you_mean
+from nets.graph.borders import PARTS, find_borders, takes
+from nets.graph.fusion import join
+from nets.graph.in_place import allow_in_place, owners, readers
+from nets.graph.memory import MemoryPlan, Planner
+from nets.graph.sharing import Slot, check_cut, share
+from nets.graph.stages import Stage as Stage  # one of the names of this module
+from nets.graph.stages import cut
+from nets.graph.wiring import Node, Value, wire
+from nets.layers import KINDS, Run, Setup, Values, make_layer
+from nets.layers.base import Shape
+from nets.layers.dense import InnerProduct
+from ops import Array, Backend, OpsError
+
+MEMORY = ("kept", "reused")
+
+
+class Net:
+    """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every mistake.
+
+    `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
+    phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
+    ("conv") is the rest. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through` come out,
+    and that of what it ends with is given. `time_first` says that recurrent layers take the rows for steps of time.
+
+    With `memory` "reused" arrays that are never needed together share a place in one block, planned before the first
+    pass (`memory_plan`), and only inputs, outputs and what crosses the cut may be read after a pass; with "kept" every
+    blob stays valid until the next pass.
+    """
+
+    def __init__(
+        self,
+        spec: NetSpec,
+        phase: str,
+        *,
+        ops: Backend,
+        part: str = "all",
+        through: Collection[str] = (),
+        batch: int | None = None,
+        input_shape: Shape | Mapping[str, Shape] | None = None,
+        seed: int = 0,
+        dtype: Any = np.float32,
+        level: int = 0,
+        stages: tuple[str, ...] = (),
+        memory: str = "kept",
+    ) -> None:
+        for key, found, known in (("part", part, PARTS), ("memory", memory, MEMORY)):
+            if found not in known:
+                raise NetError(f"{key}: found '{found}', expected one of {', '.join(known)}")
+        self.spec = spec.for_phase(phase, level=level, stages=stages)
+        self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
+        self._input_shape = input_shape
+        kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
+        self.time_first = any(kind is not None and kind.time_first for kind in kinds)
+        setup = Setup(phase, batch, input_shape)
+        self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through)
+        self._sharing = share([node.layer for node in self._wiring.nodes])
+        self._nodes = [node for node in self._wiring.nodes if takes(node, part)]
+        if part in ("conv", "fc"):
+            check_cut(self._sharing, self._wiring.nodes)
+        borders = find_borders(self._wiring, self._nodes, part, through, self.spec.name)
+        self._boundary, self._inputs, self._names = borders.boundary, borders.inputs, borders.names
+        self.boundary, self.inputs = [self._value(i).name for i in self._boundary], list(self._inputs)
+        self.outputs = borders.outputs
+        allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
+        if ops.joins:
+            join(self._wiring, self._nodes, memory == "reused")
+        travels = self._boundary if part != "all" else []
+        self._senders = [node for i in travels for node in owners(self._wiring, i)]
+        self._receivers = [node for i in travels for node in readers(self._wiring, i)]
+        self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self._nodes}
+        self.stages = cut(self._nodes, self._owned)
+        self.params = {
+            n.layer.name: tuple(n.layer.params[at] for at in self._owned[n.index])
+            for n in self._nodes
+            if self._owned[n.index]
+        }
+        self.batch = self._rows = self._first_rows()
+        self._arrays: dict[int, Array] = {}
+        self._grads: dict[int, Array] = {}
+        self._blobs: dict[str, Sequence[Array]] = {}
+        self._borrowed: dict[Slot, Array] = {}  # gradients from borrowers, until the owner's turn
+        self._seeds: dict[int, Array] = {}
+        self._sums: dict[int, Array] = {}
+        self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
+        self._reuses, self._block = memory == "reused", self.ops.empty((0,), np.uint8)
+        self._placed = False
+
+    def __repr__(self) -> str:
+        size = sum(int(np.prod(p.shape)) for params in self.params.values() for p in params)
+        return (
+            f"<Net {self.spec.name} {self.phase} part={self.part} batch={self.batch} "
+            f"stages={len(self.stages)} parameters={size}>"
+        )
+
+    # what the net is
+
+    @property
+    def boundary_shapes(self) -> dict[str, Shape]:
+        """The shape of each blob of `boundary` for the rows of the present pass."""
+        return {self._value(i).name: self._value(i).shape for i in self._boundary}
+
+    @property
+    def boundary_grads(self) -> list[str]:
+        """The blobs of `boundary` through which gradients flow back (labels are not among them)."""
+        return [self._value(i).name for i in self._boundary if self._value(i).needs_grad]
+
+    @property
+    def input_shapes(self) -> dict[str, Shape]:
+        """The shape of each blob of `inputs` for the rows of the present pass."""
+        return {name: self._value(i).shape for name, i in self._inputs.items()}
+
+    def shape(self, name: str) -> Shape:
+        """Return the shape of blob `name` (its last value) for the rows of the present pass."""
+        return self._value(self._index(name)).shape
+
+    def initial_blobs(self, layers: Iterable[str] | None = None) -> dict[str, tuple[Array, ...]]:
+        """Return the first parameters of this part or of some of its layers, the same numbers whatever the part."""
+        return {
+            layer: tuple(self.ops.asarray(p.initial(self.seed, self.dtype)) for p in self.params[layer])
+            for layer in (self.params if layers is None else layers)
+        }
+
+    @property
+    def memory_plan(self) -> MemoryPlan:
+        """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is allocated."""
+        sent, received = (frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers))
+        given = frozenset(self._boundary if self.part in ("conv", "link") else ())
+        return Planner(self._wiring, self._nodes, self.phase == "TRAIN", self.dtype, sent, received, given).plan()
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory that the backend needs at most for one operation."""
+        return max((self._scratch_of(node) for node in self._nodes), default=0)
+
+    def _scratch_of(self, node: Node) -> int:
+        return node.layer.scratch([self._value(i).shape for i in node.bottoms], self.phase == "TRAIN")
+
+    # one pass
+
+    def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
+        """Start a pass for step `step` over `rows` = [low, high) of the whole batch (default: all), and `more` such."""
+        spans = (rows or (0, self.batch), *more)
+        for low, high in spans:
+            if not 0 <= low < high <= self.batch:
+                raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
+        count = sum(high - low for low, high in spans)
+        if count != self._rows:
+            self._wiring.reshape(Setup(self.phase, count, self._input_shape))
+            self._rows, self._placed = count, False
+        if self._reuses and not self._placed:
+            self._place()
+        self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
+        self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
+        for node in self._senders:
+            node.layer.forget("top")
+        for node in self._receivers:
+            node.layer.forget("bottom")
+
+    def _place(self) -> None:
+        """Give the layers their places in the block, which grows if it must."""
+        plan = self.memory_plan
+        if plan.size > self._block.size:
+            self._block = self.ops.empty((plan.size,), np.uint8)
+        self._sums = {}
+        for (owner, key), array in plan.arrays(self.ops, self._block).items():
+            if owner < 0:
+                self._sums[-1 - owner] = array
+            else:
+                self._wiring.nodes[owner].layer.place(key, array)
+        for node in self._nodes:
+            node.layer.over_gradient = node.index in plan.over
+            node.layer.written = plan.written.get(node.index, frozenset())
+        self._placed = True
+
+    def feed(self, name: str, array: Any) -> None:
+        """Give the input blob `name`; converted to the net's dtype if it has another, else kept by reference."""
+        if name not in self._inputs:
+            near = did_you_mean(name, self._inputs)
+            raise NetError(f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}")
+        given = self.ops.asarray(array, self.dtype)
+        expected = self._value(self._inputs[name]).shape
+        if tuple(given.shape) != expected:
+            raise NetError(f"input '{name}': found shape {tuple(given.shape)}, expected {expected}")
+        self._arrays[self._inputs[name]] = given
+
+    def load(self, layer: str, blobs: Sequence[Array]) -> None:
+        """Give a layer's parameters for this pass, by reference; they are never written to."""
+        if layer not in self.params:
+            near = did_you_mean(layer, self.params)
+            raise NetError(f"layer '{layer}': no layer of this part has parameters and that name{near}")
+        found = [tuple(blob.shape) for blob in blobs]
+        expected = [param.shape for param in self.params[layer]]
+        if found != expected:
+            raise NetError(f"layer '{layer}': found parameters of shapes {found}, expected {expected}")
+        self._blobs[layer] = tuple(blobs)
+
+    def forward(self, stage: Stage) -> None:
+        """Run the layers of `stage`; its inputs and parameters must have been given."""
+        for node in stage.nodes:
+            bottoms = [self._given(i) for i in (*node.bottoms, *node.also)]
+            try:
+                tops = node.layer.forward(bottoms, self._parameters(node), self._run)
+            except OpsError as error:
+                raise node.layer.error("", str(error)) from None
+            self._arrays.update(zip(node.tops, tops, strict=True))
+
+    def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> tuple[Array, ...]:
+        """Run `stage` backward and return its parameters' gradients, newly allocated or written to `out`."""
+        result: tuple[Array, ...] = ()
+        for node in reversed(stage.nodes):
+            gradients = self._backward_node(node, out if self._owned[node.index] else None)
+            result = gradients or result
+        return result
+
+    def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
+        """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see there)."""
+        for node in self._nodes:
+            if isinstance(node.layer, InnerProduct):
+                node.layer.unit_parts = cut(node.layer.top_shape[-1])
+
+    def restart(self) -> None:
+        """Let the next pass be as the first: no layer keeps a state."""
+        self._rows = 0
+
+    def blob(self, name: str) -> Array:
+        """Return blob `name` of this pass (its last value)."""
+        i = self._index(name)
+        if self._reuses and name not in (*self.outputs, *self.inputs, *self.boundary):
+            raise NetError(
+                f"blob '{name}': its memory is reused in the pass; build the net with memory='kept' to read it"
+            )
+        return self._given(i)
+
+    def grad(self, name: str) -> Array:
+        """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros if none did."""
+        i = self._inputs[name] if name in self._inputs else self._index(name)
+        found = self._grads.get(i)
+        return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found
+
+    def set_grad(self, name: str, array: Any) -> None:
+        """Give the gradient of boundary blob `name` to a conv part, before its backward; by reference."""
+        if name not in self.boundary_grads:
+            expected = ", ".join(self.boundary_grads) or "none"
+            raise NetError(f"gradient of '{name}': no gradient crosses here, expected one of: {expected}")
+        given = self.ops.asarray(array, self.dtype)
+        given = self.ops.images(given) if given.ndim == 4 else given
+        index = next(i for i in self._boundary if self._value(i).name == name)
+        if tuple(given.shape) != self._value(index).shape:
+            expected_shape = self._value(index).shape
+            raise NetError(f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}")
+        self._accumulate(index, given)
+
+    def scalars(self) -> dict[str, float]:
+        """Return every loss and accuracy computed in this pass, and their weighted total under "loss".
+
+        Any top with a loss weight counts: the sum of its numbers, as in Caffe.
+        """
+        found: dict[str, float] = {}
+        total, losses = 0.0, 0
+        for node in self._nodes:
+            for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True)):
+                reported = place == 0 and node.layer.scores
+                if i in self._arrays and (reported or weight):
+                    top = self.ops.to_host(self._arrays[i])
+                    value = found[self._value(i).name] = float(top.sum() if top.ndim else top)
+                    total, losses = total + weight * value, losses + node.layer.differentiable
+        return found | ({"loss": total} if losses else {})
+
+    def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
+        """Run the whole part forward on the whole batch and return `scalars()`."""
+        self.begin(step)
+        for name, array in inputs.items():
+            self.feed(name, array)
+        for stage in self.stages:
+            if stage.layer is not None:
+                self.load(stage.layer, blobs[stage.layer])
+            self.forward(stage)
+        return self.scalars()
+
+    # inside
+
+    def _first_rows(self) -> int:
+        """The batch size: the length of the first input along axis 0, else of what the net begins with."""
+        shapes = [self._value(i).shape for i in self._inputs.values()]
+        shapes += [self._value(i).shape for node in self._wiring.nodes if not node.bottoms for i in node.tops]
+        shapes = [shape for shape in shapes if shape]
+        if not shapes:
+            raise NetError(f"net '{self.spec.name}': no layer gives data, expected a Data or Input layer")
+        return shapes[0][0]
+
+    def _backward_node(self, node: Node, out: Sequence[Array] | None) -> tuple[Array, ...]:
+        self._seed(node)
+        grads = [self._grads.get(i) for i in node.tops]
+        statistics = any(param.keep is not None for param in node.layer.params)
+        if not statistics and all(grad is None for grad in grads):
+            return self._settle(node, self._zeros(node), out)
+        values = Values(
+            [self._given(i) for i in node.bottoms],
+            [self._given(i) for i in node.tops],
+            self._parameters(node),
+        )
+        direct = out if len(self._owned[node.index]) == len(node.layer.params) else None
+        bottoms, params = node.layer.backward(grads, values, self._run, node.wanted, direct)
+        for i, grad in zip(node.bottoms, bottoms, strict=True):
+            if grad is not None:
+                self._accumulate(i, grad)
+        return self._settle(node, params, out)
+
+    def _seed(self, node: Node) -> None:
+        """Give the tops that are part of the loss their weight as gradient."""
+        for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
+            if weight:
+                seed = self._seeds.get(i)
+                if seed is None or seed.shape != self._value(i).shape:
+                    seed = self._seeds[i] = self.ops.zeros(self._value(i).shape, self.dtype)
+                    seed += weight
+                self._accumulate(i, seed)
+
+    def _zeros(self, node: Node) -> tuple[Array, ...]:
+        """The gradients of a layer whose tops no loss depends on."""
+        return tuple(self.ops.zeros(param.shape, self.dtype) for param in node.layer.params)
+
+    def _settle(self, node: Node, params: Sequence[Array], out: Sequence[Array] | None) -> tuple[Array, ...]:
+        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus what was kept."""
+        result: list[Array] = []
+        for at, grad in enumerate(params):
+            owner = self._sharing.owner.get((node.index, at))
+            slot = owner or (node.index, at)
+            kept = self._borrowed.pop(slot, None)
+            total = grad if kept is None else self.ops.add(kept.reshape(grad.shape), grad)
+            if owner is not None:
+                self._borrowed[slot] = total
+                continue
+            if out is not None and total is not out[len(result)]:
+                out[len(result)][...] = total
+                total = out[len(result)]
+            result.append(total)
+        return tuple(result)
+
+    def _accumulate(self, i: int, grad: Array) -> None:
+        """Add a gradient to value `i`; the first is kept by reference, the sum of two is another array."""
+        known = self._grads.get(i)
+        self._grads[i] = grad if known is None else self.ops.add(known, grad, out=self._sums.get(i))
+
+    def _value(self, i: int) -> Value:
+        return self._wiring.values[i]
+
+    def _index(self, name: str) -> int:
+        if name not in self._names:
+            raise NetError(f"blob '{name}': this part has no such blob{did_you_mean(name, self._names)}")
+        return self._names[name]
+
+    def _given(self, i: int) -> Array:
+        if i not in self._arrays:
+            what = "fed" if i in self._inputs.values() else "computed"
+            raise NetError(f"blob '{self._value(i).name}': read before it was {what} in this pass")
+        return self._arrays[i]
+
+    def _parameters(self, node: Node) -> Sequence[Array]:
+        """The layer's own parameters and those it borrows, in its order."""
+        name, owned = node.layer.name, self._owned[node.index]
+        if owned and name not in self._blobs:
+            raise NetError(f"layer '{name}': run before its parameters were loaded in this pass")
+        if len(owned) == len(node.layer.params):
+            return self._blobs.get(name, ())
+        found = []
+        for at, param in enumerate(node.layer.params):
+            index, place = self._sharing.owner.get((node.index, at), (node.index, at))
+            lender = self._wiring.nodes[index].layer.name
+            if lender not in self._blobs:
+                raise NetError(f"layer '{lender}': its parameters are shared and were not loaded in this pass")
+            found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
+        return found

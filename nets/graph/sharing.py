@@ -1,0 +1,89 @@
+"""Parameters that several layers share by name (Caffe's `param { name: "w" }`).
+
+What lives here: who owns a shared parameter, and the checks. What never: arrays; `graph` hands the owner's over and
+adds the gradients up.
+
+The first layer that names a parameter owns it: it alone has values, a history and an update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nets.errors import NetError, PrototxtError
+from nets.graph.wiring import Node
+from nets.layers import Layer
+from nets.schema import caffe_pb2 as caffe
+
+Slot = tuple[int, int]  # (index of a layer, index of one of its parameters)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """`owner` of every borrowed parameter."""
+
+    owner: dict[Slot, Slot]
+
+    def owned(self, index: int, layer: Layer) -> list[int]:
+        """Indices of the parameters that layer number `index` owns."""
+        return [at for at in range(len(layer.params)) if (index, at) not in self.owner]
+
+
+def share(layers: Sequence[Layer]) -> Sharing:
+    """Find the owners; multipliers that only a borrower gives become the owner's. NetError lists every mistake.
+
+    Rules of Caffe's Net::AppendParam: one shape, or with `share_mode: PERMISSIVE` of the borrower one size; multipliers
+    given twice must agree.
+    """
+    first: dict[str, Slot] = {}
+    owner: dict[Slot, Slot] = {}
+    problems: list[str] = []
+    for slot, name in _named(layers):
+        if name not in first:
+            first[name] = slot
+            continue
+        owner[slot] = first[name]
+        try:
+            _merge(layers, name, first[name], slot)
+        except NetError as error:
+            problems += error.problems
+    if problems:
+        raise PrototxtError(problems)
+    return Sharing(owner)
+
+
+def _named(layers: Sequence[Layer]) -> Iterator[tuple[Slot, str]]:
+    for index, layer in enumerate(layers):
+        for at, given in enumerate(layer.proto.param):
+            if given.name:
+                yield (index, at), given.name
+
+
+def _merge(layers: Sequence[Layer], name: str, mine: Slot, theirs: Slot) -> None:
+    """Check a borrower against the owner and give the owner its multipliers."""
+    owner, borrower = layers[mine[0]], layers[theirs[0]]
+    spec, other = owner.params[mine[1]], borrower.params[theirs[1]]
+    loose = borrower.proto.param[theirs[1]].share_mode == caffe.ParamSpec.PERMISSIVE
+    same = math.prod(spec.shape) == math.prod(other.shape) if loose else spec.shape == other.shape
+    if not same:
+        text = f"'{name}' has shape {other.shape} here, but {spec.shape} in layer '{owner.name}'"
+        raise borrower.error("param.name", f"{text}, expected {'as many numbers' if loose else 'one shape'}")
+    for key in ("lr_mult", "decay_mult"):
+        told = [layers[i].proto.param[at].HasField(key) for i, at in (mine, theirs)]
+        if all(told) and getattr(spec, key) != getattr(other, key):
+            text = f"found {getattr(other, key):g} for shared '{name}', but {getattr(spec, key):g} in '{owner.name}'"
+            raise borrower.error(f"param.{key}", text)
+        if told == [False, True]:
+            spec = replace(spec, **{key: getattr(other, key)})
+    owner.params[mine[1]] = spec
+
+
+def check_cut(sharing: Sharing, nodes: Sequence[Node]) -> None:
+    """Refuse a parameter that the two phases of a net share: they may run on different machines. NetError."""
+    for borrowed, owner in sharing.owner.items():
+        mine, other = nodes[borrowed[0]], nodes[owner[0]]
+        if mine.in_fc != other.in_fc:
+            text = f"shared with layer '{other.layer.name}' across the cut between conv and FC phase"
+            raise mine.layer.error("param.name", f"{text}: only a net run as a whole can do that")

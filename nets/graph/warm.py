@@ -1,0 +1,30 @@
+"""Compiling what a net needs before its first iteration: a pass over a few rows of zeros.
+
+What never lives here: kernels, or which of them a layer needs: whatever the pass runs is compiled.
+"""
+
+from __future__ import annotations
+
+from nets.graph.graph import Net
+
+ROWS = 8
+
+
+def warm(net: Net) -> None:
+    """Run one pass and forget it, if the backend compiles anything. No parameter is loaded or changed for good."""
+    if not net.ops.compiles:
+        return
+    net.begin(0, (0, min(net.batch, ROWS)))
+    for name, shape in net.input_shapes.items():
+        net.feed(name, net.ops.zeros(shape, net.dtype))
+    for layer, params in net.params.items():
+        net.load(layer, [net.ops.zeros(param.shape, net.dtype) for param in params])
+    for stage in net.stages:
+        net.forward(stage)
+    if net.phase == "TRAIN":
+        given = set(net.boundary_grads) if net.part in ("conv", "link") else set()
+        for name in given - set(net.inputs if net.part == "link" else ()):
+            net.set_grad(name, net.ops.zeros(net.shape(name), net.dtype))
+        for stage in reversed(net.stages):
+            net.backward(stage)
+    net.restart()

@@ -1,0 +1,167 @@
+"""Which layer reads what: blob names resolved to values, each written once.
+
+What lives here: the checks of a net's connections, which layers form the FC phase, what crosses the cut, which values
+need gradients. What never: arrays, shared parameters (`sharing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from nets.definition.spec import LayerSpec
+from nets.errors import NetError, PrototxtError, did_you_mean
+from nets.layers import KINDS, Layer, Setup
+from nets.layers.base import Shape
+
+
+@dataclass
+class Value:
+    """What a blob name means between two writes: an in-place layer makes a new value of the same name."""
+
+    name: str
+    shape: Shape
+    producer: int
+    consumers: list[int] = field(default_factory=list)
+    needs_grad: bool = False
+
+
+@dataclass(eq=False)
+class Node:
+    """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values).
+
+    `wanted`: for each bottom whether a gradient has to flow into it. `also`: values that its forward takes besides, for
+    a later layer that has them for bottoms (`nets.graph.fusion`).
+    """
+
+    index: int
+    layer: Layer
+    bottoms: list[int]
+    tops: list[int]
+    wanted: list[bool] = field(default_factory=list)
+    also: list[int] = field(default_factory=list)
+    in_fc: bool = False
+
+
+@dataclass
+class Wiring:
+    """The whole net, both phases."""
+
+    nodes: list[Node]
+    values: list[Value]
+
+    @property
+    def boundary(self) -> list[int]:
+        """Values the conv phase makes (or is fed) and the FC phase reads, in the order they are made."""
+        return [i for i, value in enumerate(self.values) if self._crosses(value)]
+
+    def _crosses(self, value: Value) -> bool:
+        return not self.nodes[value.producer].in_fc and any(self.nodes[c].in_fc for c in value.consumers)
+
+    def reshape(self, setup: Setup) -> None:
+        """Give every layer and value the shapes that follow from `setup`."""
+        for node in self.nodes:
+            shapes = node.layer.setup([self.values[i].shape for i in node.bottoms], setup)
+            for i, shape in zip(node.tops, shapes, strict=True):
+                self.values[i].shape = shape
+
+
+def wire(
+    specs: Sequence[LayerSpec], setup: Setup, make: Callable[[LayerSpec], Layer], through: Collection[str] = ()
+) -> Wiring:
+    """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has any.
+
+    `through`: inputs whose gradients are wanted, since what they come from learns.
+    """
+    wiring, problems = Wiring([], []), list(_repeated_names(specs))
+    current: dict[str, int] = {}
+    broken: set[str] = set()  # tops of layers with a mistake: what reads them is not blamed
+    for spec in specs:
+        try:
+            _add(wiring, current, broken, spec, setup, make, through)
+        except NetError as error:
+            problems += error.problems
+            broken |= set(spec.proto.top)
+    if problems:
+        raise PrototxtError(problems)
+    return wiring
+
+
+def _add(
+    wiring: Wiring,
+    current: dict[str, int],
+    broken: set[str],
+    spec: LayerSpec,
+    setup: Setup,
+    make: Callable[[LayerSpec], Layer],
+    through: Collection[str],
+) -> None:
+    layer, proto = make(spec), spec.proto
+    for name in proto.bottom:
+        if name not in current and name not in broken:
+            near = did_you_mean(name, [*current, *broken])
+            raise spec.where.error("bottom", f"found '{name}', but no layer above has such a top{near}")
+    for name in proto.top:
+        if name in current and name not in proto.bottom:
+            maker = wiring.nodes[wiring.values[current[name]].producer].layer.name
+            raise spec.where.error("top", f"found '{name}', which layer '{maker}' already writes")
+    if broken & set(proto.bottom):
+        broken |= set(proto.top)
+        return
+    bottoms = [current[name] for name in proto.bottom]
+    shapes = layer.setup([wiring.values[i].shape for i in bottoms], setup)
+    node = Node(len(wiring.nodes), layer, bottoms, [])
+    wiring.nodes.append(node)
+    for i in bottoms:
+        wiring.values[i].consumers.append(node.index)
+    _check_labels(wiring, node)
+    _mark(wiring, node)
+    node.wanted = _wanted(wiring, node)
+    needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(node.wanted))
+    for name, shape in zip(proto.top, shapes, strict=True):
+        current[name] = len(wiring.values)
+        node.tops.append(len(wiring.values))
+        wanted = needs or (layer.is_source and name in through)
+        wiring.values.append(Value(name, shape, node.index, needs_grad=wanted))
+
+
+def _mark(wiring: Wiring, node: Node) -> None:
+    """Put the node into the FC phase: dense and scoring layers, and all that depends on one."""
+    after_fc = any(wiring.nodes[wiring.values[i].producer].in_fc for i in node.bottoms)
+    node.in_fc = after_fc or node.layer.is_dense or node.layer.scores or any(node.layer.loss_weights)
+
+
+def _check_labels(wiring: Wiring, node: Node) -> None:
+    """Refuse labels that depend on parameters: no loss has a gradient for them."""
+    at, down = node.layer.labels, list(node.layer.proto.propagate_down)
+    if at is None or not node.layer.differentiable or at >= len(node.bottoms):
+        return
+    value = wiring.values[node.bottoms[at]]
+    if value.needs_grad and not (len(down) > at and not down[at]):
+        text = f"labels '{value.name}' depend on parameters, and no gradient reaches labels; "
+        raise node.layer.error("bottom", text + "set propagate_down: false for them if that is meant")
+
+
+def _wanted(wiring: Wiring, node: Node) -> list[bool]:
+    down = list(node.layer.proto.propagate_down)
+    allowed = down if len(down) == len(node.bottoms) else [True] * len(node.bottoms)
+    return [
+        node.layer.differentiable and allow and at != node.layer.labels and wiring.values[i].needs_grad
+        for at, (i, allow) in enumerate(zip(node.bottoms, allowed, strict=True))
+    ]
+
+
+def _scores(spec: LayerSpec) -> bool:
+    """Whether the layer is a loss or an accuracy: those are told apart by their tops."""
+    return spec.proto.type in KINDS and KINDS[spec.proto.type].scores
+
+
+def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:
+    first: dict[str, LayerSpec] = {}
+    problems = []
+    for spec in specs:
+        seen = first.setdefault(spec.proto.name, spec)
+        if seen is not spec and not (_scores(seen) and _scores(spec)):
+            line = seen.where.node.line
+            problems.append(spec.where.problem("name", f"found '{spec.proto.name}' twice, first on line {line}"))
+    return problems

@@ -1,0 +1,1 @@
+"""The FC phase of a net, shared out over several servers by output units."""

@@ -1,0 +1,1 @@
+"""What people do with nets and data beside training: convert files, count volumes, time layers."""

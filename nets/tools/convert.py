@@ -1,0 +1,155 @@
+"""From one format to another: data to LMDB, weights and solver states between Caffe's files and checkpoints, means.
+
+What lives here: plain functions, one per conversion, that read `source` and write a new file. What never: the command
+line, the formats themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data.images import check_size, read_folders, read_list
+from nets.data.source import Source
+from nets.data.writers import records_of_files, records_of_source, write_lmdb
+from nets.definition.params import ParamSpec, generator
+from nets.definition.spec import NetSpec
+from nets.errors import CheckpointError, DataError
+from nets.files import checkpoint
+from nets.files.mean import write_mean
+from nets.files.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
+from nets.files.weights import from_checkpoint, load_weights, read_weights, write_weights
+
+Params = Mapping[str, Sequence[ParamSpec]]
+
+
+def source_to_lmdb(source: Source, target: Path) -> int:
+    """Write every sample of a source of labelled images as a Datum; return how many. DataError if `target` exists."""
+    return write_lmdb(target, records_of_source(source))
+
+
+def images_to_lmdb(
+    source: Path,
+    target: Path,
+    *,
+    root: Path | None = None,
+    new_height: int = 0,
+    new_width: int = 0,
+    color: str = "color",
+    encoded: bool = False,
+    shuffle_seed: int | None = None,
+) -> int:
+    """Write the images of a list file or of a folder per class, as Caffe's convert_imageset; return how many.
+
+    `root`: where the list's paths begin (default: the list's folder); `encoded` stores the files as they are;
+    `shuffle_seed` mixes them, the same way for the same seed.
+    """
+    if encoded and (new_height or new_width or color != "color"):
+        raise DataError("images: encoded images are stored as they are, expected no size and no colour")
+    paths, labels = read_folders(source) if source.is_dir() else read_list(source, root or source.parent)
+    order = range(len(paths))
+    if shuffle_seed is not None:
+        order = generator(shuffle_seed, "convert").permutation(len(paths)).tolist()
+    size = check_size("images", new_height, new_width, color)
+    mixed = [paths[at] for at in order], [labels[at] for at in order]
+    return write_lmdb(target, records_of_files(*mixed, size, color, encoded))
+
+
+def mean_of(source: Source, chunk: int = 256) -> NDArray[np.float32]:
+    """Return the mean image (C, H, W) of a source, summed in float64, reading `chunk` samples at a time."""
+    total = np.zeros(source.shape, np.float64)
+    for start in range(0, len(source), chunk):
+        images, *_ = source.read(np.arange(start, min(start + chunk, len(source))))
+        total += images.sum(axis=0, dtype=np.float64)
+    return (total / len(source)).astype(np.float32)
+
+
+def mean_to_binaryproto(source: Source, target: Path) -> NDArray[np.float32]:
+    """Write the mean image of a source as Caffe's compute_image_mean, and return it."""
+    mean = mean_of(source)
+    write_mean(target, mean)
+    return mean
+
+
+def convert_weights(source: Path, target: Path, net: NetSpec | None = None) -> tuple[str, ...]:
+    """Write the weights in `source` in the format that `target`'s suffix names; return the names of the layers.
+
+    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net` describes the layers of a .caffemodel.
+    """
+    weights = read_weights(source)
+    write_weights(target, weights, net)
+    return tuple(weights)
+
+
+def convert_solverstate(source: Path, target: Path) -> SolverState:
+    """Write a solver state in the other of Caffe's two formats (.solverstate, .solverstate.h5), and return it."""
+    state = read_solverstate(source)
+    write_solverstate(target, state)
+    return state
+
+
+def checkpoint_from_caffe(
+    weights: Path, target: Path, params: Params, state: Path | None = None, *, histories: int = 1, name: str = ""
+) -> int:
+    """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0 without `state`).
+
+    It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`, as many as
+    `histories` says: from `state`, or zeros. `params` are the net's. NetError when a layer of the net is missing or the
+    history is another solver's.
+    """
+    matched = load_weights(weights, params)
+    if matched.missing:
+        raise CheckpointError(f"{weights.name}: found no weights for {', '.join(matched.missing)}, expected all layers")
+    found = read_solverstate(state) if state is not None else None
+    history = split_history(found, params) if found else {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for layer, blobs in matched.blobs.items():
+        for at, (blob, param) in enumerate(zip(blobs, params[layer], strict=True)):
+            kept = history[layer][at] if found else (np.zeros_like(blob),) * histories
+            if len(kept) != histories:
+                raise CheckpointError(f"{weights.name}: found {len(kept)} histories a blob, expected {histories}")
+            arrays[f"{layer}.{at}"] = blob
+            arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
+    iteration = found.iteration if found else 0
+    checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name})
+    return iteration
+
+
+def checkpoint_to_caffe(
+    source: Path, weights: Path, state: Path, params: Params, *, histories: int = 1, net: NetSpec | None = None
+) -> int:
+    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration."""
+    arrays, facts = checkpoint.load(source)
+    found = from_checkpoint(arrays, source.name)
+    iteration = facts.get("iteration", "0")
+    named = {
+        layer: [_histories(layer, at, param, histories) for at, param in enumerate(blobs)]
+        for layer, blobs in params.items()
+    }
+    missing = [
+        f"{source.name}: '{name}': missing, expected the solver's history"
+        for name in (name for blobs in named.values() for names in blobs for name in names)
+        if name not in arrays
+    ]
+    if missing or not iteration.isdigit():
+        raise CheckpointError(missing or f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
+    write_weights(weights, found, net)
+    history = {
+        layer: tuple(
+            tuple(arrays[name] for name in names) or (np.zeros(param.shape, np.float32),) * histories
+            for names, param in zip(blobs, params[layer], strict=True)
+        )
+        for layer, blobs in named.items()
+    }
+    write_solverstate(state, SolverState(int(iteration), join_history(history), weights.name))
+    return int(iteration)
+
+
+def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str]:
+    """The names of a blob's history in a checkpoint; Caffe keeps zeros beside a running statistic, we keep nothing."""
+    known = range(1, count + 1) if param.keep is None else ()
+    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in known]

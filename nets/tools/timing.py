@@ -1,0 +1,111 @@
+"""How long each layer takes, forward and backward: what users of `caffe time` know.
+
+What lives here: the measurement and its table. What never: what a layer should take (`volumes`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nets.definition.params import generator
+from nets.errors import NetError
+from nets.graph.graph import Net, Stage
+from nets.tools.volumes import volumes
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """Seconds a pass, averaged over the measured passes, and FLOPs of the products (0 for layers without)."""
+
+    name: str
+    kind: str
+    forward: float
+    backward: float
+    forward_flops: int
+    backward_flops: int
+
+
+def time_net(
+    net: Net,
+    *,
+    iterations: int = 10,
+    warmup: int = 1,
+    inputs: Mapping[str, Any] | None = None,
+    synchronize: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[LayerTime, ...]:
+    """Run whole training passes of `net` (its TRAIN phase) and return one LayerTime per layer, in order.
+
+    Without `inputs` images are noise and labels are 0. `synchronize` waits for the device before the clock is read.
+    """
+    if iterations < 1 or warmup < 0:
+        raise NetError(f"time: found {iterations} iterations and {warmup} to warm up, expected >= 1 and >= 0")
+    stages = [_alone(stage, at) for stage in net.stages for at in range(len(stage.nodes))]
+    given = inputs or _noise(net)
+    blobs = net.initial_blobs()
+    seconds = np.zeros((2, len(stages)))
+    for step in range(warmup + iterations):
+        if step == warmup:
+            seconds[:] = 0
+        net.begin(step)
+        for name, array in given.items():
+            net.feed(name, array)
+        for layer, arrays in blobs.items():
+            net.load(layer, arrays)
+        for direction, run, order in ((0, net.forward, 1), (1, net.backward, -1)):
+            for at in range(len(stages))[::order]:
+                synchronize()
+                start = clock()
+                run(stages[at])
+                synchronize()
+                seconds[direction, at] += clock() - start
+    seconds /= iterations
+    sizes = {layer.name: layer for layer in volumes(net).layers}
+    return tuple(
+        LayerTime(
+            stage.layers[0], sizes[stage.layers[0]].kind, float(forward), float(backward),
+            sizes[stage.layers[0]].forward, sizes[stage.layers[0]].backward,
+        )
+        for stage, forward, backward in zip(stages, *seconds, strict=True)
+    )  # fmt: skip
+
+
+def table(times: tuple[LayerTime, ...]) -> str:
+    """Return the times as text: milliseconds forward and backward, GFLOP/s of the products, a line of sums."""
+    rows = [("layer", "type", "forward ms", "backward ms", "GFLOP/s")]
+    for one in times:
+        flops, taken = one.forward_flops + one.backward_flops, one.forward + one.backward
+        speed = f"{flops / taken / 1e9:.1f}" if flops and taken else "-"
+        rows.append((one.name, one.kind, f"{one.forward * 1e3:.3f}", f"{one.backward * 1e3:.3f}", speed))
+    forward, backward = (sum(getattr(one, key) for one in times) * 1e3 for key in ("forward", "backward"))
+    rows.append(("sum", "", f"{forward:.3f}", f"{backward:.3f}", f"{forward + backward:.3f} ms in all"))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    """The two names on the left, the numbers on the right."""
+    names = [text.ljust(width) for text, width in zip(row[:2], widths[:2], strict=True)]
+    numbers = [text.rjust(width) for text, width in zip(row[2:], widths[2:], strict=True)]
+    return "  ".join([*names, *numbers]).rstrip()
+
+
+def _alone(stage: Stage, at: int) -> Stage:
+    """One layer of a stage as a stage of its own."""
+    node = stage.nodes[at]
+    owner = node.layer.name if node.layer.params else None
+    return replace(stage, layer=owner, layers=(node.layer.name,), nodes=(node,))
+
+
+def _noise(net: Net) -> dict[str, Any]:
+    """Images of standard normal numbers; everything with fewer than four axes (labels) is 0."""
+    rng = generator(0, "timing")
+    return {
+        name: rng.standard_normal(shape, dtype=np.float32) if len(shape) == 4 else np.zeros(shape, np.float32)
+        for name, shape in net.input_shapes.items()
+    }

@@ -1,0 +1,1 @@
+"""The array backends: NumPy, the compiled CPU kernels, CuPy, emulated devices."""

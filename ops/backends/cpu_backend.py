@@ -1,0 +1,59 @@
+"""The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as the reference does.
+
+Results are stored as [H][W][N][C] behind logical NCHW views. What never lives here: kernels (`ops.cpu`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.cpu.conv.convolution import Convolutions
+from ops.cpu.elementwise.activation import Activations
+from ops.cpu.elementwise.compression import Compression
+from ops.cpu.elementwise.lrn import ResponseNormalisation
+from ops.cpu.elementwise.norm_scale import NormScale
+from ops.cpu.elementwise.pooling import Pooling
+from ops.cpu.elementwise.rearrange import Rearrangement
+from ops.cpu.elementwise.softmax import Softmax
+from ops.cpu.elementwise.table import Tables
+from ops.cpu.elementwise.update import Updates
+from ops.cpu.recurrent.recurrent import RecurrentKernels
+from ops.cpu.team.images import TO_LOGICAL, empty_aligned, empty_images
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
+from ops.errors import Array, Shape, check_choice
+from ops.interface.backend import Backend
+
+PRECISIONS = ("exact", "fast")
+
+
+class CpuBackend(
+    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
+    Softmax, Tables, Compression, Backend,
+):  # fmt: skip
+    """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
+
+    name = "cpu"
+    xp = np
+    channels_last = joins = compiles = True
+
+    def __init__(self, b_p: int | None = None, *, threads: int = 1, precision: str = "fast") -> None:
+        super().__init__(b_p)
+        check_choice("precision", precision, PRECISIONS)
+        self.precision = precision
+        self.team, self.workspace = Team(threads), Workspace()
+
+    def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
+        """A new array, contents undefined; images (N, C, H, W) lie in memory as [H][W][N][C]."""
+        if self.memory is not None:
+            return super().empty(shape, dtype)
+        return empty_images(shape, dtype) if len(shape) == 4 else empty_aligned(shape, dtype)
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """See Backend.carve; images lie as [H][W][N][C]."""
+        if len(shape) != 4:
+            return super().carve(block, offset, shape, dtype)
+        n, c, h, w = shape
+        return super().carve(block, offset, (h, w, n, c), dtype).transpose(TO_LOGICAL)

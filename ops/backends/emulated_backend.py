@@ -1,0 +1,106 @@
+"""The backend of an emulated device: arrays of true shapes whose numbers mean nothing, operations that compute nothing.
+
+All its arrays lie in one block of zeros, so that hundreds of emulated workers cost the memory of the largest array. It
+has what servers do with parameters and gradients (updates, sums, formats for the road); layers are never run on it.
+What never lives here: how long anything takes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ops.errors import Array, OpsError, Shape
+from ops.interface.backend import Backend
+
+TO_LOGICAL = (2, 3, 0, 1)  # [H][W][N][C] -> N, C, H, W: images travel as the compiled kernels lay them out
+
+
+class EmulatedBackend(Backend):
+    """Backend "emulated". Arrays are NumPy's; whatever is written to one may show in any other."""
+
+    name = "emulated"
+    xp = np
+    channels_last = True
+    _zeros = np.zeros(0, np.uint8)
+
+    def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
+        """An array of this shape, in the memory of all others; images lie as [H][W][N][C]."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        if size > EmulatedBackend._zeros.size:
+            EmulatedBackend._zeros = np.zeros(size, np.uint8)  # pages that nobody touches take no memory
+        return self.carve(EmulatedBackend._zeros, 0, shape, dtype)
+
+    def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
+        """See Backend.carve."""
+        if len(shape) != 4:
+            return super().carve(block, offset, shape, dtype)
+        n, c, h, w = shape
+        return super().carve(block, offset, (h, w, n, c), dtype).transpose(TO_LOGICAL)
+
+    def zeros(self, shape: Shape, dtype: Any = np.float32) -> Array:
+        """As `empty`."""
+        return self.empty(shape, dtype)
+
+    def add(self, a: Array, b: Array, out: Array | None = None) -> Array:
+        """An array of the sum's shape."""
+        return a if out is None else out
+
+    def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
+        """An array of the sum's shape."""
+        return arrays[0] if out is None else out
+
+    def l2_norm_squared(self, x: Array) -> float:
+        """0.0"""
+        return 0.0
+
+    def sgd_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Nothing changes."""
+        return _unchanged(w, args, kwargs)
+
+    def nesterov_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Nothing changes."""
+        return _unchanged(w, args, kwargs)
+
+    def adagrad_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Nothing changes."""
+        return _unchanged(w, args, kwargs)
+
+    def rmsprop_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array]:
+        """Nothing changes."""
+        return _unchanged(w, args, kwargs)
+
+    def adadelta_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array, Array]:
+        """Nothing changes."""
+        return (*_unchanged(w, args, kwargs), args[2])
+
+    def adam_update(self, w: Array, *args: Any, **kwargs: Any) -> tuple[Array, Array, Array]:
+        """Nothing changes."""
+        return (*_unchanged(w, args, kwargs), args[2])
+
+    def _half_encode(self, x: Array, kind: str, out: Array) -> Array:
+        return out
+
+    def _half_decode(self, bits: Array, out: Array) -> Array:
+        return out
+
+    def _one_bit_encode(self, x: Array, error: Array, signs: Array, means: Array) -> tuple[Array, Array]:
+        return signs, means
+
+    def _one_bit_decode(self, signs: Array, means: Array, out: Array) -> Array:
+        return out
+
+    def _threshold_encode(self, x: Array, error: Array, tau: float) -> tuple[Array, Array]:
+        raise OpsError("threshold_encode: how much is sent depends on the gradients, which an emulated device has not")
+
+    def _threshold_decode(self, codes: Array, steps: Array, out: Array) -> Array:
+        return out
+
+
+def _unchanged(w: Array, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, Array]:
+    """Where the new parameter is expected, and the history (the updates' arguments are w, g, history, ...)."""
+    out: Array | None = kwargs.get("out_w")
+    return (w if out is None else out), args[1]

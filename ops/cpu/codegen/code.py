@@ -1,0 +1,273 @@
+"""Kernels written as LLVM IR instruction by instruction: `Code` has their loops and memory, `@generated` makes them.
+
+For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in milliseconds rather
+than a second, and never depends on a vectoriser. Conventions as in `kernel`: (number, size, block); addresses and
+strides in bytes. A Python loop over one of the generators here writes the loop's body into the kernel, once or (where
+it says so) twice. What never lives here: a kernel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from llvmlite import ir
+
+from ops.cpu.codegen.compiled import addresses
+from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, function
+from ops.cpu.codegen.kernel import Kernel
+from ops.cpu.codegen.target import host
+from ops.cpu.codegen.values import FLAGS, Choice, Variable, Vec, Whole
+
+F64, I8 = ir.DoubleType(), ir.IntType(8)
+Mask: TypeAlias = Any  # an IR vector of bits, or None: all lanes
+
+
+class Code:
+    """A kernel being written. `number` and `size` say which thread of how many runs it."""
+
+    def __init__(self, module: ir.Module, name: str, block: type[ctypes.Structure], past: bool = False) -> None:
+        self.past = past
+        self.b, found = function(module, name, [("number", I64), ("size", I64), ("at", I64)])
+        self.lanes = host().lanes
+        self.v = Vectors(self.b, self.lanes)
+        self.number, self.size = Whole(self.b, found["number"]), Whole(self.b, found["size"])
+        self._block, self._at = block, found["at"]
+        assert not [name for name, *_ in block._fields_ if name in vars(self) or hasattr(Code, name)]
+
+    def __getattr__(self, name: str) -> Any:
+        """The argument of that name: whole numbers as such, floats in every lane of a vector."""
+        if name.startswith("_") or not hasattr(self._block, name):
+            raise AttributeError(name)
+        place = self.b.add(self._at, I64(getattr(self._block, name).offset))
+        if getattr(self._block, name).size == 8:
+            return Whole(self.b, self.b.load(self.b.inttoptr(place, I64.as_pointer())))
+        return Vec(self.b, self.v.splat(self.b.load(self.b.inttoptr(place, F32.as_pointer()))))
+
+    # whole numbers
+
+    def whole(self, number: int) -> Whole:
+        """A constant."""
+        return Whole(self.b, I64(number))
+
+    def get(self, at: Whole) -> Whole:
+        """The int64 number at an address."""
+        return Whole(self.b, self.b.load(self.b.inttoptr(at.value, I64.as_pointer())))
+
+    def label(self, at: Whole) -> Whole:
+        """The float32 number at an address as a whole one; the least int64 but one where it is not whole."""
+        found = self.b.load(self.b.inttoptr(at.value, F32.as_pointer()))
+        number = self.b.call(declared(self.b, "llvm.fptosi.sat.i64.f32", I64, [F32]), [found])
+        whole = self.b.fcmp_ordered("==", self.b.sitofp(number, F32), found)
+        return Whole(self.b, self.b.select(whole, number, I64(1 - (1 << 63))))
+
+    def put(self, at: Whole, value: Whole) -> None:
+        """Write an int64 number."""
+        self.b.store(value.value, self.b.inttoptr(at.value, I64.as_pointer()))
+
+    def variable(self, start: Any) -> Variable:
+        """A value that loops change."""
+        return Variable(self.b, start)
+
+    # loops
+
+    def loop(self, start: Whole | int, end: Whole, step: int = 1) -> Iterator[Whole]:
+        """for i in range(start, end, step)."""
+        first = self.whole(start) if isinstance(start, int) else start
+        before, head, inside, after = self.b.block, *(self.b.append_basic_block(n) for n in ("head", "body", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        index = self.b.phi(I64)
+        index.add_incoming(first.value, before)
+        self.b.cbranch(self.b.icmp_signed("<", index, end.value), inside, after)
+        self.b.position_at_end(inside)
+        yield Whole(self.b, index)
+        index.add_incoming(self.b.add(index, I64(step)), self.b.block)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+
+    def share(self, count: Whole, grain: int = 1) -> tuple[Whole, Whole]:
+        """This thread's part [first, last) of `count`, in whole grains."""
+        grains = (count + (grain - 1)) // grain
+        first, last = (grains * n // self.size * grain for n in (self.number, self.number + 1))
+        return first, last.least(count)
+
+    def bunches(self, start: Whole, end: Whole, most: int) -> Iterator[tuple[int, Whole]]:
+        """`most` at a time, then one by one: (how many, the first). The body is written twice."""
+        full = start + (end - start) // most * most
+        for i in self.loop(start, full, most):
+            yield most, i
+        for i in self.loop(full, end):
+            yield 1, i
+
+    def columns(self, count: Whole, most: int, start: Whole | int = 0) -> Iterator[tuple[Whole, list[Mask]]]:
+        """`most` whole vectors at a time, then one by one: (offset in bytes, a mask per vector). Written twice."""
+        first, wide = self.whole(start) if isinstance(start, int) else start, most * self.lanes
+        full = first + (count - first) // wide * wide
+        for i in self.loop(first, full, wide):
+            yield i * 4, [None] * most
+        for i in self.loop(full, count, self.lanes):
+            yield i * 4, [self.v.mask((count - i).value)]
+
+    @contextmanager
+    def when(self, choice: Choice) -> Iterator[None]:
+        """What follows only where this is so."""
+        with self.b.if_then(choice.value):
+            yield
+
+    # vectors
+
+    def constant(self, value: float) -> Vec:
+        """The number in every lane."""
+        return Vec(self.b, self.v.constant(value))
+
+    def counted(self, value: Whole) -> Vec:
+        """A whole number in every lane of an int32 vector."""
+        return Vec(self.b, self.v.splat(self.b.trunc(value.value, I32)))
+
+    def load(self, at: Whole, mask: Mask = None) -> Vec:
+        """float32 numbers; 0 outside the mask, where nothing is read."""
+        return Vec(self.b, self.v.load(at.value, mask))
+
+    def store(self, value: Vec, at: Whole, mask: Mask = None) -> None:
+        """Write float32 numbers, or int32 ones, where the mask is."""
+        self.v.store(self.b.bitcast(value.value, self.v.type), at.value, mask)
+
+    def deliver(self, value: Vec, at: Whole, mask: Mask = None) -> None:
+        """As store; in the kernel's `past` form whole vectors, which must be aligned, go past the caches."""
+        if mask is not None or not self.past:
+            self.store(value, at, mask)
+            return
+        pointer = self.b.inttoptr(at.value, self.v.type.as_pointer())
+        written = self.b.store(self.b.bitcast(value.value, self.v.type), pointer, align=self.lanes * 4)
+        written.set_metadata("nontemporal", self.b.module.add_metadata([I32(1)]))
+
+    def load_places(self, at: Whole, mask: Mask = None) -> Vec:
+        """int32 numbers."""
+        return Vec(self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes)))
+
+    def load_octets(self, at: Whole, mask: Mask = None) -> Vec:
+        """uint8 numbers, as float32."""
+        kind = ir.VectorType(I8, self.lanes)
+        pointer = self.b.inttoptr(at.value, kind.as_pointer())
+        if mask is None:
+            return Vec(self.b, self.b.uitofp(self.b.load(pointer, align=1), self.v.type))
+        load = declared(self.b, f"llvm.masked.load.v{self.lanes}i8.p0", kind, [pointer.type, I32, self.v.masks, kind])
+        none = ir.Constant(kind, [0] * self.lanes)
+        return Vec(self.b, self.b.uitofp(self.b.call(load, [pointer, I32(1), mask, none]), self.v.type))
+
+    def spread(self, at: Whole) -> Vec:
+        """One float32 number in every lane."""
+        return Vec(self.b, self.v.splat(self.b.load(self.b.inttoptr(at.value, F32.as_pointer()), align=4)))
+
+    def spread_wide(self, at: Whole) -> Vec:
+        """One float64 number in every lane."""
+        return self._splat_wide(self.b.load(self.b.inttoptr(at.value, F64.as_pointer()), align=8))
+
+    def widened(self, value: Vec | Whole) -> Vec:
+        """float64 numbers from float32 ones, or from a whole one."""
+        if isinstance(value, Whole):
+            return self._splat_wide(self.b.sitofp(value.value, F64))
+        return Vec(self.b, self.b.fpext(value.value, ir.VectorType(F64, self.lanes)))
+
+    def narrowed(self, value: Vec) -> Vec:
+        """float32 numbers from float64 ones."""
+        return Vec(self.b, self.b.fptrunc(value.value, self.v.type))
+
+    def load_wide(self, at: Whole) -> Vec:
+        """float64 numbers, a whole vector's lanes of them."""
+        return Vec(self.b, self.b.load(self._wide_pointer(at), align=8))
+
+    def store_wide(self, value: Vec, at: Whole) -> None:
+        """Write float64 numbers."""
+        self.b.store(value.value, self._wide_pointer(at), align=8)
+
+    def _wide_pointer(self, at: Whole) -> ir.Value:
+        return self.b.inttoptr(at.value, ir.VectorType(F64, self.lanes).as_pointer())
+
+    def _splat_wide(self, scalar: ir.Value) -> Vec:
+        blank = ir.Constant(ir.VectorType(F64, self.lanes), ir.Undefined)
+        picks = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
+        return Vec(self.b, self.b.shuffle_vector(self.b.insert_element(blank, scalar, I32(0)), blank, picks))
+
+    def apply(self, name: str, *values: Vec) -> Vec:
+        """LLVM's function of that name (sqrt, pow, ...) lane by lane."""
+        kind = values[0].value.type
+        key = f"v{kind.count}{'f32' if kind.element == F32 else 'f64'}"
+        intrinsic = declared(self.b, f"llvm.{name}.{key}", kind, [kind] * len(values))
+        return Vec(self.b, self.b.call(intrinsic, [v.value for v in values], fastmath=FLAGS))
+
+    def across(self, name: str, value: Vec) -> Vec:
+        """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest passes over NaN."""
+        kind = value.value.type
+        start = [kind.element] if name == "fadd" else []
+        key = f"llvm.vector.reduce.{name}.v{self.lanes}{'f32' if kind.element == F32 else 'f64'}"
+        intrinsic = declared(self.b, key, kind.element, [*start, kind])
+        scalar = self.b.call(intrinsic, [*(one(0.0) for one in start), value.value], fastmath=FLAGS)
+        return Vec(self.b, self.v.splat(scalar)) if kind.element == F32 else self._splat_wide(scalar)
+
+    def split(self, value: Vec) -> tuple[Vec, Vec]:
+        """n and m with value = m 2^n and m from sqrt(1/2) to sqrt(2), for positive normal numbers in float32."""
+        kind = ir.VectorType(I32, self.lanes)
+        root, places = (ir.Constant(kind, [number] * self.lanes) for number in (0x3F3504F3, 23))
+        bits = self.b.bitcast(value.value, kind)
+        n = self.b.ashr(self.b.sub(bits, root), places)
+        m = self.b.bitcast(self.b.sub(bits, self.b.shl(n, places)), self.v.type)
+        return Vec(self.b, self.b.sitofp(n, self.v.type)), Vec(self.b, m)
+
+    def power_of_two(self, exponent: Vec) -> Vec:
+        """2^n for whole n from -126 to 127 in a float32 vector; anything where n is no number."""
+        kind = ir.VectorType(I32, self.lanes)
+        whole = declared(self.b, f"llvm.fptosi.sat.v{self.lanes}i32.v{self.lanes}f32", kind, [self.v.type])
+        bits = self.b.add(self.b.call(whole, [exponent.value]), ir.Constant(kind, [127] * self.lanes))
+        return Vec(self.b, self.b.bitcast(self.b.shl(bits, ir.Constant(kind, [23] * self.lanes)), self.v.type))
+
+    def only(self, value: Vec, mask: Mask, other: float) -> Vec:
+        """`other` outside the mask."""
+        return value if mask is None else Vec(self.b, self.b.select(mask, value.value, self.v.constant(other)))
+
+    def rough_inverse_root(self, value: Vec) -> Vec:
+        """1 / sqrt, to 14 bits; only where vectors have 512 bits."""
+        key, mask = "llvm.x86.avx512.rsqrt14.ps.512", ir.IntType(16)
+        intrinsic = declared(self.b, key, self.v.type, [self.v.type, self.v.type, mask])
+        return Vec(self.b, self.b.call(intrinsic, [value.value, self.v.constant(0), mask(0xFFFF)]))
+
+
+class Generated(Kernel):
+    """A kernel written as IR. Compiled, or loaded from disk, when its address is first asked for.
+
+    `past`: its other form, for results so large that they would only push others out of the caches: what it delivers
+    goes past them, without reading first what it overwrites. See `goes_past`.
+    """
+
+    def __init__(
+        self, name: str, block: type[ctypes.Structure], write: Callable[[Code], None], past: bool = False
+    ) -> None:
+        super().__init__(write, block)
+        self.name, self._write, self._found, self._past = name, write, 0, past
+        self.past = self if past else Generated(f"{name}_past", block, write, True)
+
+    @property
+    def address(self) -> int:
+        """Where its machine code lies."""
+        if not self._found:
+            self._found = addresses(f"code-{self.name}", self._build)(self.name)
+        return self._found
+
+    def _build(self, module: ir.Module) -> None:
+        code = Code(module, self.name, self.arguments, self._past)
+        self._write(code)
+        if self._past:
+            code.b.fence("seq_cst")  # such writes are seen by others only after a fence
+        code.b.ret_void()
+
+
+def generated(block: type[ctypes.Structure]) -> Callable[[Callable[[Code], None]], Generated]:
+    """Decorator for a function that writes a kernel with this block of arguments."""
+
+    def make(write: Callable[[Code], None]) -> Generated:
+        return Generated(write.__name__, block, write)
+
+    return make

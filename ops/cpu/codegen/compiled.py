@@ -1,0 +1,73 @@
+"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called by address.
+
+What never lives here: what the kernels compute (`tile`, `transforms`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from llvmlite import binding as llvm
+from llvmlite import ir
+
+from ops.cpu.codegen.store import alone
+from ops.cpu.codegen.target import host
+
+_ENGINES: list[Any] = []  # an engine owns the code it compiled: never let go of
+
+
+def machine() -> Any:
+    """LLVM's target machine for `host()`, at its highest optimisation."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()  # a pause instruction is inline assembly
+    target = host()
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="default"
+    )
+
+
+def optimised(build: Callable[[ir.Module], None]) -> Any:
+    """The module that `build` fills, verified and optimised."""
+    module = ir.Module()
+    module.triple = llvm.get_default_triple()
+    build(module)
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    builder = llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(parsed, builder)
+    return parsed
+
+
+def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], int]:
+    """Compile the module that `build` fills, or load it as kept under `name`; returns where each function lies."""
+    with alone(name) as folder:
+        path = folder / f"{name}.o"
+        try:
+            code = path.read_bytes()
+        except FileNotFoundError:
+            code = machine().emit_object(optimised(build))
+            _keep(path, code)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _ENGINES.append(engine)
+
+    def found(function: str) -> int:
+        address: int = engine.get_function_address(function)
+        if not address:
+            raise LookupError(f"module '{name}' has no function '{function}': two modules are kept under one name")
+        return address
+
+    return found
+
+
+def _keep(path: Any, code: bytes) -> None:
+    """Write to the cache in one step, so that no other process reads half of it; without a cache go on."""
+    new = path.with_suffix(f".{os.getpid()}")
+    with suppress(OSError):
+        new.write_bytes(code)
+        new.replace(path)

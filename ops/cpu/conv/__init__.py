@@ -1,0 +1,1 @@
+"""Convolution: which algorithm a shape gets, and the algorithms: direct, Winograd, lowering."""

@@ -1,0 +1,83 @@
+"""Which algorithm each pass of a convolution gets, by shape and precision: the one place that decides.
+
+Every candidate is given a cost, in products of one channel of x with one of y as direct convolution does them. The
+numbers below are fitted to times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
+ResNet-50 and of smaller ones (benchmarks/kernels.py shows the outcome). What never lives here: an algorithm.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ops.cpu.conv.algorithm import Convolution, ConvShape
+from ops.cpu.conv.direct import Direct, FirstLayer
+from ops.cpu.conv.toom_cook import MODES
+from ops.cpu.conv.winograd import Winograd, supports
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
+
+FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
+FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any order
+# What a product costs. More planes leave room for fewer tiles in the cache.
+PRICES = {
+    "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
+    "fast": {
+        "F(2x2,3x3)": 1.0, "F(4x4,3x3)": 1.0, "F(5x5,3x3)": 1.2, "F(6x6,3x3)": 1.25, "F(2x2,5x5)": 1.0,
+        "F(4x4,5x5)": 1.2,
+    },
+}  # fmt: skip
+TRANSFORM = 12  # products that a transform of a tile takes for each of its numbers
+PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}  # products for each number of the weights and of each plane
+
+
+class Chooser:
+    """Makes the algorithms of a backend, each once, and says which one a pass gets."""
+
+    def __init__(self, team: Team, workspace: Workspace, precision: str) -> None:
+        self._team, self._workspace, self._precision = team, workspace, precision
+        self._chosen: dict[tuple[ConvShape, str], Convolution] = {}
+        self._made: dict[tuple[ConvShape, str], Convolution] = {}
+
+    def __call__(self, shape: ConvShape, direction: str) -> Convolution:
+        """The algorithm of that pass."""
+        found = self._chosen.get((shape, direction))
+        if found is None:
+            found = self._chosen[shape, direction] = self._choose(shape, direction)
+        return found
+
+    def _choose(self, shape: ConvShape, direction: str) -> Convolution:
+        if shape.in_shape[1] // shape.geometry.groups <= FEW_CHANNELS and direction != DATA:
+            return self._make(shape, "first")
+        costs = {"direct": direct_cost(shape, direction)}
+        for mode, price in PRICES[self._precision].items():
+            if supports(shape, mode):
+                costs[mode] = price * winograd_cost(shape, mode, direction)
+        return self._make(shape, min(costs, key=lambda name: costs[name]))
+
+    def _make(self, shape: ConvShape, name: str) -> Convolution:
+        made = self._made.get((shape, name))
+        if made is None:
+            place = shape, self._team, self._workspace
+            if name in ("first", "direct"):
+                made = FirstLayer(*place) if name == "first" else Direct(*place)
+            else:
+                made = Winograd(*place, mode=name)
+            self._made[shape, name] = made
+        return made
+
+
+def direct_cost(shape: ConvShape, direction: str) -> float:
+    """Products for each pair of channels: of every output with every weight."""
+    n, _, high, wide = shape.out_shape
+    return prod(shape.geometry.kernel) * (n * high * wide + min(PER_WEIGHT.values()))
+
+
+def winograd_cost(shape: ConvShape, mode: str, direction: str) -> float:
+    """Products for each pair of channels: of every plane of every tile, with the transforms."""
+    m, planes, groups = MODES[mode].m, MODES[mode].a ** 2, shape.geometry.groups
+    n, channels, *image = shape.in_shape
+    if direction != DATA:
+        image = list(shape.out_shape[2:])
+    tiles = n * prod(-(-size // m) for size in image)
+    transforms = TRANSFORM * groups * (1 / channels + 1 / shape.outputs)
+    return planes * (tiles * (1 + transforms) + PER_WEIGHT[direction])

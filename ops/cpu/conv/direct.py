@@ -1,0 +1,383 @@
+"""Direct convolution: every sum as it stands in the definition, for any shape, on the micro-kernel.
+
+Backward through x is convolution too: one for each class of pixels of x modulo the stride, with the taps that reach the
+class, the last first. Where one tap reads x, equal steps are folded into one run of pixels, and x is read in place.
+What never lives here: loops (`direct_kernels`, `pack`), sizes (`blocking`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ops.cpu.codegen.target import host
+from ops.cpu.conv import blocking
+from ops.cpu.conv.algorithm import ConvShape
+from ops.cpu.conv.blocking import Blocks, Panels, Sweep
+from ops.cpu.conv.convolve import convolve
+from ops.cpu.conv.correlate import correlate
+from ops.cpu.conv.pack import add_parts, pack_weights, unpack_weights
+from ops.cpu.conv.pixelwise import multiply_pixels
+from ops.cpu.gemm.microkernel import USUAL, shapes, tiles
+from ops.cpu.gemm.permute import movers
+from ops.cpu.team.operands import LARGE
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import LINE, Workspace, aligned
+from ops.errors import Array
+from ops.geometry import Pair
+
+FLOAT = 4
+KEPT = 8  # plans of each pass: as many combinations of strides are remembered
+ZEROS = np.zeros(64, np.float32)  # a row that sums start from
+OPEN = float("-inf")
+LONG = 24  # rows of a run from which tiles of any height fit it
+# Rows of a product over pixels up to which its panels are not copied: with 16 it takes 0.7 of the time, with 32 0.83
+FEW_ROWS = 32
+FAR = 1024  # bytes between pixels from which they are copied: they would share few sets of the first-level cache
+
+
+class Steps(NamedTuple):
+    """Strides in bytes: image, channel, row, column."""
+
+    n: int
+    c: int
+    h: int
+    w: int
+
+
+class Taps(NamedTuple):
+    """Along one axis: outputs of a class, the first input read, the step between taps, the taps in that order."""
+
+    outputs: int
+    off: int
+    hop: int
+    taps: tuple[int, ...]
+
+
+def forward_taps(size: int, kernel: int, stride: int, pad: int, dilation: int) -> Taps:
+    """All taps of a forward pass, from the first."""
+    outputs = (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+    return Taps(outputs, -pad, dilation if kernel > 1 else 1, tuple(range(kernel)))
+
+
+def backward_taps(size: int, residue: int, kernel: int, stride: int, pad: int, dilation: int) -> Taps:
+    """The taps by which outputs reach the pixels `residue`, `residue` + `stride`, ... of x, ordered by output."""
+    taps = tuple(k for k in reversed(range(kernel)) if (residue + pad - k * dilation) % stride == 0)
+    reached = [(residue + pad - k * dilation) // stride for k in taps]
+    hop = reached[1] - reached[0] if len(taps) > 1 else 1
+    return Taps(len(range(residue, size, stride)), reached[0] if taps else 0, hop, taps)
+
+
+def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
+    """One tap, no edges: axes that lie in equal steps become one; the images are then the longest run."""
+    axes = [(s.images, x.n, y.n), (s.wide, s.step[1] * x.w, y.w), (s.high, s.step[0] * x.h, y.h)]
+    merged: list[tuple[int, int, int]] = []
+    for size, sx, sy in sorted((axis for axis in axes if axis[0] > 1), key=lambda axis: axis[2]):
+        if merged and sx == merged[-1][1] * merged[-1][0] and sy == merged[-1][2] * merged[-1][0]:
+            merged[-1] = (merged[-1][0] * size, *merged[-1][1:])
+        else:
+            merged.append((size, sx, sy))
+    if merged and merged[0][0] < blocking.RUN - 2:
+        merged.sort(reverse=True)
+    run, wide, high = [*merged, (1, 0, 0), (1, 0, 0), (1, 0, 0)][:3]
+    folded = replace(
+        s, images=run[0], wide=wide[0], high=high[0], image=(high[0], wide[0]), step=(1, 1), off=(0, 0), hop=(1, 1)
+    )
+    return folded, Steps(run[1], x.c, high[1], wide[1]), Steps(run[2], FLOAT, high[2], wide[2])
+
+
+@dataclass(frozen=True)
+class Work:
+    """A sweep ready to run: blocks of arguments with all but addresses, and where its operands start."""
+
+    x_at: int
+    y_at: int
+    w_at: int
+    block: Any
+    packing: Any  # None: no tap reaches these pixels, or a gradient of weights is made where it belongs
+    weights_bytes: int
+    scratch_bytes: int
+    past: bool = False
+    run: Any = correlate  # the kernel of a gradient of weights
+    turned: bool = False  # it reads dy as x and x as y
+
+    @property
+    def bytes(self) -> int:
+        """Of the workspace."""
+        return self.weights_bytes + self.scratch_bytes
+
+
+class PixelForm(NamedTuple):
+    """A gradient of weights with one tap as a product over pixels. `turned`: dy is x, so rows are outputs.
+
+    The one with fewer channels is x: it is read again for every panel of the other.
+    """
+
+    sweep: Sweep
+    x: Steps
+    y: Steps
+    blocks: Blocks
+    copied: bool
+    turned: bool
+
+
+def _pixel_form(s: Sweep, x: Steps, y: Steps, threads: int, turned: bool) -> PixelForm:
+    y = Steps(y.n, FLOAT, y.h, y.w)
+    s, x, y = fold(s, x, y)
+    if turned:
+        x, y = Steps(y.n, FLOAT, y.h, y.w), Steps(x.n, FLOAT, x.h, x.w)
+        s = replace(s, channels=s.outputs, outputs=s.channels)
+    copied = x.n >= FAR or s.high * s.wide > 1
+    return PixelForm(s, x, y, blocking.pixel_blocks(s, threads, copied), copied, turned)
+
+
+class Direct:
+    """Direct convolution of one shape. Also accepts x of forward and backward_weights with channels apart."""
+
+    def __init__(self, shape: ConvShape, team: Team, workspace: Workspace) -> None:
+        self.shape, self.team, self.workspace = shape, team, workspace
+        self._forward: dict[Any, tuple[Work, ...]] = {}
+        self._data: dict[Any, tuple[Work, ...]] = {}
+        self._weights: dict[Any, tuple[Work, ...]] = {}
+        kinds, move = tiles(ahead=True, dense="B"), movers()
+        self._constants = {
+            "table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data, "zeros": ZEROS.ctypes.data,
+            "copy": move.copy,
+        }  # fmt: skip
+        self._transpose = move.transpose
+        self.workspace_bytes = self._most_bytes()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape}>"
+
+    def forward(self, x: Array, w: Array, b: Array | None, y: Array, floor: float = OPEN) -> None:
+        """y = max(x * w + b, floor): floor 0 rectifies."""
+        works = self._plan(self._forward, x, y, self._forward_works)
+        self._convolve(works, x, w, y, 0 if b is None else b.ctypes.data, floor)
+
+    def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
+        """dx, the gradient by x."""
+        self._convolve(self._plan(self._data, dy, dx, self._data_works), dy, w, dx, 0, OPEN)
+
+    def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
+        """dw, summed over the batch."""
+        (work,) = self._plan(self._weights, x, dy, self._weight_works)
+        block, packing, base = work.block, work.packing, self.workspace.take(work.bytes)
+        block.scratch = base + work.weights_bytes
+        if work.turned:  # rows are outputs, columns channels
+            x, dy = dy, x
+        block.x, block.y = x.ctypes.data + work.x_at, dy.ctypes.data + work.y_at
+        block.w = dw.ctypes.data if packing is None else base
+        self.team.run(work.run, block)
+        if packing is not None:
+            packing.w, packing.packed = dw.ctypes.data, base
+            self.team.run(add_parts if work.turned else unpack_weights, packing)
+
+    def _plan(self, kept: dict[Any, Any], x: Array, y: Array, make: Any) -> Any:
+        key = (x.strides, y.strides)
+        works = kept.get(key)
+        if works is None:
+            if len(kept) >= KEPT:
+                kept.clear()
+            works = kept[key] = tuple(make(_steps(x), _steps(y)))
+        return works
+
+    def _convolve(self, works: Iterable[Work], x: Array, w: Array, y: Array, bias: int, floor: float) -> None:
+        x_at, w_at, y_at = x.ctypes.data, w.ctypes.data, y.ctypes.data
+        for work in works:
+            block, packing, base = work.block, work.packing, self.workspace.take(work.bytes)
+            if packing is not None:
+                packing.w, packing.packed = w_at + work.w_at, base
+                self.team.run(pack_weights, packing)
+            block.x, block.y, block.w, block.scratch = (
+                x_at + work.x_at,
+                y_at + work.y_at,
+                base,
+                base + work.weights_bytes,
+            )
+            block.bias, block.floor = bias, floor
+            block.beyond = work.past and not (block.y % LINE)
+            self.team.run(convolve, block)
+
+    def _axes(self) -> list[tuple[int, int, int, int, int]]:
+        """(size, kernel, stride, pad, dilation) of height and width."""
+        g, size = self.shape.geometry, self.shape.in_shape[2:]
+        return [(size[a], g.kernel[a], g.stride[a], g.pad[a], g.dilation[a]) for a in (0, 1)]
+
+    def _forward_sweep(self) -> Sweep:
+        (n, channels, *image), groups = self.shape.in_shape, self.shape.geometry.groups
+        rows, columns = (forward_taps(*axis) for axis in self._axes())
+        return _sweep(
+            n, (image[0], image[1]), channels // groups, self.shape.outputs // groups, groups,
+            rows, columns, self.shape.geometry.stride,
+        )  # fmt: skip
+
+    def _forward_works(self, x: Steps, y: Steps) -> Iterator[Work]:
+        _, channels, kh, kw = self.shape.weight_shape
+        by = {"by_output": channels * kh * kw * FLOAT, "by_channel": kh * kw * FLOAT}
+        yield self._work(self._forward_sweep(), x, y, (0, 0, 0), by, (kw * FLOAT, FLOAT))
+
+    def _data_works(self, dy: Steps, dx: Steps) -> Iterator[Work]:
+        outputs, channels, kh, kw = self.shape.weight_shape
+        by = {"by_output": kh * kw * FLOAT, "by_channel": channels * kh * kw * FLOAT}
+        n, groups = self.shape.in_shape[0], self.shape.geometry.groups
+        _, _, high, wide = self.shape.out_shape
+        stride, axes = self.shape.geometry.stride, self._axes()
+        for rh, rw in np.ndindex(min(stride[0], axes[0][0]), min(stride[1], axes[1][0])):
+            taps = (backward_taps(axes[0][0], rh, *axes[0][1:]), backward_taps(axes[1][0], rw, *axes[1][1:]))
+            s = _sweep(n, (high, wide), outputs // groups, channels, groups, *taps)
+            i, j = taps[0].taps, taps[1].taps
+            first = (i[0] * kw + j[0]) * FLOAT if i and j else 0
+            rows, columns = (t[1] - t[0] if len(t) > 1 else 0 for t in (i, j))
+            to = Steps(dx.n, dx.c, dx.h * stride[0], dx.w * stride[1])
+            yield self._work(s, dy, to, (0, rh * dx.h + rw * dx.w, first), by, (rows * kw * FLOAT, columns * FLOAT))
+
+    def _work(self, s: Sweep, x: Steps, y: Steps, at: tuple[int, int, int], by: dict[str, int], by_tap: Pair) -> Work:
+        """A convolution: outputs y from x, with packed weights."""
+        empty = 0 in s.taps
+        in_place = empty or (s.single and x.c == FLOAT)
+        x_at = at[0]
+        if in_place:
+            x_at += 0 if empty else s.off[0] * x.h + s.off[1] * x.w
+            s, x, y = fold(s, x if not empty else Steps(0, FLOAT, 0, 0), y)
+            blocks = blocking.forward_blocks_in_place(s, self.team.size)
+        else:
+            blocks = blocking.forward_blocks(s, self.team.size)
+        depth = s.channels * s.taps[0] * s.taps[1]
+        most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
+        large = s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
+        past = large and not any(step % LINE for step in (y.n, y.h, y.w))
+        if past and s.images >= LONG:  # only whole lines go past the caches: halves of them take 2 to 3 times as long
+            most = max(1, most - most % -(-LINE // (host().lanes * FLOAT)))
+        panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
+        past = past and not (panels.table[:, 2] * FLOAT % LINE).any()
+        each = aligned(blocking.scratch_numbers(s, blocks, not in_place, False) * FLOAT)
+        packed = panels.numbers * depth * FLOAT
+        block = convolve.block(
+            **self._geometry(s, x, y, blocks, panels), packed=int(not in_place), scratch_each=each, w_group=packed,
+            along=int(blocks.along),
+        )  # fmt: skip
+        kinds = tiles(ahead=True, dense="AB")
+        block.table, block.rows = kinds.table.ctypes.data, kinds.rows.ctypes.data
+        packing = None if empty else pack_weights.block(
+            groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
+            panel_count=panels.count, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0], taps_w=s.taps[1],
+            by_row=by_tap[0], by_column=by_tap[1], by_tap=_one_step(s.taps, by_tap), **by,
+            transpose=self._transpose, copy=self._constants["copy"],
+        )  # fmt: skip
+        if packing is not None:
+            packing.w_group = self.shape.outputs // s.groups * self.shape.weight_shape[1] * self._taps() * FLOAT
+        return Work(x_at, at[1], at[2], block, packing, aligned(packed * s.groups), each * self.team.size, past)
+
+    def _taps(self) -> int:
+        return self.shape.geometry.kernel[0] * self.shape.geometry.kernel[1]
+
+    def _weight_works(self, x: Steps, y: Steps) -> Iterator[Work]:
+        s = self._forward_sweep()
+        if s.single and x.c == FLOAT:
+            at = s.off[0] * x.h + s.off[1] * x.w
+            yield self._pixel_work(_pixel_form(s, x, y, self.team.size, turned=s.outputs <= s.channels), at)
+            return
+        one_panel = s.outputs % host().lanes == 0 and s.outputs <= USUAL * host().lanes and y.n == s.outputs * FLOAT
+        sized = blocking.weight_blocks_in_place if one_panel else blocking.weight_blocks
+        blocks = sized(s, self.team.size)
+        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels * s.taps[0] * s.taps[1])
+        each = aligned(blocking.scratch_numbers(s, blocks, True, not blocks.in_place) * FLOAT)
+        block = correlate.block(
+            **self._geometry(s, x, y, blocks, panels), packed=1, scratch_each=each, in_place=int(blocks.in_place)
+        )  # fmt: skip
+        yield self._unpacked(s, 0, block, blocks, panels, each)
+
+    def _pixel_work(self, form: PixelForm, at: int) -> Work:
+        """The product of matrices that a gradient of weights with one tap is."""
+        s, blocks = form.sweep, form.blocks
+        panels = blocking.panel_table(s.outputs, blocks.parts, s.channels)
+        each = aligned(blocking.pixel_numbers(blocks, form.copied) * FLOAT)
+        geometry = self._geometry(s, form.x, form.y, blocks, panels)
+        once = s.channels <= FEW_ROWS and s.high * s.wide == 1
+        if once:
+            kinds = tiles(ahead=True)  # rows of y lie apart
+            geometry |= {"table": kinds.table.ctypes.data, "rows": kinds.rows.ctypes.data}
+        block = multiply_pixels.block(**geometry, packed=int(form.copied), scratch_each=each, in_place=int(once))
+        if not form.turned:
+            return replace(self._unpacked(s, at, block, blocks, panels, each), run=multiply_pixels)
+        block.w_row, block.w_group, block.channel_parts = s.outputs * FLOAT, s.weights * FLOAT, blocks.channel_parts
+        shares, packing = self._shares(blocks), None
+        if shares > 1:
+            block.w_part = aligned(s.groups * s.weights * FLOAT)
+            packing = add_parts.block(count=s.groups * s.weights, parts=shares, packed_part=block.w_part)
+        kept = block.w_part * shares if packing else 0
+        return Work(0, at, 0, block, packing, kept, each * self.team.size, run=multiply_pixels, turned=True)
+
+    def _unpacked(self, s: Sweep, at: int, block: Any, blocks: Blocks, panels: Panels, each: int) -> Work:
+        """A gradient of weights that arrives in panels."""
+        taps = s.taps[0] * s.taps[1]
+        packed = panels.numbers * s.channels * taps * FLOAT
+        shares = self._shares(blocks)
+        block.w_group, block.w_part, block.channel_parts = packed, packed * s.groups, blocks.channel_parts
+        packing = unpack_weights.block(
+            groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
+            panel_count=panels.count, channels=s.channels, taps=taps, parts=shares, packed_part=packed * s.groups,
+            transpose=self._transpose,
+        )  # fmt: skip
+        return Work(at, 0, 0, block, packing, aligned(packed * s.groups * shares), each * self.team.size)
+
+    def _shares(self, blocks: Blocks) -> int:
+        """Partial sums of a gradient of weights."""
+        return self.team.size // blocks.parts // blocks.channel_parts
+
+    def _geometry(self, s: Sweep, x: Steps, y: Steps, blocks: Blocks, panels: Panels) -> dict[str, int]:
+        return {
+            "xn": x.n, "xc": x.c, "xh": x.h, "xw": x.w, "yn": y.n, "yh": y.h, "yw": y.w,
+            "images": s.images, "height": s.image[0], "width": s.image[1], "channels": s.channels, "high": s.high,
+            "wide": s.wide, "groups": s.groups, "x_group": s.channels * x.c, "y_group": s.outputs * FLOAT,
+            "step_h": s.step[0], "step_w": s.step[1], "off_h": s.off[0], "off_w": s.off[1], "hop_h": s.hop[0],
+            "hop_w": s.hop[1], "taps_h": s.taps[0], "taps_w": s.taps[1], "block_n": blocks.n, "block_h": blocks.h,
+            "block_w": blocks.w, "block_c": blocks.c, "panels": panels.table.ctypes.data, "panel_count": panels.count,
+            "starts": panels.starts.ctypes.data, "parts": blocks.parts, **self._constants,
+        }  # fmt: skip
+
+    def _most_bytes(self) -> int:
+        """Of all passes, for images as they usually lie, for channels apart, and for x image by image."""
+        n, c, h, w = self.shape.in_shape
+        _, k, high, wide = self.shape.out_shape
+        x, y = _hwnc(n, c, h, w), _hwnc(n, k, high, wide)
+        apart = Steps(c * h * w * FLOAT, h * w * FLOAT, w * FLOAT, FLOAT)
+        by_image = Steps(h * w * c * FLOAT, FLOAT, w * c * FLOAT, c * FLOAT)
+        works = [*self._forward_works(x, y), *self._data_works(y, x), *self._weight_works(x, y)]
+        works += self._weight_works(by_image, y)
+        return max(work.bytes for work in (*works, *self._forward_works(apart, y), *self._weight_works(apart, y)))
+
+
+class FirstLayer(Direct):
+    """The layer that reads the data: few channels, x with any strides, plain NCHW among them."""
+
+
+def _sweep(
+    n: int, image: Pair, channels: int, outputs: int, groups: int, rows: Taps, columns: Taps, step: Pair = (1, 1)
+) -> Sweep:
+    return Sweep(
+        images=n, image=image, channels=channels, outputs=outputs, high=rows.outputs, wide=columns.outputs,
+        groups=groups, taps=(len(rows.taps), len(columns.taps)), step=step, off=(rows.off, columns.off),
+        hop=(rows.hop, columns.hop),
+    )  # fmt: skip
+
+
+def _steps(x: Array) -> Steps:
+    n, c, h, w = x.strides
+    return Steps(n, c if x.shape[1] > 1 else FLOAT, h, w)
+
+
+def _hwnc(n: int, c: int, h: int, w: int) -> Steps:
+    return Steps(c * FLOAT, FLOAT, w * n * c * FLOAT, n * c * FLOAT)
+
+
+def _one_step(taps: Pair, by: Pair) -> int:
+    """The step from tap to tap in memory if it is one number, forward or back; else 0."""
+    step = by[1] if taps[1] > 1 else by[0] if taps[0] > 1 else 0
+    if taps[0] > 1 and taps[1] > 1 and by[0] != taps[1] * by[1]:
+        return 0
+    return step if abs(step) == FLOAT else 0

@@ -1,0 +1,164 @@
+"""Batch norm, scale, bias, addend and rectifier in the passes of batch norm alone.
+
+Backward starts again from x, so that no normalised copy of it is kept, written or read: with
+a = gamma / sqrt(variance + eps), d = x - mean and g the gradient where the result was positive,
+dx = a (g - mean of g - d (mean of g d) / (variance + eps)). What never lives here: the sums' loops (`sums`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ops.cpu.codegen.code import Code
+from ops.cpu.codegen.kernel import Kernel
+from ops.cpu.codegen.values import Vec
+from ops.cpu.elementwise.normalise import Normalisation
+from ops.cpu.elementwise.reduce import RowSums, plain
+from ops.cpu.elementwise.sums import gated, sum_centred, sum_gated, total_sums
+from ops.cpu.team.operands import F32, Rows, address, as_rows
+from ops.cpu.team.streams import Stream
+from ops.errors import Array
+
+
+def _factor(c: Code, gamma: Vec, variance: Vec, eps: Vec) -> list[Vec]:
+    return [gamma / c.apply("sqrt", variance + eps)]
+
+
+def _forward(rectify: bool, added: bool) -> Any:
+    def formula(c: Code, x: Vec, *more: Vec) -> list[Vec]:
+        mean, factor, beta = more[-3:]
+        y = (x - mean) * factor + beta
+        y = y + more[0] if added else y
+        return [(y < 0.0).pick(c.constant(0), y) if rectify else y]
+
+    return formula
+
+
+def _finish(
+    c: Code, products: Vec, dbeta: Vec, variance: Vec, eps: Vec, part: Vec
+) -> list[Vec]:  # fmt: skip
+    """dgamma; then mean and slope of the gradient of the normalised x, as a line over x - mean."""
+    inverse = c.constant(1) / c.apply("sqrt", variance + eps)
+    dgamma = products * inverse
+    return [dgamma, dbeta * part, dgamma * inverse * part]
+
+
+def _backward(c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec) -> list[Vec]:
+    return [(dy - offset - (x - mean) * slope) * factor]
+
+
+def _gated_backward(
+    c: Code, dy: Vec, x: Vec, mean: Vec, factor: Vec, offset: Vec, slope: Vec, beta: Vec
+) -> list[Vec]:  # fmt: skip
+    away = x - mean
+    return [(gated(c, dy, away * factor + beta) - offset - away * slope) * factor]
+
+
+FACTOR = Stream("norm_scale_factor", "factor", "gamma variance", _factor, "eps")
+FORWARD = {
+    (rectify, added): Stream(
+        f"norm_scale{'_added' if added else ''}{'_rectified' if rectify else ''}", "y", "x addend" if added else "x",
+        _forward(rectify, added), fixed="mean factor beta",
+    )
+    for rectify in (False, True) for added in (False, True)
+}  # fmt: skip
+FINISH = Stream("norm_scale_finish", "dgamma offset slope", "products dbeta variance", _finish, "eps part")
+BACKWARD = Stream("norm_scale_back", "dx", "dy x", _backward, fixed="mean factor offset slope")
+GATED_BACKWARD = Stream(
+    "norm_scale_rectified_back", "dx", "dy x", _gated_backward, fixed="mean factor offset slope beta"
+)  # fmt: skip
+
+
+class NormScale(Normalisation):
+    """`norm_scale_forward` and `norm_scale_backward` over rows of channels."""
+
+    _gated_sums: dict[Any, RowSums | None] | None = None
+
+    def norm_scale_forward(
+        self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
+        rectify: bool = False, addend: Array | None = None, out: Array | None = None,
+        mean: Array | None = None, variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """As Backend's."""
+        found = self._joined(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
+        if found is not None:
+            return found
+        return super().norm_scale_forward(
+            x, gamma, beta, eps=eps, statistics=statistics, rectify=rectify, addend=addend, out=out,
+            mean=mean, variance=variance,
+        )  # fmt: skip
+
+    def _joined(
+        self, x: Array, gamma: Array, beta: Array, eps: float, statistics: tuple[Array, Array] | None,
+        rectify: bool, addend: Array | None, out: Array | None, mean: Array | None, variance: Array | None,
+    ) -> tuple[Array, Array, Array] | None:  # fmt: skip
+        if x.ndim < 2 or x.dtype != F32 or x.size == 0:
+            return None
+        y, factor = self.like(x, out), self.vectors(x.shape[1])[0]
+        if statistics is not None:
+            if mean is not None or variance is not None:
+                return None
+            mean, variance = statistics
+        else:
+            mean, variance = (np.empty(x.shape[1], F32) if a is None else a for a in (mean, variance))
+        inputs = (x,) if addend is None else (x, addend)
+        stream, operands = FORWARD[rectify, addend is not None], (y, *inputs, mean, factor, beta)
+        if not self.streams.fits(stream, operands, 1) or not self.streams.fits(FACTOR, (factor, gamma, variance)):
+            return None
+        if statistics is None and not self.measure(x, mean, variance):
+            return None
+        self.streams.run(FACTOR, (factor, gamma, variance), (eps,))
+        self.streams.run(stream, operands, axis=1)
+        return y, mean, variance
+
+    def norm_scale_backward(
+        self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
+        fixed: bool = False, rectify: bool = False, out: Array | None = None,
+        out_gamma: Array | None = None, out_beta: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """As Backend's."""
+        if dy.ndim > 1 and dy.dtype == F32 and dy.size:
+            dx, channels = self.like(dy, out), dy.shape[1]
+            dgamma, dbeta = (self.empty((channels,), F32) if a is None else a for a in (out_gamma, out_beta))
+            factor, offset, slope = self.vectors(channels)
+            fixes = (mean, factor, offset, slope, *((beta,) if rectify else ()))
+            stream, operands = GATED_BACKWARD if rectify else BACKWARD, (dx, dy, x, *fixes)
+            finish = (dgamma, offset, slope, slope, dbeta, variance)
+            sums = self._gated(dy, x, sum_gated if rectify else sum_centred)
+            if (
+                sums is not None and self.streams.fits(stream, operands, 1) and self.streams.fits(FINISH, finish)
+                and self.streams.run(FACTOR, (factor, gamma, variance), (eps,)) and plain(beta, channels, False)
+                and plain(dgamma, channels) and plain(dbeta, channels)
+            ):  # fmt: skip
+                self._sum_gated(sums, dy, x, mean, factor, beta, dbeta, slope)
+                self.streams.run(FINISH, finish, (eps, 0.0 if fixed else channels / dy.size))
+                self.streams.run(stream, operands, axis=1)
+                return dx, dgamma, dbeta
+        return super().norm_scale_backward(
+            dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, rectify=rectify, out=out,
+            out_gamma=out_gamma, out_beta=out_beta,
+        )  # fmt: skip
+
+    def _gated(self, dy: Array, x: Array, kernel: Kernel) -> RowSums | None:
+        if self._gated_sums is None:
+            self._gated_sums = {}
+        key = kernel.name, dy.shape, dy.strides, x.shape, x.strides, x.dtype
+        if key not in self._gated_sums:
+            rows: Rows | None = None
+            if x.shape == dy.shape and x.dtype == F32:
+                rows = as_rows(dy.shape, [4, 4], [dy.strides, x.strides], 1)
+            self._gated_sums[key] = None if rows is None else RowSums(rows, self.team.size, kernel)
+        return self._gated_sums[key]
+
+    def _sum_gated(
+        self, sums: RowSums, dy: Array, x: Array, mean: Array, factor: Array, beta: Array, dbeta: Array, products: Array
+    ) -> None:
+        block, total = sums.block, sums.total
+        block.sums = total.sums = self.workspace.take(sums.bytes)
+        block.x, block.y, block.mean = address(dy), address(x), address(mean)
+        block.factor, block.beta = address(factor), address(beta)
+        self.team.run(sums.kernel, block)
+        total.first, total.second, total.factor = address(dbeta), address(products), 1.0
+        self.team.run(total_sums, total)

@@ -1,0 +1,167 @@
+"""Kernels of pooling. Forward, one output pixel reads its window; backward, one input pixel reads the outputs it is in,
+so that every result is written once and nothing has to be zeroed.
+
+The images of a batch lie as `runs` of `width` numbers per pixel (one run where a pixel's images are neighbours), cut
+into chunks narrow enough for the rows that neighbouring windows share to stay in the cache. What never lives here:
+which arrays fit (`pooling`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ops.cpu.codegen.code import Code, generated
+from ops.cpu.codegen.kernel import layout
+from ops.cpu.codegen.values import Variable, Vec, Whole
+
+GEOMETRY = "H W OH OW kh kw dh dw ph pw runs width chunk"
+IMAGE = "{0} {0}_run {0}_row {0}_column"  # address and strides in bytes
+
+POOL = layout(" ".join([IMAGE.format("x"), IMAGE.format("y"), IMAGE.format("place"), GEOMETRY, "shares"]), "floor")
+UNROLLED = 4  # vectors
+
+
+def _units(c: Code, rows: Whole, columns: Whole) -> Any:
+    """This thread's (row, column, run, first number, end): a share of chunks x rows, all columns and runs of each."""
+    first, last = c.share((c.width + c.chunk - 1) // c.chunk * rows)
+    for unit in c.loop(first, last):
+        start = unit // rows * c.chunk
+        end = c.width.least(start + c.chunk)
+        for column in c.loop(0, columns):
+            for run in c.loop(0, c.runs):
+                yield unit % rows, column, run, start, end
+
+
+def _window(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
+    """[first, end) of an output's window, inside the image."""
+    start = index * getattr(c, f"d{axis}") - getattr(c, f"p{axis}")
+    end = start + getattr(c, f"k{axis}")
+    return start.most(0), end.least(c.H if axis == "h" else c.W)
+
+
+def _outputs(c: Code, index: Whole, axis: str) -> tuple[Whole, Whole]:
+    """[first, end) of the outputs whose windows hold this pixel."""
+    step, place = getattr(c, f"d{axis}"), index + getattr(c, f"p{axis}")
+    first = (place - getattr(c, f"k{axis}") + step).most(0) // step
+    return first, (place // step + 1).least(c.OH if axis == "h" else c.OW)
+
+
+def _forward(c: Code, start: float, merge: Any, finish: Any) -> None:
+    """For every output: `merge(pixel's vector, variables, pixel's number)` over its window, then `finish`."""
+    for row, column, run, low, high in _units(c, c.OH, c.OW):
+        (top, bottom), (left, right) = _window(c, row, "h"), _window(c, column, "w")
+        first = c.counted(top * c.W + left)
+        source = c.x + run * c.x_run
+        target = c.y + run * c.y_run + row * c.y_row + column * c.y_column
+        places = c.place + run * c.place_run + row * c.place_row + column * c.place_column
+        for at, masks in c.columns(high, UNROLLED, low):
+            found = [(c.variable(c.constant(start)), c.variable(first)) for _ in masks]
+            for i in c.loop(top, bottom):
+                for j in c.loop(left, right):
+                    here, pixel = c.counted(i * c.W + j), source + i * c.x_row + j * c.x_column + at
+                    for k, (mask, pair) in enumerate(zip(masks, found, strict=True)):
+                        merge(c.load(pixel + k * c.lanes * 4, mask), pair, here)
+            for k, (mask, pair) in enumerate(zip(masks, found, strict=True)):
+                offset = at + k * c.lanes * 4
+                finish(pair, target + offset, places + offset, mask, c.shares + (row * c.OW + column) * 4)
+
+
+def _keep_largest(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
+    """The first of equal maxima wins, and a NaN over all."""
+    best, place = pair
+    wins = (x > best.get()) | x.is_nan()
+    best.set(wins.pick(x, best.get()))
+    place.set(wins.pick(here, place.get()))
+
+
+@generated(POOL)
+def max_forward(c: Code) -> None:
+    """The largest of each window, and its pixel's number in the plane."""
+
+    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+        c.deliver(pair[0].get(), at, mask)
+        c.deliver(pair[1].get(), place_at, mask)
+
+    _forward(c, -math.inf, _keep_largest, finish)
+
+
+@generated(POOL)
+def max_forward_rectified(c: Code) -> None:
+    """The largest of each window or 0, and its pixel's number in the plane, -1 where it is not positive."""
+
+    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+        found = pair[0].get()
+        c.deliver((found < 0.0).pick(c.constant(0), found), at, mask)
+        c.deliver((found > 0.0).pick(pair[1].get(), c.counted(c.whole(-1))), place_at, mask)
+
+    _forward(c, -math.inf, _keep_largest, finish)
+
+
+def _above(c: Code, value: Vec) -> Vec:
+    """The value, or the floor where it is below."""
+    found: Vec = (value < c.floor).pick(c.floor, value)
+    return found
+
+
+@generated(POOL)
+def max_forward_alone(c: Code) -> None:
+    """The largest of each window, or the floor."""
+
+    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+        c.deliver(_above(c, pair[0].get()), at, mask)
+
+    _forward(c, -math.inf, _keep_largest, finish)
+
+
+@generated(POOL)
+def average_forward(c: Code) -> None:
+    """The sum of each window times the window's share, or the floor."""
+
+    def add(x: Vec, pair: tuple[Variable, Variable], here: Vec) -> None:
+        pair[0].set(pair[0].get() + x)
+
+    def finish(pair: tuple[Variable, Variable], at: Whole, place_at: Whole, mask: Any, share: Whole) -> None:
+        c.deliver(_above(c, pair[0].get() * c.spread(share)), at, mask)
+
+    _forward(c, 0.0, add, finish)
+
+
+def _backward(c: Code, gain: Any) -> None:
+    """For every input: the sum of `gain(output's number, its offset, pixel's number, mask)` over the windows it is in.
+
+    x is the gradient that is written, y the one that is read.
+    """
+    for row, column, run, low, high in _units(c, c.H, c.W):
+        (top, bottom), (left, right) = _outputs(c, row, "h"), _outputs(c, column, "w")
+        here = c.counted(row * c.W + column)
+        target = c.x + run * c.x_run + row * c.x_row + column * c.x_column
+        for at, masks in c.columns(high, UNROLLED, low):
+            sums = [c.variable(c.constant(0)) for _ in masks]
+            for i in c.loop(top, bottom):
+                for j in c.loop(left, right):
+                    dy = c.y + run * c.y_run + i * c.y_row + j * c.y_column + at
+                    place = c.place + run * c.place_run + i * c.place_row + j * c.place_column + at
+                    share = c.shares + (i * c.OW + j) * 4
+                    for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
+                        offset = k * c.lanes * 4
+                        total.set(total.get() + gain(dy + offset, place + offset, here, share, mask))
+            for k, (mask, total) in enumerate(zip(masks, sums, strict=True)):
+                c.deliver(total.get(), target + at + k * c.lanes * 4, mask)
+
+
+@generated(POOL)
+def places_backward(c: Code) -> None:
+    """Each output's gradient goes to the pixel its place names."""
+
+    def gain(dy: Whole, place: Whole, here: Vec, share: Whole, mask: Any) -> Vec:
+        chosen: Vec = c.load_places(place, mask).matches(here).pick(c.load(dy, mask), c.constant(0))
+        return chosen
+
+    _backward(c, gain)
+
+
+@generated(POOL)
+def average_backward(c: Code) -> None:
+    """Each output's gradient times its window's share goes to all its pixels."""
+    _backward(c, lambda dy, place, here, share, mask: c.load(dy, mask) * c.spread(share))

@@ -1,0 +1,157 @@
+"""Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the next call.
+
+A call whose arrays look like those of an earlier one was checked then. What never lives here: loops (`gemm`), checks
+(`ops.reference.dense`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ops.cpu.gemm.gemm import Product, Strides, planned
+from ops.cpu.team.operands import address
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import Workspace
+from ops.errors import Array, OpsError
+from ops.interface.backend import Backend
+from ops.reference import dense
+
+Key = tuple[Any, ...]
+_ONE = np.ones(1, np.float32)
+
+
+class DenseKernels(Backend):
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; anything else as the reference."""
+
+    team: Team
+    workspace: Workspace
+
+    def __init__(self, b_p: int | None = None) -> None:
+        super().__init__(b_p)
+        self._products: dict[Key, Product] = {}
+        self._bias_products: dict[Key, Product] = {}
+
+    def matmul(self, a: Array, b: Array, out: Array) -> Array:
+        """out (M, N) = a (M, K) b (K, N), apart in memory; OpsError where they do not fit."""
+        key = ("matmul", *_looks(a, b, out))
+        plan = self._products.get(key)
+        if plan is None:
+            if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or out.shape != a.shape[:1] + b.shape[1:]:
+                raise OpsError(f"matmul: a {a.shape}, b {b.shape}, out {out.shape}, expected (M, K), (K, N), (M, N)")
+            plan = self._made(key, a, b, out)
+        if plan is None or not self._run(plan, a, b, out):
+            np.matmul(a, b, out=out)
+        return out
+
+    def dense_forward(
+        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+    ) -> Array:
+        """As Backend's."""
+        key = ("forward", *_looks(x, w, b, out))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_forward(x, w, b, out)
+            if out is None:
+                out = self.empty((x.shape[0], w.shape[0]), x.dtype)
+                return self.dense_forward(x, w, b, out, rectify=rectify)
+            plan = self._made(key, x, w.T, out, bias=b)
+        if plan is None or out is None or not self._run(plan, x, w, out, b, 0.0 if rectify else -math.inf):
+            return super().dense_forward(x, w, b, out=out, rectify=rectify)
+        return out
+
+    def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
+        """As Backend's."""
+        key = ("data", *_looks(dy, w, out))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_backward_data(dy, w, out)
+            if out is None:
+                return self.dense_backward_data(dy, w, self.empty((dy.shape[0], w.shape[1]), dy.dtype))
+            plan = self._made(key, dy, w, out)
+        if plan is None or out is None or not self._run(plan, dy, w, out):
+            return super().dense_backward_data(dy, w, out=out)
+        return out
+
+    def dense_backward_weights(
+        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """As Backend's."""
+        key = ("weights", bias, *_looks(x, dy, out_w, out_b))
+        plan = self._products.get(key)
+        if plan is None:
+            dense.check_backward_weights(x, dy, out_w, out_b)
+            if out_w is None or (bias and out_b is None):
+                out_w = self.empty((dy.shape[1], x.shape[1]), x.dtype) if out_w is None else out_w
+                out_b = self.empty(dy.shape[1:], x.dtype) if bias and out_b is None else out_b
+                return self.dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
+            plan = self._made(key, dy.T, x, out_w)
+        done = not bias or self._bias_sum(key, dy, out_b)
+        if plan is None or out_w is None or not done or not self._run(plan, dy, x, out_w):
+            return super().dense_backward_weights(x, dy, bias=bias, out_w=out_w, out_b=out_b)
+        return out_w, out_b if bias else None
+
+    def dense_scratch(
+        self, rows: int, width: int, outputs: int, *, training: bool, bias: bool = True, turned: bool = False
+    ) -> int:
+        """As Backend's."""
+        x, y = (4 * width, 4), (4 * outputs, 4)
+        w = (4, 4 * outputs) if turned else (4 * width, 4)
+        passes = [((rows, outputs, width), x, w[::-1], y, bias)]
+        if training:
+            passes += [((rows, width, outputs), y, w, x, False), ((outputs, width, rows), y[::-1], x, w, False)]
+            passes += [((1, outputs, rows), (0, 0), y, y, False)] if bias else []
+        plans = [planned(self.team, shape, a, b, c, bias=added) for shape, a, b, c, added in passes]
+        return max(plan.scratch_bytes for plan in plans if plan is not None)
+
+    def _made(self, key: Key, a: Array, b: Array, c: Array, bias: Array | None = None) -> Product | None:
+        """The plan for c = a b + bias; None: no kernel for these arrays."""
+        floats = all(x.dtype == np.float32 for x in (a, b, c))
+        if not floats or a.ndim != 2 or (bias is not None and bias.strides[0] != 4):
+            return None
+        (m, k), (n,) = a.shape, c.shape[1:]
+        plan = planned(self.team, (m, n, k), *(_pair(x) for x in (a, b, c)), bias=bias is not None)
+        if plan is not None:
+            self._products[key] = plan
+        return plan
+
+    def _run(
+        self, plan: Product, a: Array, b: Array, c: Array, bias: Array | None = None, floor: float = -math.inf
+    ) -> bool:
+        """False: an address that no kernel takes."""
+        at_a, at_b, at_c = address(a), address(b), address(c)
+        at_bias = 0 if bias is None else address(bias)
+        if (at_a | at_b | at_c | at_bias) & 3:
+            return False
+        plan.run(at_a, at_b, at_c, self.workspace.take(plan.scratch_bytes), bias=at_bias, floor=floor)
+        return True
+
+    def _bias_sum(self, key: Key, x: Array, out: Array | None) -> bool:
+        """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
+        assert out is not None
+        plan = self._bias_products.get(key)
+        if plan is None:
+            plan = planned(self.team, (1, len(out), len(x)), (0, 0), _pair(x), (0, out.strides[0]))
+            if plan is None or x.dtype != np.float32:
+                return False
+            self._bias_products[key] = plan
+        return self._run(plan, _ONE, x, out)
+
+
+def _pair(x: Array) -> Strides:
+    row, column = x.strides
+    return row, column
+
+
+def _looks(a: Array, b: Array, c: Array | None, d: Array | None = None) -> Key:
+    """All that a plan and the checks depend on. The last one that is given is a destination."""
+    return (
+        a.shape, a.strides, a.dtype.num, b.shape, b.strides, b.dtype.num, c is not None and _look(c),
+        d is not None and _look(d),
+    )  # fmt: skip
+
+
+def _look(x: Array) -> Key:
+    return x.shape, x.strides, x.dtype.num, x.flags.writeable

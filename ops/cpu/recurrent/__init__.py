@@ -1,0 +1,1 @@
+"""Recurrent layers: products over all steps at once, then the steps."""

@@ -1,0 +1,153 @@
+"""The units of recurrent layers, one step of one sequence at a time, as LLVM IR: gate inputs to states, and back.
+
+    forward(gates, c_before, c, h, carried, count, cont, cont_next)
+    backward(gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next)
+
+All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o, g) or as many (RNN:
+h is all there is, and c is neither read nor written). forward turns gate inputs into gates in place and writes
+`carried` = cont_next h. backward adds cont_next dh_after to dh, and also writes `before` = cont h_before. The four
+gates of a unit share a division, so a NaN in one of them is one in all. What never lives here: products, steps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ops.cpu.codegen.compiled import addresses
+from ops.cpu.codegen.ir_tools import F32, I64, Vectors, counted, function
+from ops.cpu.codegen.smooth import bounded
+from ops.cpu.codegen.target import host
+
+FORWARD = ("gates", "c_before", "c", "h", "carried")
+BACKWARD = ("gates", "c_before", "c", "h", "h_before", "dh", "dh_after", "dc", "d_gates", "before")
+_LAST = (("count", I64), ("cont", F32), ("cont_next", F32))
+
+
+class Units(NamedTuple):
+    """Addresses of the kernels."""
+
+    lstm_forward: int
+    lstm_backward: int
+    rnn_forward: int
+    rnn_backward: int
+
+
+@functools.cache
+def units() -> Units:
+    """The kernels of this machine, compiled or loaded on first use."""
+
+    def build(module: ir.Module) -> None:
+        _build(module, "lstm_forward", FORWARD, _lstm_forward)
+        _build(module, "lstm_backward", BACKWARD, _lstm_backward)
+        _build(module, "rnn_forward", FORWARD, _rnn_forward)
+        _build(module, "rnn_backward", BACKWARD, _rnn_backward)
+
+    at = addresses("units", build)
+    return Units(*(at(name) for name in Units._fields))
+
+
+class _Lanes:
+    """A block of units: loads and stores by name, gates by number."""
+
+    def __init__(self, v: Vectors, a: dict[str, ir.Value], index: ir.Value) -> None:
+        self.v, self.a, self.b = v, a, v.b
+        self._offset = v.b.mul(index, I64(4))
+        self._mask = v.mask(v.b.sub(a["count"], index))
+        self.cont, self.cont_next = v.splat(a["cont"]), v.splat(a["cont_next"])
+
+    def _at(self, name: str, gate: int) -> ir.Value:
+        start = self.b.add(self.a[name], self._offset)
+        return self.b.add(start, self.b.mul(self.a["count"], I64(4 * gate))) if gate else start
+
+    def load(self, name: str, gate: int = 0) -> ir.Value:
+        return self.v.load(self._at(name, gate), self._mask)
+
+    def store(self, value: ir.Value, name: str, gate: int = 0) -> None:
+        self.v.store(value, self._at(name, gate), self._mask)
+
+    def rest(self, y: ir.Value) -> ir.Value:
+        """1 - y."""
+        return self.b.fsub(self.v.constant(1), y)
+
+    def rest_of_square(self, y: ir.Value) -> ir.Value:
+        """1 - y^2, the slope of y = tanh(x)."""
+        return self.v.fma(self.b.fneg(y), y, self.v.constant(1))
+
+    def product(self, *factors: ir.Value) -> ir.Value:
+        """All of them multiplied, from the left."""
+        return functools.reduce(self.b.fmul, factors)
+
+
+def _build(module: ir.Module, name: str, arrays: tuple[str, ...], body: Callable[[_Lanes], None]) -> None:
+    b, a = function(module, name, (*((array, I64) for array in arrays), *_LAST))
+    v = Vectors(b, host().lanes)
+    counted(b, a["count"], v.lanes, lambda index: body(_Lanes(v, a, index)))
+    b.ret_void()
+
+
+def _lstm_forward(u: _Lanes) -> None:
+    i, f, o, g = bounded(u.v, [u.load("gates", gate) for gate in range(3)], [u.load("gates", 3)])
+    f = u.b.fmul(f, u.cont)
+    for gate, value in enumerate((i, f, o, g)):
+        u.store(value, "gates", gate)
+    c = u.v.fma(f, u.load("c_before"), u.b.fmul(i, g))
+    u.store(c, "c")
+    h = u.b.fmul(bounded(u.v, [], [c])[0], o)
+    u.store(h, "h")
+    u.store(u.b.fmul(h, u.cont_next), "carried")
+
+
+def _lstm_backward(u: _Lanes) -> None:
+    i, f, o, g = (u.load("gates", gate) for gate in range(4))
+    tanh_c = bounded(u.v, [], [u.load("c")])[0]
+    dh = u.v.fma(u.cont_next, u.load("dh_after"), u.load("dh"))
+    dc = u.v.fma(u.product(dh, o), u.rest_of_square(tanh_c), u.load("dc"))
+    u.store(u.product(dc, g, i, u.rest(i)), "d_gates", 0)
+    u.store(u.product(dc, u.load("c_before"), f, u.rest(f)), "d_gates", 1)
+    u.store(u.product(dh, tanh_c, o, u.rest(o)), "d_gates", 2)
+    u.store(u.product(dc, i, u.rest_of_square(g)), "d_gates", 3)
+    u.store(u.b.fmul(dc, f), "dc")
+    u.store(u.b.fmul(u.cont, u.load("h_before")), "before")
+
+
+def _rnn_forward(u: _Lanes) -> None:
+    h = bounded(u.v, [], [u.load("gates")])[0]
+    u.store(h, "h")
+    u.store(u.b.fmul(h, u.cont_next), "carried")
+
+
+def _rnn_backward(u: _Lanes) -> None:
+    dh = u.v.fma(u.cont_next, u.load("dh_after"), u.load("dh"))
+    u.store(u.b.fmul(dh, u.rest_of_square(u.load("h"))), "d_gates")
+    u.store(u.b.fmul(u.cont, u.load("h_before")), "before")
+
+
+def _caller(arrays: tuple[str, ...]) -> Any:
+    count = len(arrays) + 1
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [I64] * count + [F32] * 2)
+        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * (count + 1), types.float32, types.float32), generate
+
+
+@intrinsic
+def call_forward(tc, unit, gates, c_before, c, h, carried, count, cont, cont_next):  # type: ignore[no-untyped-def]
+    """Call the forward kernel at address `unit`."""
+    return _caller(FORWARD)
+
+
+@intrinsic
+def call_backward(  # type: ignore[no-untyped-def]
+    tc, unit, gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next
+):  # fmt: skip
+    """Call the backward kernel at address `unit`."""
+    return _caller(BACKWARD)

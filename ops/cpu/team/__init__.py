@@ -1,0 +1,1 @@
+"""What every kernel runs on: the team of threads, scratch memory, and how arrays are seen."""

@@ -1,0 +1,154 @@
+"""Kernels that pass once over arrays of one shape, element by element: read every input, write every output.
+
+A `Stream` is a formula over vectors; its loops, threads, remainders and operands that repeat from row to row (a number
+per channel) are the same for all. What never lives here: a formula (`activation`, `normalise`, `update`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ops.cpu.codegen.code import Code, Generated
+from ops.cpu.codegen.kernel import layout
+from ops.cpu.team.operands import F32, LARGE, Rows, as_rows, goes_past, seen
+from ops.cpu.team.team import Team
+from ops.cpu.team.workspace import LINE
+from ops.errors import Array
+
+GRAIN = 64  # elements of one long row that threads divide between them
+UNROLLED = 4  # vectors at a time
+
+Formula = Callable[..., Sequence[Any]]
+
+
+class Stream:
+    """`formula(code, *inputs, *numbers)` gives the outputs. Names, each separated by spaces: outputs, inputs, inputs
+    that are one row repeated (`fixed`), float arguments. `octets`: the last input is uint8 or bool."""
+
+    def __init__(
+        self, name: str, outputs: str, inputs: str, formula: Formula, numbers: str = "", fixed: str = "",
+        octets: bool = False,
+    ) -> None:  # fmt: skip
+        self.outputs, self.inputs, self.fixed = outputs.split(), inputs.split(), fixed.split()
+        self.whole = [*self.outputs, *self.inputs]
+        self.numbers, self.octets, self._formula = numbers.split(), octets, formula
+        operands = [*self.whole, *self.fixed]
+        steps = [f"step_{name}" for name in self.whole]
+        self.block = layout(" ".join([*operands, "rows", "length", "skip", *steps]), numbers)
+        self.kernel = Generated(f"stream_{name}", self.block, self._write)
+
+    def _write(self, c: Code) -> None:
+        """Rows are shared out, or parts of the only one, less its first `skip` elements, which are thread 0's."""
+        alone = c.rows.equals(1)
+        (first_row, last_row), (first, last) = c.share(c.rows), c.share(c.length - c.skip, GRAIN)
+        first_row, last_row = alone.pick(0, first_row), alone.pick(1, last_row)
+        first, last = alone.pick(first + c.skip, 0), alone.pick(last + c.skip, c.length)
+        with c.when(alone & c.number.equals(0)):
+            self._columns(c, c.whole(0), (c.whole(0), c.skip), 1, c.store)
+        for row in c.loop(first_row, last_row):
+            self._columns(c, row, (first, last), UNROLLED, c.deliver)
+
+    def _columns(self, c: Code, row: Any, part: tuple[Any, Any], most: int, deliver: Callable[..., None]) -> None:
+        at = {name: getattr(c, name) + row * getattr(c, f"step_{name}") for name in self.whole}
+        at.update({name: getattr(c, name) for name in self.fixed})
+        for offset, masks in c.columns(part[1], most, part[0]):
+            results = [self._vector(c, at, offset + k * c.lanes * 4, mask) for k, mask in enumerate(masks)]
+            for k, (values, mask) in enumerate(zip(results, masks, strict=True)):
+                for name, value in zip(self.outputs, values, strict=True):
+                    write = deliver if name == self.outputs[0] else c.store  # histories are changed in place
+                    write(value, at[name] + offset + k * c.lanes * 4, mask)
+
+    def _vector(self, c: Code, at: dict[str, Any], offset: Any, mask: Any) -> Sequence[Any]:
+        """The outputs of one vector. All vectors of a step are computed before any is stored."""
+        inputs = []
+        for name in [*self.inputs, *self.fixed]:
+            if self.octets and name == self.inputs[-1]:
+                inputs.append(c.load_octets(at[name] + offset // 4, mask))
+            else:
+                inputs.append(c.load(at[name] + offset, mask))
+        return self._formula(c, *inputs, *(getattr(c, name) for name in self.numbers))
+
+
+class Plan:
+    """A stream over arrays of certain shapes and strides: its block of arguments, filled in but for addresses."""
+
+    def __init__(self, stream: Stream, rows: Rows) -> None:
+        steps = {f"step_{name}": step for name, step in zip(stream.whole, rows.strides, strict=True)}
+        self.block = stream.block(rows=rows.number, length=rows.length, **steps)
+        self.places: Any = (ctypes.c_int64 * len([*stream.whole, *stream.fixed])).from_buffer(self.block)
+        start = getattr(stream.block, stream.numbers[0]).offset if stream.numbers else 0
+        self.numbers: Any = (ctypes.c_float * len(stream.numbers)).from_buffer(self.block, start)
+        self.size = rows.number * rows.length * 4  # bytes of a result
+        self.steps = rows.strides[:1] if rows.number > 1 else ()
+
+    def kernel(self, stream: Stream) -> Generated:
+        """The kernel for the addresses now in place."""
+        if self.size < LARGE:
+            return stream.kernel
+        output, *others = self.places
+        skip = -output % LINE if not self.steps else 0
+        past = output not in others and goes_past(self.size, (output + skip,), self.steps)
+        self.block.skip = min(skip // 4, self.block.length) if past else 0
+        return stream.kernel.past if past else stream.kernel
+
+
+class Streams:
+    """Runs streams on one team; remembers how operands of each kind lie."""
+
+    def __init__(self, team: Team) -> None:
+        self._team = team
+        self._plans: dict[Any, Plan | None] = {}
+
+    def run(
+        self, stream: Stream, arrays: Sequence[Array], numbers: Sequence[float] = (), axis: int | None = None
+    ) -> bool:
+        """Outputs, inputs and fixed inputs, in this order. False, and nothing is done, where they do not fit: not
+        float32, not one shape, not rows together, not to be written to. `axis`: of the fixed inputs."""
+        found = self._planned(stream, arrays, axis)
+        if found is None:
+            return False
+        plan, addresses = found
+        plan.places[:] = addresses
+        plan.numbers[:] = numbers
+        self._team.run(plan.kernel(stream), plan.block)
+        return True
+
+    def fits(self, stream: Stream, arrays: Sequence[Array], axis: int | None = None) -> bool:
+        """Whether `run` would take these."""
+        return self._planned(stream, arrays, axis) is not None
+
+    def _planned(self, stream: Stream, arrays: Sequence[Array], axis: int | None) -> tuple[Plan, list[int]] | None:
+        """The plan, and where the arrays lie."""
+        try:
+            known = [seen(array) for array in arrays]
+        except AttributeError:  # no array at all: the reference will say so
+            return None
+        key = stream, axis, *[one[2] for one in known]
+        try:
+            plan = self._plans[key]
+        except KeyError:
+            plan = self._plans[key] = _plan(stream, arrays, axis)
+        if plan is None or not all([output.flags.writeable for output in arrays[: len(stream.outputs)]]):  # noqa: C419
+            return None
+        return plan, [one[1] for one in known]
+
+
+def _plan(stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | None:
+    whole, fixed = arrays[: len(stream.whole)], arrays[len(stream.whole) :]
+    shape = whole[0].shape
+    octets = [stream.octets and name == stream.inputs[-1] for name in stream.whole]
+    for array, narrow in zip(whole, octets, strict=True):
+        allowed = (np.dtype(np.bool_), np.dtype(np.uint8)) if narrow else (F32,)
+        if array.shape != shape or array.dtype not in allowed:
+            return None
+    for part in fixed:
+        if axis is None or part.shape != (shape[axis],) or part.dtype != F32 or not part.flags.c_contiguous:
+            return None
+    if 0 in shape:
+        return None
+    rows = as_rows(shape, [1 if narrow else 4 for narrow in octets], [a.strides for a in whole], axis)
+    return None if rows is None else Plan(stream, rows)

@@ -1,0 +1,106 @@
+"""The one thread pool of a process: `size` threads that run one kernel together, each its own share.
+
+A kernel gets its number and the size of the team and works out its share from them, so a share depends on nothing
+else and results repeat to the last bit. Between kernels the threads wait in machine code without the GIL: handing work
+over costs under 1 us, where Python locks cost 60. After `PATIENCE` turns a thread goes to sleep until it is needed.
+Linux may wake it on the core of the thread that needs it, for tens of milliseconds; it goes to another then (a kernel
+of 0.2 ms took 0.6 to 1.2). What never lives here: how work is divided.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+
+from ops.cpu.codegen.compiled import addresses
+from ops.cpu.codegen.kernel import CALL, Kernel
+from ops.cpu.team.handover import AWAKE, FIELDS, build_handover
+from ops.errors import Array
+
+LINE = 16  # int64 numbers apart: threads do not share the lines they write
+CORE = 2  # the number in a thread's line that says where it was when it woke; `handover` has the two before
+_core = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
+
+
+class Team:
+    """`size` threads, the caller's among them."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._turn = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(1, size)]
+        self._state = np.zeros((FIELDS + size) * LINE, np.int64)
+        if size == 1:
+            return
+        at = addresses("handover", build_handover)
+        self._post = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)(at("post"))
+        self._finish = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(at("finish"))
+        self._serve = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(at("serve"))
+        ended: list[bool] = []
+        for number, lock in enumerate(self._locks, 1):
+            lock.acquire()
+            self._state[(FIELDS + number) * LINE] = AWAKE
+            of = (self._serve, self._state, number, size, lock, ended)
+            threading.Thread(target=_member, args=of, name=f"kernels-{number}", daemon=True).start()
+        weakref.finalize(self, _end, self._locks, ended).atexit = False
+
+    def __repr__(self) -> str:
+        return f"<Team of {self.size}>"
+
+    def run(self, kernel: Kernel, block: ctypes.Structure) -> None:
+        """Run the kernel on every thread with this block of arguments and wait for all."""
+        where, at = kernel.address, ctypes.addressof(block)
+        if self.size == 1:
+            CALL(where)(0, 1, at)
+            return
+        with self._turn:
+            state = self._state.ctypes.data
+            sleepers = self._post(state, self.size, where, at)
+            if sleepers:
+                self._state[FIELDS * LINE + CORE] = _core() if _core else 0
+                for number, lock in enumerate(self._locks, 1):
+                    if sleepers >> number & 1:
+                        lock.release()
+                self._finish(state, self.size, where, at)
+
+
+def _member(
+    serve: Callable[[int, int, int], None],
+    state: Array,
+    number: int,
+    size: int,
+    lock: threading.Lock,
+    ended: list[bool],
+) -> None:
+    """A thread's life. It knows nothing of its team, so that a team that nobody uses any more ends its threads."""
+    while not ended:
+        serve(state.ctypes.data, number, size)  # returns when it has fallen asleep
+        lock.acquire()
+        if _core:
+            _settle(state[FIELDS * LINE + CORE :: LINE], number)
+
+
+def _settle(cores: Array, number: int) -> None:
+    """Leave the core of this thread if the caller or a member before this one has it, and there is another."""
+    assert _core is not None
+    taken = {int(core) for core in cores[:number]}
+    if _core() in taken:
+        allowed = os.sched_getaffinity(0)
+        with contextlib.suppress(OSError):  # where a sandbox forbids it, a slow thread is better than none
+            if free := allowed - taken:
+                os.sched_setaffinity(0, free)  # moves it at once
+                os.sched_setaffinity(0, allowed)
+    cores[number] = _core()
+
+
+def _end(locks: list[threading.Lock], ended: list[bool]) -> None:
+    """Wake every thread for the last time; one that is awake sees it when it falls asleep."""
+    ended.append(True)
+    for lock in locks:
+        lock.release()

@@ -1,0 +1,1 @@
+"""Who trains what next: the coordinator, its schedule, groups and their changes."""

@@ -1,0 +1,287 @@
+"""The coordinator: hands out tickets, follows the run, tests, saves, ends. The lead of every training topology.
+
+What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; this shell talks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nets import NetError, SolverSpec
+from roles.coordination.grouping import Grouping
+from roles.coordination.regroup import Live
+from roles.coordination.schedule import Pass, Schedule, Stage, Timetable
+from roles.coordination.ticket_batching import Pace
+from roles.learning.batch_split import Shares
+from roles.learning.job import Job
+from roles.learning.resume import checkpoint_path, write
+from roles.learning.scoreboard import Part, Scoreboard, Scores, mean_scores
+from roles.learning.state_average import MeanState
+from roles.messages import (
+    STOP,
+    TEST,
+    TRAIN,
+    Done,
+    GetState,
+    NextTicket,
+    PassDone,
+    Rates,
+    Regroup,
+    State,
+    Ticket,
+    Updated,
+)
+from runtime import Actor, Envelope, Message, MessageError, ProgramFailed, Save, WindDown
+from runtime.messages.message import Refusal
+
+
+class Coordinator(Actor):
+    """Options: the job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a
+    checkpoint must, who holds parameters (`holders`), how a batch is cut (`Shares`), what else the run can become
+    (`Live`)."""
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        timetable: Mapping[str, Any],
+        groups: list[list[str]],
+        updates: int,
+        servers: list[str],
+        display: int,
+        holders: Sequence[str] = (),
+        shares: Mapping[str, Any] | None = None,
+        live: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._job = Job.from_options(job)
+        self._solver = self._job.solver_spec
+        self._schedule = Schedule(Timetable(**timetable))
+        self._grouping, self._pace = Grouping(groups), Pace()
+        self._shares, self._live, self._holders = Shares(**(shares or {})), Live.from_options(live), holders
+        self._workers = {*self._live.workers, *(name for members in groups for name in members)}
+        self._wishes: deque[tuple[Regroup, Envelope]] = deque()
+        self._updates = updates
+        self._servers = servers
+        self._display = display
+        self._asked: list[Envelope] = []
+        self._heard: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (phase, number) -> who reported
+        self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # and what scores of which rows
+        self._staleness: defaultdict[int, int] = defaultdict(int)  # iteration -> where it was stalest, so far
+        self._changed = asyncio.Event()
+        self._checkpoint = ""
+
+    async def on_start(self) -> None:
+        """Prepare the scoreboard."""
+        self._scores = Scoreboard(self._schedule.table.batch)
+        gauge = self.gauge
+        self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
+        self._tested = {
+            "loss": gauge("loss", "Loss of the last test.", split="test"),
+            "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split="test"),
+        }
+        self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
+        self._done = self.counter("iterations", "Training iterations completed.")
+        self._images = self.counter("images", "Images trained on.")
+
+    async def run(self) -> None:
+        """Save when it is time to, and end when everything is done."""
+        self._scores.begin(self.now(), self._schedule.completed)
+        while self._schedule.stage is not Stage.DONE:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._schedule.stage is Stage.SAVING:
+                await self._save()
+                self._schedule.saved()
+                await self._serve()
+            if self._schedule.stage is Stage.CHANGING:
+                await self._change()
+                self._schedule.changed()
+                await self._serve()
+        await self._serve()
+        self.emit("finished", **self._scores.summary(self._schedule.completed, self.now()), checkpoint=self._checkpoint)
+
+    async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
+        """A worker wants its group's next pass; it is answered when there is one."""
+        if envelope.sender not in self._workers:
+            raise MessageError("unexpected", f"{envelope.sender} asks for a ticket: it is no worker of this run")
+        self._asked.append(envelope)
+        await self._serve()
+
+    async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
+        """A worker has computed its part of a pass."""
+        self._hear(message.phase, message.number, envelope.sender)
+        pass_, parts = (message.phase, message.number), self._parts[message.phase, message.number]
+        parts.append((message.rows, dict(message.scores)))
+        scores = mean_scores(self._parts.pop(pass_)) if len(parts) == message.members else None
+        if message.phase == TRAIN:
+            self._shares.seen(envelope.sender, message.rows, message.seconds)
+            self._scores.exposed(message.exposed)
+            self._note_loss(message, scores)
+            await self._reported(message.number)
+        elif scores is not None:
+            del self._heard[TEST, message.number]
+            self._scores.tested(sum(rows for rows, _ in parts), scores)
+            if self._schedule.tested():
+                self._report_test()
+            await self._serve()
+
+    async def on_updated(self, message: Updated, envelope: Envelope) -> None:
+        """A server has an iteration in its layers. It is as stale as on the server where it read first and came in
+        last, which saw most others in between."""
+        self._hear(TRAIN, message.number, f"{envelope.sender} (update)")
+        self._staleness[message.number] = max(self._staleness[message.number], message.staleness)
+        await self._reported(message.number)
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
+        """End well: save what there is after the iterations under way."""
+        self.emit("winding down", reason=message.reason, iteration=self._schedule.issued)
+        self._schedule.wind_down()
+        await self._serve()
+
+    async def on_save(self, message: Save, envelope: Envelope) -> None:
+        """Save after the iterations under way, then go on."""
+        self._schedule.save()
+        await self._serve()
+
+    async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
+        """Other groups, workers or rates after the iterations under way; answered when it is so."""
+        self._regrouped(message)  # MessageError if it cannot be
+        self._wishes.append((message, envelope))
+        self._schedule.change()
+        await self._serve()
+
+    # -- inside
+
+    def _regrouped(self, wish: Regroup) -> tuple[list[list[str]], SolverSpec]:
+        table = self._schedule.table
+        rows = min(table.batch, table.test_batch) if table.test_rows else table.batch
+        given = {"base_lr": wish.base_lr, "momentum": wish.momentum}
+        try:
+            solver = self._solver.override({name: value for name, value in given.items() if value >= 0})
+        except NetError as error:
+            raise MessageError("unexpected", f"regroup: {error}") from None
+        return self._live.groups(wish, self._grouping.groups, self._shares, rows), solver
+
+    async def _change(self) -> None:
+        """Nothing is under way: tell everybody who must know, then answer who asked."""
+        while self._wishes:
+            wish, envelope = self._wishes.popleft()
+            try:
+                groups, self._solver = self._regrouped(wish)
+            except MessageError as error:  # it could be when it was asked for; another wish came first
+                await self.reply(envelope, Refusal(error=str(error)))
+                continue
+            proto = self._solver.proto
+            rates = Rates(base_lr=proto.base_lr, momentum=proto.momentum)
+            told: list[tuple[str, Message]] = []
+            if max(wish.base_lr, wish.momentum) >= 0:
+                told += [(name, rates) for name in self._holders]
+            if groups != [list(members) for members in self._grouping.groups]:
+                told += self._live.places(groups)
+                self._grouping = Grouping(groups)
+            await asyncio.gather(*(self.ask(name, what, Done) for name, what in told))
+            sizes = [len(members) for members in groups]
+            now = {"iteration": self._schedule.completed, "workers": sum(sizes), "groups": len(sizes)}
+            self.emit("regrouped", **now, base_lr=proto.base_lr, momentum=proto.momentum)
+            await self.reply(envelope, Done())
+
+    async def _serve(self) -> None:
+        """Answer every worker that can be answered now. Members of a group get the same pass."""
+        asked, self._asked = self._asked, []
+        for envelope in asked:
+            ticket = self._ticket(envelope.sender)
+            if ticket is None:
+                self._asked.append(envelope)
+            else:
+                await self.reply(envelope, ticket)
+        self._changed.set()
+
+    def _ticket(self, worker: str) -> Ticket | None:
+        if self._schedule.stage is Stage.DONE:
+            return Ticket(phase=STOP, number=0)
+        return self._grouping.next_of(worker, self._next_pass)
+
+    def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
+        """What a group does next, and how its batch is cut."""
+        found = self._schedule.next_pass(len(members) + self._updates, self._at_once())
+        if found is None:
+            return None
+        self._pace.given(found.passes, self.now())
+        if found.phase == TEST and found.number == 0:
+            self._scores.pause(self.now())
+        return found, self._shares.cuts(members[: found.rows], found.rows)
+
+    def _at_once(self) -> int:
+        """How many iterations to hand out: several groups take turns; a progress report ends a run of them."""
+        if len(self._grouping.groups) > 1:
+            return 1
+        issued = self._schedule.issued
+        if issued == self._schedule.completed:  # after a test, a save, a change
+            self._pace = Pace()
+        most = self._pace.next(self.now())
+        return min(most, self._display - issued % self._display) if self._display else most
+
+    def _hear(self, phase: str, number: int, reporter: str) -> set[str]:
+        """Note who reports about a pass. MessageError if it is not under way or that was heard already."""
+        heard = self._heard[phase, number]
+        if reporter in heard or not self._schedule.owes(phase, number):
+            if not heard:
+                del self._heard[phase, number]
+            raise MessageError("unexpected", f"a report of {reporter} about {phase} {number}: none is owed")
+        heard.add(reporter)
+        return heard
+
+    def _note_loss(self, done: PassDone, scores: Scores | None) -> None:
+        """Stop at a part's loss that is no number; note the whole batch's, once all its parts are here."""
+        loss = float(done.scores.get("loss", 0.0))
+        if loss - loss != 0.0:
+            rate = self._solver.rate(done.number)
+            raise ProgramFailed(
+                f"the loss is {loss} at iteration {done.number}: training diverged; "
+                f"the learning rate is {rate:g}, try a smaller base_lr"
+            )
+        if scores is not None:
+            self._loss.set(scores.get("loss", 0.0))
+            self._scores.trained(scores.get("loss", 0.0))
+
+    async def _reported(self, number: int) -> None:
+        if not self._schedule.reported(number):
+            return
+        del self._heard[TRAIN, number]
+        if number in self._staleness:
+            self._scores.stale(self._staleness.pop(number))
+        done = self._schedule.completed
+        self._done.inc()
+        self._images.inc(self._schedule.table.batch)
+        self._rate.set(self._solver.rate(done))
+        first = done == self._schedule.table.first + 1
+        if first or (self._display and done % self._display == 0):
+            self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))
+        await self._serve()
+
+    def _report_test(self) -> None:
+        self._scores.resume(self.now())
+        scores = self._scores.test_result()
+        for name, gauge in self._tested.items():
+            if name in scores:
+                gauge.set(scores[name])
+        self.emit("test", iteration=self._schedule.completed, **scores)
+
+    async def _save(self) -> None:
+        if self._job.emulated:  # there is no model
+            return
+        self._scores.pause(self.now())
+        mean = MeanState()
+        for server in self._servers:
+            state = await self.ask(server, GetState(), State)
+            await self.compute("mean", mean.add, state)
+        iteration = self._schedule.completed
+        path = checkpoint_path(self.run_directory, iteration)
+        arrays = await self.compute("mean", mean.arrays)
+        await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+        self._scores.resume(self.now())
+        self._checkpoint = path.name
+        self.emit("checkpoint", iteration=iteration, file=path.name)

@@ -1,0 +1,59 @@
+"""Other groups, workers and rates while a run goes on: what may be asked, and who must be told. Plain decisions.
+
+What never lives here: when it happens (`schedule`), messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roles.learning.batch_split import Shares
+from roles.learning.tree import forest, split
+from roles.messages import Place, Regroup
+from runtime import MessageError
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a topology is prepared for: all `workers`, and the trees to each model server.
+
+    `trees` map a server to its fan-in and the names of reducers to choose from; empty: nobody can be regrouped.
+    """
+
+    workers: tuple[str, ...] = ()
+    trees: Mapping[str, Mapping[str, Any]] | None = None
+
+    @staticmethod
+    def from_options(options: Mapping[str, Any] | None) -> Live:
+        """From plain data; None: not prepared."""
+        return Live() if options is None else Live(tuple(options["workers"]), options["trees"])
+
+    def groups(self, wish: Regroup, now: Sequence[Sequence[str]], shares: Shares, rows: int) -> list[list[str]]:
+        """The workers of each group that is wished for. MessageError in words if it cannot be."""
+        if not wish.workers and not wish.groups:
+            return [list(members) for members in now]
+        workers, groups = wish.workers or sum(map(len, now)), wish.groups or len(now)
+        if not self.trees:
+            raise MessageError("unexpected", "regroup: this run was not prepared for it: train.strategy.live = true")
+        if not 1 <= workers <= len(self.workers):
+            text = f"regroup: found {workers} workers, expected 1 to {len(self.workers)}, those that were started"
+            raise MessageError("unexpected", text)
+        if not 1 <= groups <= workers:
+            raise MessageError("unexpected", f"regroup: found {groups} groups, expected 1 to {workers}, the workers")
+        names = iter(self.workers)
+        made = [[next(names) for _ in range(size)] for size in split(workers, groups)]
+        for members in made:
+            problem = shares.problem(len(members), rows)
+            if problem:
+                raise MessageError("unexpected", f"regroup: {problem}")
+        return made
+
+    def places(self, groups: Sequence[Sequence[str]]) -> list[tuple[str, Place]]:
+        """Everybody whose gradients go elsewhere or as another part, and where."""
+        return [
+            (name, Place(server=server, parent=parent.name, part=parent.part, parts=parent.parts))
+            for server, tree in (self.trees or {}).items()
+            for name, parent in forest(groups, tree["fan_in"], server, tree["reducers"]).items()
+        ]

@@ -1,0 +1,1 @@
+"""How workers with replicas sum their gradients: collective, tree, accumulator; all give the same bits."""

@@ -1,0 +1,67 @@
+"""The accumulator: adds up on the CPU what the devices of one machine copied to host memory, and tells them the sum.
+
+That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the backward pass.
+Arrays are added in pairs of neighbours by rank, and these in pairs, each pair as soon as it is there; every device
+updates its own replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ops import Array
+from roles.exchange.partial_sums import check_array
+from roles.learning.gradient_sum import GradientSum
+from roles.learning.job import cpu_ops
+from roles.messages import Contribution, SharedSum
+from runtime import Actor, Envelope, MessageError
+
+
+class HostAccumulator(Actor):
+    """Options: the names of the `members` by rank, the kernels it computes with and the dtype of what it adds up
+    (`Job.summing`)."""
+
+    def __init__(self, *, members: Sequence[str], kernels: str, dtype: str = "float32") -> None:
+        self._members, self._kernels, self._dtype = tuple(members), kernels, dtype
+        self._sizes: dict[int, int] = {}  # bucket -> numbers in it, from the first array that came of it
+        self._done: dict[int, int] = {}  # bucket -> iteration of its last sum
+
+    async def on_start(self) -> None:
+        """Prepare the sums."""
+        await self.compute("build", self._build)
+        self._sums = self.counter("reductions", "Sums made and told.")
+
+    def _build(self) -> None:
+        ops = cpu_ops(self._kernels)
+        ops.memory = self.memory
+        self._sum = GradientSum(ops)
+
+    async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
+        """Add a member's array; with the last one, tell everybody the sum."""
+        rank = self._rank(message, envelope.sender)
+        with self.phase("accumulate"):
+            total = await self.compute("accumulate", self._add, message, rank)
+        if total is None:
+            return
+        self._done[message.bucket] = message.number
+        self._sums.inc()
+        told = SharedSum(number=message.number, bucket=message.bucket, values=(total,))
+        for name in self._members:
+            await self.tell(name, told, step=message.number)
+
+    def _rank(self, message: Contribution, sender: str) -> int:
+        """The sender's rank. MessageError if its array does not belong to a sum."""
+        bucket = message.bucket
+        if sender not in self._members or message.number <= self._done.get(bucket, -1) or message.into:
+            raise MessageError("unexpected", f"{message!r} of {sender}: no member here, or summed before")
+        check_array(message.values, self._sizes.get(bucket, message.values.size), self._dtype, sender)
+        self._sizes[bucket] = message.values.size
+        return self._members.index(sender)
+
+    def _add(self, message: Contribution, rank: int) -> Array | None:
+        key = (message.number, message.bucket)
+        try:
+            total = self._sum.add(key, rank, len(self._members), (message.values,))
+        except ValueError as error:
+            raise MessageError("unexpected", str(error)) from None
+        return None if total is None else total[0]

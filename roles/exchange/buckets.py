@@ -1,0 +1,64 @@
+"""Which gradients travel together: layers in the order of the backward pass, in buckets that are worth a message.
+
+What never lives here: messages; how the parts of a bucket are summed (`collective`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nets import ParamSpec, Stage
+from ops import Array
+from roles.learning.micro_batches import WorkerNet
+
+Blobs = tuple[Array, ...]
+BUCKET_BYTES = 1 << 18  # a bucket takes layers until it has that much: the update of one hides the way of the next
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Stages in backward order; the gradients of their layers lie in one array of `size` numbers (`views`)."""
+
+    number: int
+    stages: tuple[Stage, ...]
+    params: dict[str, tuple[ParamSpec, ...]] = field(repr=False)
+    size: int
+
+    def views(self, flat: Array) -> dict[str, Blobs]:
+        """The gradients of each layer in the bucket's array."""
+        found: dict[str, Blobs] = {}
+        low = 0
+        for layer, params in self.params.items():
+            blobs = []
+            for param in params:
+                high = low + math.prod(param.shape)
+                blobs.append(flat[low:high].reshape(param.shape))
+                low = high
+            found[layer] = tuple(blobs)
+        return found
+
+
+def buckets_of(net: WorkerNet, least: int = BUCKET_BYTES) -> list[Bucket]:
+    """The net's buckets in the order in which a backward pass completes them, of `least` bytes but for the last."""
+    made: list[Bucket] = []
+    stages: list[Stage] = []
+    for stage in reversed(net.stages):
+        stages.append(stage)
+        if _size(net, stages) * net.dtype.itemsize >= least:
+            made.append(_bucket(net, len(made), stages))
+            stages = []
+    if stages:
+        made.append(_bucket(net, len(made), stages))
+    return made
+
+
+def _bucket(net: WorkerNet, number: int, stages: Sequence[Stage]) -> Bucket:
+    params = {stage.layer: net.params[stage.layer] for stage in stages if stage.layer is not None}
+    return Bucket(number, tuple(stages), params, _size(net, stages))
+
+
+def _size(net: WorkerNet, stages: Sequence[Stage]) -> int:
+    layers = [stage.layer for stage in stages if stage.layer is not None]
+    return sum(math.prod(param.shape) for layer in layers for param in net.params[layer])

@@ -1,0 +1,98 @@
+"""A conv worker's side of the FC phase: activations to those who compute it, their gradients back.
+
+One server computes the FC phase whole. Several shards hold a share of its units each: all get the activations, slice by
+slice as the scheme says, and each one's gradients are a part of the sum. What never lives here: how the FC phase is
+computed (`fc_server`, `fc_shard`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ops import Array, Backend
+from roles.fc.batches import Span, fc_batches
+from roles.learning.scoreboard import mean_scores
+from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Ticket
+from runtime import Actor
+
+Blobs = tuple[Array, ...]
+
+
+class FcPhase:
+    """Of one worker. `servers`: one, or with a `scheme` all shards in the order of summation."""
+
+    def __init__(self, actor: Actor, servers: Sequence[str], ops: Backend, scheme: str = "") -> None:
+        self._actor, self._servers, self._ops, self._scheme = actor, tuple(servers), ops, scheme
+
+    async def run(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
+        """The answer to what crosses the cut on this member's rows; scores are means over these or the whole batch."""
+        if self._scheme:
+            return await self._slices(ticket, blobs)
+        activations = Activations(
+            group=ticket.group,
+            rank=ticket.rank,
+            members=ticket.members,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=ticket.rows,
+            blobs=blobs,
+        )
+        return await self._actor.ask(self._servers[0], activations, ActivationGrads, step=ticket.number)
+
+    async def _slices(self, ticket: Ticket, blobs: Blobs) -> ActivationGrads:
+        """Every FC batch's slice to all shards at once; what comes back is put side by side as it comes."""
+        first = ticket.mine[0]
+        mine = [
+            (part, (low - first, high - first))
+            for part, members in enumerate(fc_batches(self._scheme, ticket.cuts))
+            for rank, (low, high) in members
+            if rank == ticket.rank
+        ]
+        gradients = _Gradients(self._ops, len(blobs[0]), alone=len(mine) == 1)
+        asks = [self._ask(ticket, part, span, blobs, gradients) for part, span in mine]
+        answers = await asyncio.gather(*asks)
+        rows = [high - low for _, (low, high) in mine]
+        scores = mean_scores([(count, dict(answer.scores)) for count, (answer, _) in zip(rows, answers, strict=True)])
+        seconds = sum(taken for _, taken in answers)
+        return ActivationGrads(blobs=tuple(gradients.whole), scores=scores, seconds=seconds)
+
+    async def _ask(
+        self, ticket: Ticket, part: int, span: Span, blobs: Blobs, gradients: _Gradients
+    ) -> tuple[ActivationGrads, float]:
+        """One slice: the first shard's answer, and the seconds that the slowest computed."""
+        low, high = span
+        told = ActivationSlice(
+            phase=ticket.phase,
+            number=ticket.number,
+            rank=ticket.rank,
+            part=part,
+            cuts=ticket.cuts,
+            blobs=tuple(blob[low:high] for blob in blobs),
+        )
+        asks = [self._actor.ask(name, told, ActivationGrads, step=ticket.number) for name in self._servers]
+        answers = await asyncio.gather(*asks)
+        if ticket.phase == TRAIN:
+            await self._actor.compute("add", gradients.put, span, [answer.blobs for answer in answers])
+        return answers[0], max(answer.seconds for answer in answers)
+
+
+class _Gradients:
+    """Those of all rows of a worker, as they come. `alone`: in one slice."""
+
+    def __init__(self, ops: Backend, rows: int, *, alone: bool) -> None:
+        self._ops, self._rows, self._alone = ops, rows, alone
+        self.whole: list[Array] = []
+
+    def put(self, span: Span, parts: Sequence[Blobs]) -> None:
+        """Add up what the shards have for the rows of a slice, in the order of the shards; in the compute thread."""
+        if self._alone and len(parts) == 1:
+            self.whole = list(parts[0])
+            return
+        if not self.whole:
+            self.whole = [self._ops.empty((self._rows, *blob.shape[1:]), blob.dtype) for blob in parts[0]]
+        for whole, blobs in zip(self.whole, zip(*parts, strict=True), strict=True):
+            if len(blobs) == 1:
+                whole[slice(*span)] = blobs[0]
+            else:
+                self._ops.add_all(blobs, whole[slice(*span)])

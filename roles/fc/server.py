@@ -1,0 +1,99 @@
+"""The merged FC server: runs the FC phase of every group on whole batches and updates its own model at once.
+
+One machine computes the FC phase and holds its parameters, so they never travel and are never stale (Omnivore
+section 5.1): only activations and their gradients cross the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from roles.learning.buffers import gradient_buffers, joined_rows
+from roles.learning.job import Job
+from roles.learning.micro_batches import WorkerNet
+from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.resume import restored
+from roles.messages import TRAIN, ActivationGrads, Activations, Done, GetState, Rates, State
+from runtime import Actor, Envelope, MessageError
+
+Parts = dict[int, tuple[Activations, Envelope]]  # rank -> its part of the batch
+
+
+class FcServer(Actor):
+    """Options: the job, the data's image shape."""
+
+    def __init__(self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int]) -> None:
+        self._job = Job.from_options(job)
+        self._image_shape = image_shape
+        self._parts: dict[tuple[str, int], Parts] = {}  # (phase, number) -> parts so far
+
+    async def on_start(self) -> None:
+        """Build the FC phase of the net and its parameters."""
+        await self.compute("build", self._build)
+        self._images = self.counter("images", "Images trained on.")
+
+    def _build(self) -> None:
+        job = self._job
+        job.backend_ops.memory = self.memory
+        self._nets = {phase: job.working_net(phase, "fc", self._image_shape) for phase in job.phases}
+        net = self._nets[TRAIN]
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        self._gradients = gradient_buffers(net)
+        self._store = restored(store, job)
+
+    async def on_activations(self, message: Activations, envelope: Envelope) -> None:
+        """Collect the group's parts; with the last one, run the FC phase and answer each member."""
+        key = (message.phase, message.number)
+        parts = self._parts.setdefault(key, {})
+        if message.rank in parts:
+            raise MessageError("unexpected", f"{message!r} of {envelope.sender} came twice")
+        parts[message.rank] = (message, envelope)
+        if len(parts) < message.members:
+            return
+        del self._parts[key]
+        ordered = [parts[rank] for rank in sorted(parts)]
+        busy = self.busy_seconds
+        with self.phase("fc"):
+            scores, gradients = await self.compute(f"fc {message.phase}", self._run, [part for part, _ in ordered])
+        seconds = self.busy_seconds - busy
+        if message.phase == TRAIN:
+            self._images.inc(message.rows)
+        low = 0
+        for part, asked in ordered:
+            high = low + len(part.blobs[0])
+            rows = tuple(gradient[low:high] for gradient in gradients)
+            await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
+            low = high
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        state = await self.compute("state", self._store.state)
+        version = max(self._store.versions.values(), default=0)
+        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+
+    def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
+        """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""
+        phase, number, rows = parts[0].phase, parts[0].number, parts[0].rows
+        net = self._nets[phase]
+        net.begin(number, (0, rows))
+        for index, name in enumerate(net.inputs):
+            net.feed(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, self._store.read(stage.layer))
+            net.forward(stage)
+        return net.scalars(), self._backward(net) if phase == TRAIN else ()
+
+    def _backward(self, net: WorkerNet) -> Blobs:
+        """Backward through all stages first, with the parameters the forward pass used; then update them."""
+        for stage in reversed(net.stages):
+            net.backward(stage, self._gradients[stage.layer] if stage.layer is not None else None)
+        for layer, gradients in self._gradients.items():
+            self._store.apply(layer, gradients)
+        return tuple(net.ops.to_host(net.grad(name)) for name in net.boundary_grads)  # they travel

@@ -1,0 +1,182 @@
+"""An FC shard: one of n servers that share out the FC phase by output units (One weird trick, section 4).
+
+slices of activations -> per InnerProduct: own columns, the others' -> scores, the loss backward
+    -> per InnerProduct, last first: own parameters' gradients, parts of the others' columns -> answers to the workers
+
+The parameters of its units never travel and are never stale. What must be waited for is waited for in `run`, so that
+the inbox is always open: other shards' columns come through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from nets.graph.warm import warm
+from ops import Array
+from roles.fc.batches import Members, rows_in
+from roles.fc.micro import MicroFcWork, MicroShards
+from roles.fc.queue import FcQueue, Key, Slice
+from roles.fc.swap import ColumnSwap
+from roles.fc.work import FcWork
+from roles.learning.job import Job
+from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.resume import restored
+from roles.learning.slices import slices_of_state
+from roles.messages import TRAIN, ActivationGrads, ActivationSlice, Columns, Done, FcTurn, GetState, Rates, State
+from runtime import Actor, Envelope, MessageError
+
+
+class FcShard(Actor):
+    """Options: the job, the data's image shape, the names of all `shards` in the order of summation, the scheme by
+    which FC batches are made (`fc_batches`), and whether each of them is an update."""
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        image_shape: tuple[int, int, int],
+        shards: list[str],
+        scheme: str,
+        variable_batch: bool = False,
+    ) -> None:
+        self._job = Job.from_options(job)
+        self._image_shape = image_shape
+        self._shards = shards
+        self._scheme, self._variable = scheme, variable_batch
+        self._asked: list[Envelope] = []  # what waits until no pass is under way
+        self._changed = asyncio.Event()
+
+    async def on_start(self) -> None:
+        """Build this shard of the FC phase and its parameters."""
+        await self.compute("build", self._build)
+        self._swap = ColumnSwap(self, self._shards, self._shard)
+        self._images = self.counter("images", "Images trained on.")
+
+    def _build(self) -> None:
+        job, rank, of = self._job, self._shards.index(self.name), len(self._shards)
+        job.backend_ops.memory = self.memory
+        self._nets = {phase: job.build_shard(phase, rank, of, self._image_shape) for phase in job.phases}
+        for shard in self._nets.values():
+            for net in shard.nets:
+                warm(net)
+        self._shard = self._nets[TRAIN]
+        store = ParameterStore(
+            self._shard.params, self._shard.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
+        )
+        self._store = restored(store, job, self._shard)
+        self._work = FcWork(self._nets, self._store)
+        if job.micro_batches:
+            build = partial(job.build_shard, TRAIN, rank, of, self._image_shape)
+            self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
+        self._queue = FcQueue(self._scheme, self._shard.input_shapes)
+
+    async def run(self) -> None:
+        """Do pass after pass in the order that the first shard says; between them, what was asked of the parameters."""
+        while True:
+            await self._until(lambda: bool(self._asked) or self._queue.due)
+            if self._queue.due:
+                await self._pass(*self._queue.next())
+            else:
+                await self._serve(self._asked.pop(0))
+
+    async def on_activation_slice(self, message: ActivationSlice, envelope: Envelope) -> None:
+        """A worker's rows of an FC batch; the first shard gives the pass its turn with its first complete batch."""
+        begins = self._queue.add(message, envelope)
+        if begins and self._swap.rank == 0:
+            self._queue.turn(message.phase, message.number)
+            for name in self._shards[1:]:
+                await self.tell(name, FcTurn(phase=message.phase, number=message.number), step=message.number)
+        self._changed.set()
+
+    async def on_fc_turn(self, message: FcTurn, envelope: Envelope) -> None:
+        """The first shard says which pass is next."""
+        if envelope.sender != self._shards[0]:
+            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: only {self._shards[0]} gives turns")
+        self._queue.turn(message.phase, message.number)
+        self._changed.set()
+
+    async def on_columns(self, message: Columns, envelope: Envelope) -> None:
+        """Another shard's columns, or its part of the gradient of ours."""
+        self._swap.came(message, envelope.sender)
+        self._changed.set()
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum, once the last update is in."""
+        self._asked.append(envelope)
+        self._changed.set()
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold, once the last update is in."""
+        self._asked.append(envelope)
+        self._changed.set()
+
+    async def _serve(self, envelope: Envelope) -> None:
+        if isinstance(envelope.message, Rates):
+            self._store.set_rates(envelope.message.base_lr, envelope.message.momentum)
+            await self.reply(envelope, Done())
+            return
+        state = await self.compute("state", self._store.state)
+        version = max(self._store.versions.values(), default=0)
+        slices = slices_of_state(state, self._shard)
+        await self.reply(
+            envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version, slices=slices)
+        )
+
+    async def _pass(self, key: Key, batches: Sequence[Members]) -> None:
+        """One FC batch after the other; the answers of one are under way while the next is computed."""
+        rows = sum(map(rows_in, batches))
+        async with asyncio.TaskGroup() as answering:
+            for part, members in enumerate(batches):
+                with self.phase("wait_activations"):
+                    await self._until(partial(self._queue.complete, key, part))
+                slices = self._queue.take(key, part)
+                with self.phase("fc"):
+                    for slice_, answer in zip(slices, await self._batch(key, part, members, slices), strict=True):
+                        answering.create_task(self.reply(slice_[1], answer))
+                last = part == len(batches) - 1
+                if key[0] == TRAIN and (last or self._variable):
+                    factor = rows / rows_in(members) if self._variable else 1.0
+                    await self.compute("update", self._work.update, factor, last)
+        if key[0] == TRAIN:
+            self._images.inc(rows)
+
+    async def _batch(self, key: Key, part: int, members: Members, slices: list[Slice]) -> list[ActivationGrads]:
+        """An FC batch forward and, in training, backward; the answer to each of its members."""
+        phase, number = key
+        net, work, busy = self._nets[phase], self._work, self.busy_seconds
+        spans, blobs = [span for _, span in members], [message.blobs for message, _ in slices]
+        columns = await self.compute(f"fc {phase}", work.begin, phase, number, spans, blobs)
+        for link in range(1, net.last):
+            whole = await self._swapped(key, part, link - 1, columns)
+            columns = await self.compute(f"fc {phase}", work.forward, link, whole)
+        whole = await self._swapped(key, part, net.last - 1, columns)
+        parts = await self.compute(f"fc {phase}", work.turn, whole)
+        for link in reversed(range(1, net.last) if phase == TRAIN else ()):
+            if net.exchanges(link):
+                parts = await self._exchange((*key, part, link, True), parts)
+            parts = await self.compute("fc backward", work.backward, link - 1, parts)
+        counts = [rows_in([member]) for member in members]
+        scores, answers = await self.compute("fc answers", work.answers, counts)
+        seconds = self.busy_seconds - busy
+        return [ActivationGrads(blobs=answer, scores=scores, seconds=seconds) for answer in answers]
+
+    async def _swapped(self, key: Key, part: int, link: int, columns: Array) -> list[Array]:
+        """The columns of all shards of what `link` ends with."""
+        found = await self._exchange((*key, part, link, False), [(columns,)] * len(self._shards))
+        return [blobs[0] for blobs in found]
+
+    async def _exchange(self, key: tuple[str, int, int, int, bool], values: Sequence[Blobs]) -> list[Blobs]:
+        """What each shard has for this one."""
+        await self._swap.send(key, values)
+        with self.phase("wait_columns"):
+            await self._until(lambda: self._swap.complete(key))
+        return self._swap.take(key)
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        """Wait for messages until something is so; only `run` waits."""
+        while not ready():
+            self._changed.clear()
+            await self._changed.wait()

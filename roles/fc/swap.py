@@ -1,0 +1,56 @@
+"""What FC shards tell one another: each has something for each, and goes on when all have come.
+
+What never lives here: what the arrays mean; waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nets.sharding.shard import Blobs, Shard
+from roles.messages import Columns
+from runtime import Actor, MessageError
+
+Key = tuple[str, int, int, int, bool]  # phase, number, part, link, backward
+
+
+class ColumnSwap:
+    """For one of `shards`, in the order of ranks, which hands `Columns` to `came`; `net` knows what fits."""
+
+    def __init__(self, actor: Actor, shards: Sequence[str], net: Shard) -> None:
+        self._actor, self._shards, self._net = actor, tuple(shards), net
+        self.rank = self._shards.index(actor.name)
+        self._open: dict[Key, dict[int, Blobs]] = {}
+        self._heard: dict[str, Key] = {}  # the last from each shard: it never says the same twice
+
+    def __repr__(self) -> str:
+        return f"<shard {self.rank} of {len(self._shards)}, {len(self._open)} swaps open>"
+
+    async def send(self, key: Key, values: Sequence[Blobs]) -> None:
+        """Tell the others what there is for each of them; `values` in the order of ranks, its own among them."""
+        phase, number, part, link, backward = key
+        self._open.setdefault(key, {})[self.rank] = values[self.rank]
+        for rank, name in enumerate(self._shards):
+            if rank != self.rank:
+                told = Columns(phase=phase, number=number, part=part, link=link, backward=backward, values=values[rank])
+                await self._actor.tell(name, told, step=number)
+
+    def came(self, message: Columns, sender: str) -> None:
+        """Another shard's part. MessageError if it is no shard, told that before, or has other columns."""
+        key = (message.phase, message.number, message.part, message.link, message.backward)
+        rank = self._shards.index(sender) if sender in self._shards else self.rank
+        if rank == self.rank or self._heard.get(sender) == key or rank in self._open.get(key, ()):
+            raise MessageError("unexpected", f"{message!r} of {sender}: no other shard, or it came twice")
+        if not self._net.fits(message.link, rank, message.values, backward=message.backward):
+            raise MessageError("bad_shape", f"{message!r} of {sender}: no columns of that link, or not as many")
+        self._heard[sender] = key
+        self._open.setdefault(key, {})[rank] = message.values
+
+    def complete(self, key: Key) -> bool:
+        """Whether all have come."""
+        return len(self._open.get(key, ())) == len(self._shards)
+
+    def take(self, key: Key) -> list[Blobs]:
+        """What all have for this shard, in the order of ranks."""
+        found = self._open.pop(key)
+        return [found[rank] for rank in range(len(self._shards))]

@@ -1,0 +1,1 @@
+"""What a topology will send and hold, told before it runs."""

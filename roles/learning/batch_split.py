@@ -1,0 +1,70 @@
+"""Which rows of a batch each member of a group computes: equal shares, or shares in proportion to measured throughput.
+
+What never lives here: who is in which group.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from roles.learning.tree import split
+
+KEPT = 0.8  # of an old rate, when a new one is measured: one slow pass moves a share by a fifth of the difference
+
+
+class Shares:
+    """Cuts batches for groups. `in_proportion`: to the rows per second that the workers were seen to compute (Omnivore,
+    section 5.1: a device is a black box of known throughput). With `micro_batches`, only between two of these.
+    """
+
+    def __init__(self, *, in_proportion: bool = False, micro_batches: int = 0) -> None:
+        self._in_proportion, self._micro_batches = in_proportion, micro_batches
+        self._rates: dict[str, float] = {}  # worker -> rows per second
+
+    def __repr__(self) -> str:
+        return f"<shares {'in proportion to ' + repr(self._rates) if self._in_proportion else 'equal'}>"
+
+    def seen(self, worker: str, rows: int, seconds: float) -> None:
+        """A worker computed so many rows in so many seconds."""
+        if seconds > 0:
+            rate = rows / seconds
+            self._rates[worker] = KEPT * self._rates.get(worker, rate) + (1 - KEPT) * rate
+
+    def problem(self, members: int, rows: int) -> str:
+        """Why so many members cannot share a batch of so many rows; empty if they can."""
+        if members > rows:
+            return f"a group of {members} workers cannot share a batch of {rows} images"
+        if self._micro_batches > rows:
+            return f"a reproducible run needs batches of {self._micro_batches} images or more, not {rows}"
+        if self._micro_batches and (members > self._micro_batches or self._micro_batches % members):
+            powers = [str(2**n) for n in range(self._micro_batches.bit_length())]
+            return f"a reproducible run's groups have {', '.join(powers[:-1])} or {powers[-1]} workers, not {members}"
+        return ""
+
+    def cuts(self, members: Sequence[str], rows: int) -> tuple[int, ...]:
+        """Where the batch is cut, len(members) + 1 numbers from 0 to `rows`; every member has a row."""
+        if self._micro_batches and rows >= self._micro_batches:
+            return micro_cuts(rows, self._micro_batches)[:: self._micro_batches // len(members)]
+        known = all(worker in self._rates for worker in members)
+        if not self._in_proportion or not known:
+            sizes = split(rows, len(members))
+        else:
+            sizes = _in_proportion([self._rates[worker] for worker in members], rows)
+        return (0, *itertools.accumulate(sizes))
+
+
+def micro_cuts(rows: int, micro_batches: int) -> tuple[int, ...]:
+    """Where a batch is cut into micro-batches; some may be empty."""
+    return (0, *itertools.accumulate(split(rows, micro_batches)))
+
+
+def _in_proportion(rates: list[float], rows: int) -> list[int]:
+    """Whole numbers of rows, at least one each, by largest remainders."""
+    left = rows - len(rates)
+    exact = [left * rate / sum(rates) for rate in rates]
+    sizes = [1 + int(share) for share in exact]
+    order = sorted(range(len(rates)), key=lambda member: (int(exact[member]) - exact[member], member))
+    for member in order[: rows - sum(sizes)]:
+        sizes[member] += 1
+    return sizes

@@ -1,0 +1,92 @@
+"""Hogwild: updates of one model by several groups at once, without a lock (Niu et al. 2011, as Project Adam does).
+
+Two rules of the house are broken here on purpose. Updates of one layer run at the same time in several threads and
+write the same arrays: a number may get both, or lose one. And what is published is the live array, not a version of
+its own: readers, in whatever process, see it change while they read, between a forward pass and its backward pass too.
+Counting is not part of the race: versions and staleness are whole iterations, counted on the event loop.
+
+What never lives here: which updates race (`conv_model`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from nets import ParamSpec, SolverSpec
+from ops import Array, Backend
+from roles.learning.buffers import new_parameter
+from roles.learning.parameter_store import Blobs, ParameterStore
+
+
+class HogwildStore(ParameterStore):
+    """Parameters in host memory that peers can read, always the same arrays; `race` may run in many threads at once.
+
+    `make_ops` gives each of these threads a backend of its own: a backend runs one operation at a time.
+    """
+
+    def __init__(
+        self,
+        params: Mapping[str, tuple[ParamSpec, ...]],
+        blobs: Mapping[str, Blobs],
+        solver: SolverSpec,
+        ops: Backend,
+        make_ops: Callable[[], Backend],
+    ) -> None:
+        super().__init__(params, blobs, solver, ops, in_place=True)
+        self.start_from(blobs)
+        self._make_ops, self._thread = make_ops, threading.local()
+        self._compile()
+
+    def race(self, layer: str, gradients: Sequence[Array]) -> None:
+        """Update a layer, over whatever others are writing at this moment. `count` it afterwards, in one thread."""
+        if not hasattr(self._thread, "ops"):
+            self._thread.ops = self._make_ops()
+        self._update(self._thread.ops, layer, tuple(gradients))
+
+    def _own(self, array: Array, dtype: Any) -> Array:
+        """A copy that peers can read where it lies."""
+        own = new_parameter(self._ops, array.shape, dtype)
+        own[...] = array
+        return own
+
+    def _compile(self) -> None:
+        """Compile what updates need, on arrays of nobody: later several threads would do so at once."""
+        for layer, params in self._params.items():
+            for param, blob in zip(params, self._blobs[layer], strict=True):
+                w, g = (self._ops.zeros(blob.shape, blob.dtype) for _ in range(2))
+                self._solver.update(self._ops, 0, param, w, g, self._solver.new_history(self._ops, param, w.dtype), w)
+
+
+class Races:
+    """Tasks that run beside an actor's inbox. `watched` raises the first error of any of them."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def __repr__(self) -> str:
+        return f"<{len(self._tasks)} races>"
+
+    def start(self, race: Coroutine[Any, Any, None]) -> None:
+        """Begin one."""
+        task = asyncio.create_task(race)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def watched(self) -> None:
+        """Wait for an error; cancelled, cancel what runs."""
+        try:
+            await self._failed
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self._failed.done():
+            self._failed.set_exception(error)

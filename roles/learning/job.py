@@ -1,0 +1,217 @@
+"""What is trained: net, solver, data, seed, as plain data that every role gets and builds its own part from.
+
+Roles build from the same job and so agree on shapes, first parameters and the order of samples without a word.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import ops
+from nets import Net, NetSpec, SolverSpec, load_net, load_solver
+from nets.data import Batches, Source, Transform, batch_of_net, open_source
+from nets.graph.emulated import EmulatedNet, NoBatches
+from nets.graph.warm import warm
+from nets.sharding.division import ShardedNet
+from nets.sharding.slices import unit_parts
+from roles.learning.micro_batches import MicroBatches, WorkerNet
+from roles.messages import TEST, TRAIN
+from runtime.compute.emulated import device_here
+
+THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
+
+
+@dataclass(frozen=True)
+class Job:
+    """Plain data; `to_options` and `from_options` carry it in a topology. Paths are absolute or zoo names.
+
+    `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
+    one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
+    first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
+    kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
+    every role computes with one thread, since sums depend on how threads share them out.
+    """
+
+    net: str
+    solver: str
+    data: Mapping[str, Mapping[str, Any]]
+    seed: int
+    batch: int
+    test_batch: int
+    base_directory: str
+    shuffle: bool = False
+    device: str = "cpu"
+    b_p: int | None = None
+    kernels: str = "compiled"
+    precision: str = "fast"
+    resume: str = ""
+    weights: str = ""
+    micro_batches: int = 0
+    solver_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def to_options(self) -> dict[str, Any]:
+        """As plain data."""
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_options(options: Mapping[str, Any]) -> Job:
+        """Back from plain data."""
+        return Job(**options)
+
+    def with_batches(self, batch: int | None) -> Job:
+        """The job with the batch sizes that its net declares; `batch`, if given, for training."""
+        train = batch or batch_of_net(self.net_spec, TRAIN)
+        test = batch_of_net(self.net_spec, TEST) if TEST in self.data else train
+        return dataclasses.replace(self, batch=train, test_batch=test)
+
+    @cached_property
+    def net_spec(self) -> NetSpec:
+        """The net, read from its prototxt."""
+        return load_net(self.net)
+
+    @cached_property
+    def solver_spec(self) -> SolverSpec:
+        """The solver, read from its prototxt, with the values that cluster.toml overrides."""
+        return load_solver(self.solver).override(self.solver_values)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of every number that is computed and sent: activations, parameters, histories, gradients, sums."""
+        return np.dtype(np.float64 if self.precision == "double" else np.float32)
+
+    @property
+    def summing(self) -> dict[str, Any]:
+        """What an actor that only adds up is told of it, as plain data."""
+        return {"kernels": self.kernels, "dtype": self.dtype.name}
+
+    @cached_property
+    def backend_ops(self) -> ops.Backend:
+        """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
+        if self.emulated:
+            return ops.get_backend("emulated")
+        if self.device == "cpu":
+            threads = 1 if self.micro_batches else None
+            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
+        return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+
+    @cached_property
+    def host_ops(self) -> ops.Backend:
+        """The backend for arrays in host memory, where gradients travel: the same one, unless that is a device's."""
+        return self.backend_ops if self.backend_ops.on_host else cpu_ops(self.kernels)
+
+    def source(self, phase: str) -> Source:
+        """Open the data of a phase."""
+        return open_source(self.data[phase], Path(self.base_directory))
+
+    def batches(self, phase: str, source: Source) -> Batches:
+        """The global batches of a phase, transformed as the net's data layer says."""
+        transform = Transform.of_net(self.net_spec, phase)
+        train = phase == TRAIN
+        rows = self.batch if train else self.test_batch
+        kind = NoBatches if self.emulated else Batches
+        return kind(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)
+
+    def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
+        """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
+        level, stages = self.solver_spec.state(phase)
+        net = self._kind(
+            self.net_spec,
+            phase,
+            level=level,
+            stages=stages,
+            ops=self.backend_ops,
+            part=part,
+            batch=self.batch if phase == TRAIN else self.test_batch,
+            input_shape=image_shape,
+            seed=self.seed,
+            dtype=self.dtype,
+            memory="reused",
+        )
+        if self.micro_batches:
+            net.cut_units(partial(unit_parts, parts=self.micro_batches))
+        _time(net)
+        return net
+
+    def working_net(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> WorkerNet:
+        """As `build`, for passes: all that it needs is compiled; a reproducible run trains in micro-batches."""
+
+        def build() -> Net:
+            net = self.build(phase, part, image_shape)
+            warm(net)
+            return net
+
+        return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()
+
+    @property
+    def _kind(self) -> type[Net]:
+        return EmulatedNet if self.emulated else Net
+
+    @property
+    def emulated(self) -> bool:
+        """Does the role that gets this job compute nothing?"""
+        return self.device == "emulated"
+
+    def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
+        """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
+        level, stages = self.solver_spec.state(phase)
+        shard = ShardedNet(
+            self.net_spec,
+            phase,
+            rank=rank,
+            of=of,
+            level=level,
+            stages=stages,
+            ops=self.backend_ops,
+            batch=self.batch if phase == TRAIN else self.test_batch,
+            input_shape=image_shape,
+            seed=self.seed,
+            dtype=self.dtype,
+            memory="reused",
+            kind=self._kind,
+        )
+        if self.micro_batches:
+            shard.cut_units(self.micro_batches)
+        for net in shard.nets:
+            _time(net)
+        return shard
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases that have data."""
+        return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
+
+
+def _time(net: Net) -> None:
+    """Let an emulated net tell the device that it is built on how many rows its passes have."""
+    device = device_here()
+    if isinstance(net, EmulatedNet) and device is not None:
+        net.on_rows = device.is_about
+
+
+def cpu_ops(
+    kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
+) -> ops.Backend:
+    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none said, the team's."""
+    if kernels == "emulated":
+        return ops.get_backend("emulated")
+    if kernels == "compiled":
+        try:
+            return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)
+        except ops.KernelsMissing as missing:
+            logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
+    return ops.get_backend("numpy", b_p=b_p)
+
+
+def team_size() -> int:
+    """Threads for the kernels of this process: what its launcher set, else one per core."""
+    return int(os.environ.get(THREADS_VARIABLE, 0)) or os.cpu_count() or 1

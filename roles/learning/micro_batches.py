@@ -1,0 +1,137 @@
+"""A net that computes a batch in micro-batches, fixed by the batch alone, and adds up their gradients in one tree.
+
+With 1, 2, 4 or 8 members the same rows are computed together and the same sums are made in the same order, by one
+member or by several and whoever adds up behind them: the bits do not depend on the number of members.
+What never lives here: how a batch is cut among the members (`shares`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from nets import Net, NetError, ParamSpec, Stage
+from nets.sharding.division import ShardedNet
+from ops import Array, Backend
+from roles.learning.batch_split import micro_cuts
+
+Blobs = tuple[Array, ...]
+Span = tuple[int, int]  # rows [low, high)
+Kind = TypeVar("Kind", Net, ShardedNet)
+
+
+class Micro(Generic[Kind]):
+    """What micro-batches have in common, whatever computes them: rows in, rows out, scores.
+
+    A batch is cut into `count` micro-batches, a power of two; `build` makes a net for one of them.
+    """
+
+    def __init__(self, build: Callable[[], Kind], count: int) -> None:
+        first = build()
+        self._build: Callable[[], Kind] = build
+        self._made: list[Kind] = [first]
+        self._cuts: list[Span] = []  # this pass's micro-batches, as rows of the member
+        self.count = count
+        self.places: list[int] = []  # which of the batch's micro-batches they are
+        self.ops: Backend = first.ops
+        self.dtype: np.dtype[Any] = first.dtype
+        self.batch: int = first.batch
+        self.phase: str = first.phase
+        self.params: Mapping[str, tuple[ParamSpec, ...]] = first.params
+        self.inputs: list[str] = first.inputs
+        self.boundary_grads: list[str] = first.boundary_grads
+
+    def __repr__(self) -> str:
+        return f"<{self.count} micro-batches of {self._made[0]!r}>"
+
+    @property
+    def _nets(self) -> list[Kind]:
+        found: list[Kind] = self._made[: len(self._cuts)]
+        return found
+
+    def begin(self, step: int, *spans: Span) -> None:
+        """Start a pass over these rows of the batch, whole micro-batches."""
+        cuts = list(enumerate(pairwise(micro_cuts(self.batch, self.count))))
+        found = [(place, cut) for span in spans for place, cut in cuts if span[0] <= cut[0] < cut[1] <= span[1]]
+        if sum(high - low for _, (low, high) in found) != sum(high - low for low, high in spans):
+            raise NetError(f"rows: found {spans}, expected whole micro-batches of {self!r}")
+        while len(self._made) < len(found):
+            self._made.append(self._build())
+        ends = list(accumulate((high - low for _, (low, high) in found), initial=0))
+        self._cuts, self.places = list(pairwise(ends)), [place for place, _ in found]
+        for net, (_, cut) in zip(self._nets, found, strict=True):
+            net.begin(step, cut)
+
+    def feed(self, name: str, array: Any) -> None:
+        """Give an input blob, of all the member's rows."""
+        for net, (low, high) in zip(self._nets, self._cuts, strict=True):
+            net.feed(name, array[low:high])
+
+    def load(self, layer: str, blobs: Sequence[Array]) -> None:
+        """Give a layer's parameters for this pass."""
+        for net in self._nets:
+            net.load(layer, blobs)
+
+    def grad(self, name: str) -> Array:
+        """The gradient of a blob that crossed the cut, of all the member's rows."""
+        return self._rows([net.grad(name) for net in self._nets])
+
+    def initial_blobs(self) -> dict[str, Blobs]:
+        """As Net's."""
+        found: dict[str, Blobs] = self._made[0].initial_blobs()
+        return found
+
+    def scalars(self) -> dict[str, float]:
+        """Losses and scores of the pass, means over the member's rows."""
+        found: dict[str, float] = {}
+        rows = sum(high - low for low, high in self._cuts)
+        for net, (low, high) in zip(self._nets, self._cuts, strict=True):
+            for name, value in net.scalars().items():
+                found[name] = found.get(name, 0.0) + value * (high - low) / rows
+        return found
+
+    def _rows(self, parts: Sequence[Array]) -> Array:
+        """Those of all micro-batches, in host memory."""
+        found = [self.ops.to_host(part) for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+class MicroBatches(Micro[Net]):
+    """Stands for a net where a role uses one: the same calls, each done by one net for every micro-batch."""
+
+    def __init__(self, build: Callable[[], Net], count: int) -> None:
+        super().__init__(build, count)
+        first = self._made[0]
+        self.stages, self.boundary = first.stages, first.boundary
+
+    def forward(self, stage: Stage) -> None:
+        """Run the layers of `stage` on every micro-batch."""
+        for net in self._nets:
+            net.forward(net.stages[stage.index])
+
+    def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> Blobs:
+        """Run `stage` backward on every micro-batch; the sum of its parameters' gradients, in pairs, and these in
+        pairs, as those go on with it who add up the members' sums."""
+        found = [net.backward(net.stages[stage.index]) for net in self._nets]
+        into: Sequence[Array | None] = out or [None] * len(found[0])
+        return tuple(self._sum(parts, place) for parts, place in zip(zip(*found, strict=True), into, strict=True))
+
+    def _sum(self, parts: Sequence[Array], out: Array | None) -> Array:
+        if len(parts) > 1:
+            return self.ops.add_all(parts, out)
+        return self.ops.copy(parts[0], out) if out is not None else parts[0]
+
+    def blob(self, name: str) -> Array:
+        """A boundary blob of this pass, of all the member's rows."""
+        return self._rows([net.blob(name) for net in self._nets])
+
+    def set_grad(self, name: str, array: Any) -> None:
+        """Give the gradient of a boundary blob, of all the member's rows."""
+        for net, (low, high) in zip(self._nets, self._cuts, strict=True):
+            net.set_grad(name, array[low:high])
+
+
+WorkerNet = Net | MicroBatches  # what a worker computes with

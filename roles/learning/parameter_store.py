@@ -1,0 +1,177 @@
+"""Published parameters and their updates: what a model server is, without its messages.
+
+A published version is never written to again: an update makes new arrays, so readers share it without copies. Where
+nobody else reads (`in_place`), it writes over the old ones and allocates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nets import NetError, ParamSpec, SolverSpec
+from ops import Array, Backend
+from roles.learning.buffers import new_parameter
+
+Blobs = tuple[Array, ...]
+
+
+class ParameterStore:
+    """Parameters, the solver's histories and version of every layer of a part. A layer's version counts its updates."""
+
+    def __init__(
+        self,
+        params: Mapping[str, tuple[ParamSpec, ...]],
+        blobs: Mapping[str, Blobs],
+        solver: SolverSpec,
+        ops: Backend,
+        *,
+        in_place: bool = False,
+    ) -> None:
+        self._params = dict(params)
+        self._blobs = dict(blobs)
+        self._solver = solver
+        self._ops = ops
+        self._in_place = in_place
+        self._history = {
+            layer: tuple(
+                solver.new_history(ops, param, blob.dtype) for param, blob in zip(params[layer], of, strict=True)
+            )
+            for layer, of in self._blobs.items()
+        }
+        self.versions = dict.fromkeys(self._blobs, 0)
+
+    def __repr__(self) -> str:
+        size = sum(blob.size for blobs in self._blobs.values() for blob in blobs)
+        return f"<parameters {size} in {len(self._blobs)} layers, versions {sorted(set(self.versions.values()))}>"
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers that have parameters, in net order."""
+        return tuple(self._blobs)
+
+    def read(self, layer: str) -> Blobs:
+        """The present version's arrays of a layer."""
+        return self._blobs[layer]
+
+    def in_place(self, layer: str, *, histories: bool) -> list[Array]:
+        """The arrays of a layer that may be written over where nobody else reads: each parameter, and if wanted the
+        solver's histories of it behind it."""
+        found: list[Array] = []
+        for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
+            found += (blob, *of) if histories else (blob,)
+        return found
+
+    @property
+    def params(self) -> dict[str, tuple[ParamSpec, ...]]:
+        """What the parameters of each layer are."""
+        return self._params
+
+    def published(self, layer: str) -> Blobs:
+        """The present version's arrays in host memory, as they travel; no copy on the CPU."""
+        return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])
+
+    def set_rates(self, base_lr: float, momentum: float) -> None:
+        """Go on with another learning rate (the policy's first) and momentum."""
+        self._solver = self._solver.override({"base_lr": base_lr, "momentum": momentum})
+
+    def start_from(self, blobs: Mapping[str, Sequence[Array]]) -> None:
+        """Take first parameters of some or all layers, of the right shapes, in this store's dtype."""
+        for layer, arrays in blobs.items():
+            self._blobs[layer] = tuple(
+                self._own(array, blob.dtype) for array, blob in zip(arrays, self._blobs[layer], strict=True)
+            )
+
+    def _own(self, array: Array, dtype: Any) -> Array:
+        """The array, or a copy that may be written over."""
+        return self._ops.asarray(np.array(array) if self._in_place else array, dtype)
+
+    def apply(self, layer: str, gradients: Blobs, *, counts: bool = True) -> int:
+        """Update a layer as the solver says; returns its version, a new one unless the update does not count.
+
+        The iteration that rates and Adam's correction depend on is the layer's version; an iteration of several updates
+        counts the last. Running statistics are part of the layer: their "gradients" are applied by the same call.
+        """
+        self._update(self._ops, layer, gradients)
+        return self.count(layer) if counts else self.versions[layer]
+
+    def count(self, layer: str) -> int:
+        """A layer's new version, after an update."""
+        self.versions[layer] += 1
+        return self.versions[layer]
+
+    def _update(self, ops: Backend, layer: str, gradients: Blobs) -> None:
+        gradients = tuple(ops.asarray(gradient) for gradient in gradients)  # they come from host memory
+        updated = [
+            self._solver.update(ops, self.versions[layer], param, w, g, history, self._next(w))
+            for param, w, g, history in zip(
+                self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
+            )
+        ]
+        self._blobs[layer] = tuple(w for w, _ in updated)
+        self._history[layer] = tuple(h for _, h in updated)
+
+    def _next(self, w: Array) -> Array:
+        """Where the next version of a parameter is written."""
+        return w if self._in_place else new_parameter(self._ops, w.shape, w.dtype)
+
+    def apply_all(self, gradients: Mapping[str, Blobs]) -> None:
+        """Update every layer from the gradients of one whole pass, clipped by their common norm if the solver says so.
+
+        The gradients may be written over. Where layers are updated apart, that norm is not known: the planner refuses
+        clip_gradients there.
+        """
+        learned = [
+            g
+            for layer, of in gradients.items()
+            for param, g in zip(self._params[layer], of, strict=True)
+            if param.keep is None
+        ]
+        factor = self._solver.clip_factor(self._ops, learned)
+        if factor != 1.0:
+            for gradient in learned:
+                gradient *= factor
+        for layer, of in gradients.items():
+            self.apply(layer, of)
+
+    def state(self) -> dict[str, Array]:
+        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`, `layer.i.history2`."""
+        found: dict[str, Array] = {}
+        for layer, blobs in self._blobs.items():
+            for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
+                host = self._ops.to_host(blob)
+                found[f"{layer}.{index}"] = host.copy() if self._in_place else host
+                for name, history in zip(_names(layer, index, len(histories)), histories, strict=True):
+                    found[name] = self._ops.to_host(history).copy()
+        return found
+
+    def restore(self, state: Mapping[str, Array], version: int) -> None:
+        """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing or misshapen."""
+        problems: list[str] = []
+        for layer, blobs in self._blobs.items():
+            for index, blob in enumerate(blobs):
+                for name in (f"{layer}.{index}", *_names(layer, index, len(self._history[layer][index]))):
+                    found = state[name].shape if name in state else "nothing"
+                    if found != blob.shape:
+                        problems.append(f"checkpoint: '{name}': found {found}, expected shape {blob.shape}")
+        if problems:
+            raise NetError(problems)
+        for layer, blobs in self._blobs.items():
+            self._blobs[layer] = tuple(
+                self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs)
+            )
+            self._history[layer] = tuple(
+                tuple(
+                    self._ops.asarray(np.array(state[name]), history.dtype)
+                    for name, history in zip(_names(layer, index, len(histories)), histories, strict=True)
+                )
+                for index, histories in enumerate(self._history[layer])
+            )
+            self.versions[layer] = version
+
+
+def _names(layer: str, index: int, count: int) -> list[str]:
+    """What a checkpoint calls the `count` histories of a parameter."""
+    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)]

@@ -1,0 +1,51 @@
+"""Checkpoints of a training run: what is in the file, writing it, starting from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nets import NetError
+from nets.files import checkpoint
+from nets.files.weights import match, read_weights
+from nets.sharding.shard import Shard
+from ops import Array
+from roles.learning.job import Job
+from roles.learning.parameter_store import ParameterStore
+from roles.learning.slices import cut_state
+
+
+def checkpoint_path(directory: Path, iteration: int) -> Path:
+    """Where the checkpoint of an iteration stands in a run directory."""
+    return directory / f"checkpoint-{iteration:07d}.safetensors"
+
+
+def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> None:
+    """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
+    facts = {"iteration": str(iteration), "net": job.net_spec.name, "seed": str(job.seed), "batch": str(job.batch)}
+    checkpoint.save(path, arrays, facts)
+
+
+def iteration_of(path: str) -> int:
+    """The number of iterations in a checkpoint. NetError if it is none of ours."""
+    _, facts = checkpoint.load(Path(path))
+    if not facts.get("iteration", "").isdigit():
+        raise NetError(f"{path}: it does not say its iteration: not a checkpoint of a training run")
+    return int(facts["iteration"])
+
+
+def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:
+    """The store, filled from the job's checkpoint if it resumes one, or with its first weights if it names a file.
+
+    A file of weights may have other layers only: the planner saw that some layer of the net is in it. Files hold whole
+    parameters; a store of a `shard` takes its parts of them.
+    """
+    if job.weights:
+        path, whole = Path(job.weights), shard.whole_params if shard else store.params
+        weights = read_weights(path)
+        mine = {layer: params for layer, params in whole.items() if layer in weights}
+        blobs = match(weights, mine, path.name).blobs
+        store.start_from({layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs)
+    if job.resume:
+        arrays, facts = checkpoint.load(Path(job.resume))
+        store.restore(cut_state(arrays, shard) if shard else arrays, int(facts["iteration"]))
+    return store

@@ -1,0 +1,108 @@
+"""On which device each actor computes: from [train.devices] to the options of the actors.
+
+What never lives here: the devices themselves (`ops`, `runtime.compute.emulated`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nets.data import Source
+from roles.options import Train
+from runtime.compute.service_times import ServiceTimes
+from runtime.errors import ConfigError
+from runtime.plan.topology import ActorSpec, Topology
+
+EMULATED = "emulated"
+Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
+
+
+@dataclasses.dataclass(frozen=True)
+class Devices:
+    """[train.devices], and what emulated devices need: the data's shapes, a seed, the folder of profiles."""
+
+    patterns: Mapping[str, str]
+    sources: Mapping[str, Source]
+    seed: int
+    base: Path
+
+    def of(self, actor: ActorSpec) -> str | None:
+        """The pattern that says where an actor computes; None: on the CPU. An actor that computes nothing has none."""
+        fitting = (pattern for pattern in self.patterns if fnmatch.fnmatchcase(actor.name, pattern))
+        return next((pattern for pattern in fitting if self._computes_on(actor, self.patterns[pattern])), None)
+
+    def placed(self, topology: Topology) -> Topology:
+        """Tell each actor that computes where to do so, and the lead if there is no model to save."""
+        actors = tuple(map(self._placed, topology.actors))
+        if any(actor.emulated is not None for actor in actors):
+            actors = tuple(_without_model(actor) if actor.name == topology.lead else actor for actor in actors)
+        return dataclasses.replace(topology, actors=actors)
+
+    def mistakes(self, topology: Topology, train: Train) -> Iterator[Problem]:
+        """Patterns that fit nobody, profiles that are none, what emulated devices cannot do."""
+        used = {self.of(actor) for actor in topology.actors}
+        computing = ", ".join(actor.name for actor in topology.actors if "job" in actor.options)
+        for pattern, device in self.patterns.items():
+            if pattern not in used:
+                yield f"'{pattern}' fits no actor; those that compute are {computing}", ("devices",)
+            if profile := self._profile(device):
+                try:
+                    ServiceTimes.read(Path(profile), self.seed)
+                except ConfigError as error:
+                    yield from ((problem, ("devices", pattern)) for problem in error.problems)
+        if any(map(_emulated, self.patterns.values())):
+            yield from _not_emulated(train)
+
+    def _computes_on(self, actor: ActorSpec, device: str) -> bool:
+        return "job" in actor.options or (_emulated(device) and "kernels" in actor.options)
+
+    def _placed(self, actor: ActorSpec) -> ActorSpec:
+        pattern = self.of(actor)
+        if pattern is None:
+            return actor
+        device, options = self.patterns[pattern], dict(actor.options)
+        if not _emulated(device):
+            options["job"] = {**options["job"], "device": device}
+            return dataclasses.replace(actor, options=options)
+        if "job" in options:
+            options["job"] = {**options["job"], "device": EMULATED, "data": self._blank()}
+        if "kernels" in options:
+            options["kernels"] = EMULATED
+        times = {"profile": self._profile(device), "seed": self.seed}
+        return dataclasses.replace(actor, options=options, emulated=times)
+
+    def _blank(self) -> dict[str, dict[str, Any]]:
+        """Data of the same shapes that nobody has to read."""
+        return {
+            phase: {"format": "blank", "shape": list(source.shape), "size": len(source)}
+            for phase, source in self.sources.items()
+        }
+
+    def _profile(self, device: str) -> str:
+        """The path of the profile that a device names; "" if it names none."""
+        _, _, profile = device.partition(":") if _emulated(device) else ("", "", "")
+        return str((self.base / profile).resolve()) if profile else ""
+
+
+def _not_emulated(train: Train) -> Iterator[Problem]:
+    """What is about numbers, which emulated devices have not."""
+    formats = {"format": train.gradients.format, **train.gradients.links}
+    if "threshold" in formats.values():
+        text = "found 'threshold', but emulated devices have no numbers to compare with tau"
+        yield text, ("gradients", "format" if train.gradients.format == "threshold" else "links")
+    if train.strategy.reproducible:
+        yield "found true, but emulated devices have no numbers to repeat", ("strategy", "reproducible")
+
+
+def _without_model(lead: ActorSpec) -> ActorSpec:
+    """What is trained with emulated gradients is no model, whoever computes the rest."""
+    job = {**lead.options["job"], "device": EMULATED}
+    return dataclasses.replace(lead, options={**lead.options, "job": job})
+
+
+def _emulated(device: str) -> bool:
+    return device.partition(":")[0] == EMULATED

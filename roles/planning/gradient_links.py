@@ -1,0 +1,88 @@
+"""Which link's gradients have which format: from the section [train.gradients] to the options of the actors.
+
+What never lives here: the formats (`wire_formats`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from roles.learning.job import Job
+from roles.learning.wire_formats import Layers
+from roles.options import Gradients
+from runtime.plan.topology import ActorSpec, Topology
+
+ARROW = "->"
+
+Link = tuple[str, str]
+Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train.gradients]
+
+
+def gradient_links(topology: Topology) -> list[Link]:
+    """(sender, receiver) of every link that gradients travel, in the order of the senders."""
+    return [(actor.name, way["parent"]) for actor in topology.actors for way in _ways(actor)]
+
+
+def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
+    """The format of each link: that of the first pattern that fits it, else the one of all."""
+    found: dict[Link, str] = {}
+    for link in links:
+        fitting = (name for pattern, name in gradients.links.items() if _fits(link, pattern))
+        found[link] = next(fitting, gradients.format)
+    return found
+
+
+def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[Problem]:
+    """What the section says of links that do not exist."""
+    if not links:
+        unused: list[tuple[str, tuple[str, ...]]] = [(name, ("links", link)) for link, name in gradients.links.items()]
+        if gradients.format != "float32":
+            unused.insert(0, (gradients.format, ("format",)))
+        for name, keys in unused:
+            yield f"found '{name}', but no gradients have a format of their own with preset '{preset}'", keys
+        return
+    for pattern in gradients.links:
+        if ARROW not in pattern:
+            yield "expected a link as 'SENDER -> RECEIVER', such as 'conv-* -> reducer-*'", ("links", pattern)
+        elif not any(_fits(link, pattern) for link in links):
+            listed = ", ".join(f"{sender} {ARROW} {receiver}" for sender, receiver in links)
+            yield f"fits no link that gradients travel; those are {listed}", ("links", pattern)
+
+
+def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: Job) -> Topology:
+    """Tell each sender the format of what it sends, each reducer what to expect and how to compute. "float32" is said
+    for numbers as they are: those of the job."""
+    formats = formats_of(gradient_links(topology), gradients)
+
+    def wired(actor: ActorSpec, way: Mapping[str, Any]) -> dict[str, Any]:
+        said = formats[actor.name, way["parent"]]
+        own = job.dtype.name if said == "float32" else said
+        return {**way, "wire": {"format": own, "block": gradients.block, "tau": gradients.tau}}
+
+    def told(actor: ActorSpec) -> ActorSpec:
+        if actor.role == "conv_compute":
+            options = {**actor.options, "models": [wired(actor, way) for way in _ways(actor)]}
+        elif actor.role == "tree_reducer":
+            coded = any(name != "float32" for link, name in formats.items() if actor.name in link)
+            options = wired(actor, actor.options) | {"layers": layers, "kernels": job.kernels if coded else "numpy"}
+        else:
+            return actor
+        return dataclasses.replace(actor, options=options)
+
+    return dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors))
+
+
+def _ways(actor: ActorSpec) -> Sequence[Mapping[str, Any]]:
+    """The plain data that says where an actor's gradients go: of each model server, or of a reducer itself."""
+    if actor.role == "conv_compute":
+        return tuple(actor.options["models"])
+    return (actor.options,) if actor.role == "tree_reducer" else ()
+
+
+def _fits(link: Link, pattern: str) -> bool:
+    sender, arrow, receiver = pattern.partition(ARROW)
+    ends = zip(link, (sender.strip(), receiver.strip()), strict=True)
+    return bool(arrow) and all(fnmatch.fnmatchcase(name, wanted) for name, wanted in ends)

@@ -1,0 +1,1 @@
+"""Who computes gradients: conv workers, replicas, one worker that does it all."""

@@ -1,0 +1,109 @@
+"""A replica that learns by itself for `tau` iterations, then takes the mean of all (SparkNet, DL4J; Omnivore, D.2).
+
+ticket -> read rows, forward, backward, update of its own parameters -> every `tau` iterations, and before a test, the
+       parameters of all replicas are averaged -> report
+
+A replica's own gradient is the mean over its own rows, as if they were the whole batch. In the mean it counts by the
+rows it has computed since the last one: with tau 1 and a linear update that is the update of the whole batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ops import Array
+from roles.exchange.buckets import Bucket
+from roles.learning.buffers import gradient_buffers
+from roles.messages import TRAIN, Ticket
+from roles.workers.replica import Replica
+from roles.workers.single import train
+
+
+class AveragingReplica(Replica):
+    """Options: a replica's, how many iterations there are between two means, and whether the solver's `histories`
+    are averaged too or stay each replica's own."""
+
+    def __init__(
+        self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str, tau: int, histories: bool
+    ) -> None:
+        super().__init__(job=job, exchange=exchange, coordinator=coordinator)
+        self._tau, self._histories = tau, histories
+        self._last = -1  # the last training iteration
+        self._rows = np.zeros(2, np.int64)  # since the last mean: this replica's rows, those of all
+
+    def _build(self) -> None:
+        super()._build()
+        self._gradients = gradient_buffers(self._nets[TRAIN])
+
+    def _sizes(self) -> dict[int, int]:
+        return {bucket.number: sum(array.size for array in self._averaged(bucket)) for bucket in self._buckets}
+
+    async def _train(self, ticket: Ticket) -> None:
+        low, high = ticket.mine
+        with self._exposure.measured():
+            await self.compute("train", self._iterate, ticket)
+            self._last = ticket.number
+            self._rows += high - low, ticket.rows
+            if (ticket.number + 1) % self._tau == 0:
+                await self._average()
+        self._images.inc(high - low)
+        self._iterations.inc()
+        self._report(ticket, self._nets[TRAIN].scalars())
+
+    async def _test(self, ticket: Ticket) -> None:
+        if self._rows.any():
+            await self._average()
+        await super()._test(ticket)
+
+    async def _average(self) -> None:
+        """Take the mean of all replicas, bucket by bucket: one is packed while others travel."""
+        with self.phase("average"):
+            async with asyncio.TaskGroup() as group:
+                for bucket in self._buckets:
+                    group.create_task(self._average_of(bucket))
+        self._rows[:] = 0
+
+    async def _average_of(self, bucket: Bucket) -> None:
+        mine = await self.compute("pack", self._pack, bucket)
+        total = await self._exchange.sum((self._last, bucket.number), mine)
+        await self.compute("unpack", self._unpack, bucket, total)
+
+    # What runs in the compute thread.
+
+    def _iterate(self, ticket: Ticket) -> None:
+        """One training iteration on the rows of this member, as if they were the batch."""
+        self._forward(ticket)
+        low, high = ticket.mine
+        train(self._nets[TRAIN], self._store, self._gradients, ticket.rows / (high - low))
+
+    def _averaged(self, bucket: Bucket) -> list[Array]:
+        """The arrays of a bucket's layers that are averaged, where they lie."""
+        layers = (self._store.in_place(layer, histories=self._histories) for layer in bucket.params)
+        return [array for arrays in layers for array in arrays]
+
+    def _pack(self, bucket: Bucket) -> Array:
+        """This replica's part of the mean, in a new array in host memory that peers can read."""
+        mine, total = self._rows
+        arrays = self._averaged(bucket)
+        flat = self._job.host_ops.empty((sum(array.size for array in arrays),), self._job.dtype)
+        for array, part in zip(arrays, _parts(flat, arrays), strict=True):
+            np.multiply(self._job.backend_ops.to_host(array), flat.dtype.type(mine / total), out=part)
+        return flat
+
+    def _unpack(self, bucket: Bucket, total: Callable[[], Array]) -> None:
+        arrays = self._averaged(bucket)
+        for array, part in zip(arrays, _parts(self._job.backend_ops.asarray(total()), arrays), strict=True):
+            array[...] = part
+
+
+def _parts(flat: Array, arrays: list[Array]) -> list[Array]:
+    """The place of each array in one that holds them one after the other."""
+    found, low = [], 0
+    for array in arrays:
+        found.append(flat[low : low + array.size].reshape(array.shape))
+        low += array.size
+    return found

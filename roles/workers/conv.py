@@ -1,0 +1,209 @@
+"""The conv worker: one member of a compute group. Its `run` is a training iteration, read from top to bottom.
+
+ticket -> read rows -> per layer: pull the model, forward -> activations to the FC server, their gradients back
+       -> per layer, last first: backward, the gradient leaves at once -> report
+
+Where the FC phase is not merged into one server, the worker's part is the whole net, and nothing crosses a cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from itertools import zip_longest
+from typing import Any
+
+from nets import Stage
+from nets.data import Prefetcher
+from roles.fc.phase import FcPhase
+from roles.learning.buffers import layer_gradients
+from roles.learning.job import Job
+from roles.learning.micro_batches import WorkerNet
+from roles.learning.tree import Parent
+from roles.learning.wire_formats import Blobs, Formats, layers_of
+from roles.messages import TRAIN, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
+from roles.workers.exposure import Exposure
+from roles.workers.model_links import ModelLink
+from roles.workers.passes import Passes
+from runtime import Actor, Envelope
+
+Scores = dict[str, float]
+
+
+class ConvCompute(Actor):
+    """Options: the job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
+
+    `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase, none for "all"; with a
+    `scheme` they are shards of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: Mapping[str, Any],
+        part: str,
+        coordinator: str,
+        models: Sequence[Mapping[str, Any]],
+        fc_servers: Sequence[str],
+        scheme: str = "",
+    ) -> None:
+        self._job = Job.from_options(job)
+        self._part = part
+        self._coordinator, self._models, self._fc_servers = coordinator, models, fc_servers
+        self._scheme = scheme
+
+    async def on_start(self) -> None:
+        """Open the data and build the conv phase of the net."""
+        await self.compute("build", self._build)
+        self._exposure = Exposure(self)
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _build(self) -> None:
+        job = self._job
+        job.backend_ops.memory = job.host_ops.memory = self.memory
+        sources = {phase: job.source(phase) for phase in job.phases}
+        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._passes = Passes(self, self._coordinator, readers)
+        self._nets = {phase: job.working_net(phase, self._part, sources[phase].shape) for phase in job.phases}
+        layers = layers_of(self._nets[TRAIN])
+        self._links = [ModelLink(options, layers, job.host_ops) for options in self._models]
+        self._link_of = {layer: link for link in self._links for layer in link.layers}
+        self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
+
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        if hasattr(self, "_passes"):
+            self._passes.close()
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        await self._passes.run(self._pass)
+
+    async def on_place(self, message: Place, envelope: Envelope) -> None:
+        """The tree above has another shape from now on."""
+        for link in self._links:
+            if link.server == message.server:
+                link.parent = Parent(message.parent, message.part, message.parts)
+        await self.reply(envelope, Done())
+
+    async def _pass(self, ticket: Ticket) -> None:
+        net, train = self._nets[ticket.phase], ticket.phase == TRAIN
+        with self._exposure.measured() if train else nullcontext():
+            activations = await self._forward(net, ticket)
+            scores, incoming = await self._top(net, ticket, activations)
+            if train:
+                await self._backward(net, ticket, incoming)
+        low, high = ticket.mine
+        if train:
+            self._images.inc(high - low)
+            self._iterations.inc()
+        done = PassDone(
+            members=ticket.members,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=high - low,
+            scores=scores,
+            seconds=self._exposure.busy,
+            exposed=self._exposure.last,
+        )
+        self._passes.report(done)
+
+    async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
+        """A layer is pulled while the one below is computed, and asked for before that is done: the thread goes from
+        one to the next."""
+        async with asyncio.TaskGroup() as group:
+            pull = group.create_task(self._pull(net.stages[0], ticket))
+            before: asyncio.Task[Any] = group.create_task(self.compute("read", self._passes.read, net, ticket))
+            phase = "read"
+            for stage, above in zip_longest(net.stages, net.stages[1:]):
+                with self.phase("wait_model"):
+                    blobs = await pull
+                work = self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
+                following = group.create_task(work)
+                if above is not None:
+                    pull = group.create_task(self._pull(above, ticket))
+                with self.phase(phase):
+                    await before
+                before, phase = following, "forward"
+            with self.phase(phase):
+                activations: Blobs = await before
+        return activations
+
+    async def _pull(self, stage: Stage, ticket: Ticket) -> Blobs:
+        """The parameters of a stage's layer, if it has some."""
+        layer = stage.layer
+        if layer is None:
+            return ()
+        pull = PullLayer(
+            group=ticket.group,
+            members=ticket.members,
+            phase=ticket.phase,
+            number=ticket.number,
+            layer=layer,
+            after=ticket.after,
+        )
+        return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
+
+    async def _top(self, net: WorkerNet, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
+        """The pass's scores, and the gradients that come back from an FC phase elsewhere."""
+        if not self._fc_servers:
+            return net.scalars(), ()
+        with self.phase("wait_fc"):
+            answer = await self._fc.run(ticket, activations)
+        self._exposure.excuse(answer.seconds)
+        return dict(answer.scores), answer.blobs
+
+    async def _backward(self, net: WorkerNet, ticket: Ticket, incoming: Blobs) -> None:
+        """All stages are asked for at once: the thread goes from one to the next while their gradients set out."""
+        last, *_ = stages = tuple(reversed(net.stages))
+        async with asyncio.TaskGroup() as group:
+            works = [
+                group.create_task(
+                    self.compute(
+                        f"backward {stage.layer}", self._backward_stage, net, stage, incoming if stage is last else ()
+                    )
+                )
+                for stage in stages
+            ]
+            for stage, work in zip(stages, works, strict=True):
+                with self.phase("backward"):
+                    formats, blobs = await work
+                if stage.layer is not None:
+                    await self._send(ticket, stage.layer, formats, blobs)
+
+    async def _send(self, ticket: Ticket, layer: str, formats: Formats, blobs: Blobs) -> None:
+        parent = self._link_of[layer].parent
+        gradient = LayerGradient(
+            group=ticket.group,
+            number=ticket.number,
+            layer=layer,
+            part=parent.part,
+            parts=parent.parts,
+            formats=formats,
+            blobs=blobs,
+        )
+        with self.phase("send"):
+            await self.tell(parent.name, gradient, step=ticket.number)
+
+    # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
+
+    def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
+        """The activations that cross to the FC phase, after the last stage."""
+        if stage.layer is not None:
+            net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
+        net.forward(stage)
+        if stage is not net.stages[-1] or not self._fc_servers:
+            return ()
+        return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
+
+    def _backward_stage(self, net: WorkerNet, stage: Stage, incoming: Blobs) -> tuple[Formats, Blobs]:
+        """The stage's parameter gradients as they travel. `incoming`: what came back from the FC phase, for the first
+        to run."""
+        if incoming:
+            for name, gradient in zip(net.boundary_grads, incoming, strict=True):
+                net.set_grad(name, gradient)
+        out = layer_gradients(net, stage.layer) if stage.layer is not None else None
+        gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
+        return self._link_of[stage.layer].wire.encode(stage.layer, gradients) if stage.layer is not None else ((), ())

@@ -1,0 +1,45 @@
+"""A worker's model servers: which layers it gets from which, and where their gradients go.
+
+What never lives here: messages; what travels (`conv_compute`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ops import Backend
+from roles.learning.tree import Parent
+from roles.learning.wire_formats import PLAIN, Layers, Wire
+
+
+def model_link(server: str, parent: Parent, layers: Sequence[str] | None = None) -> dict[str, Any]:
+    """As plain data: `server` holds `layers` (none named: all); their gradients go to `parent`."""
+    return {"server": server, "layers": layers, "parent": parent.name, "part": parent.part, "parts": parent.parts}
+
+
+def spread(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
+    """The layers of each of `servers`, in net order: largest first, each to the server that holds least so far.
+
+    The fullest server then holds at most 4/3 of what it would with the best choice (Graham, 1969). With no more servers
+    than layers, every server has one.
+    """
+    held: list[dict[str, int]] = [{} for _ in range(servers)]
+    for layer in sorted(sizes, key=lambda layer: -sizes[layer]):
+        least = min(held, key=lambda layers: sum(layers.values()))
+        least[layer] = sizes[layer]
+    return [[layer for layer in sizes if layer in layers] for layers in held]
+
+
+class ModelLink:
+    """One server's layers on their way to and from a worker."""
+
+    def __init__(self, options: Mapping[str, Any], layers: Layers, ops: Backend) -> None:
+        wanted = options["layers"]
+        self.server: str = options["server"]
+        self.layers: Layers = {name: of for name, of in layers.items() if wanted is None or name in wanted}
+        self.parent = Parent(options["parent"], options["part"], options["parts"])
+        self.wire = Wire(self.layers, ops, options.get("wire", PLAIN))
+
+    def __repr__(self) -> str:
+        return f"<{len(self.layers)} layers of {self.server}, gradients to {self.parent.name}>"

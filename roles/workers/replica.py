@@ -1,0 +1,195 @@
+"""A replica: one of p workers that hold the whole net each, and add up their gradients.
+
+ticket -> read rows, forward -> backward, bucket by bucket: each is summed and its layers updated while the next is
+       computed and travels -> report
+
+All replicas start from the same parameters and apply the same sums: they stay equal to the last bit without a server.
+Who adds up, and which way the sums travel, is the exchange's business (`exchange`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+from nets.data import Prefetcher
+from ops import Array
+from roles.exchange.buckets import Bucket, buckets_of
+from roles.exchange.exchange import exchange_of
+from roles.learning.job import Job
+from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.resume import restored
+from roles.learning.scoreboard import Scores
+from roles.messages import (
+    TRAIN,
+    Contribution,
+    Done,
+    GetState,
+    PassDone,
+    Rates,
+    SharedSum,
+    State,
+    Taken,
+    Ticket,
+)
+from roles.workers.exposure import Exposure
+from roles.workers.passes import Passes
+from runtime import Actor, Envelope
+
+
+class Replica(Actor):
+    """Options: the job, the exchange that sums (`exchange_of`), the coordinator's name."""
+
+    part = "all"  # of the net
+    begins = "forward"  # what the piece of work is called that ends with the first bucket
+
+    def __init__(self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str) -> None:
+        self._job = Job.from_options(job)
+        self._options, self._coordinator = exchange, coordinator
+
+    async def on_start(self) -> None:
+        """Open the data and build the net and its parameters."""
+        await self.compute("build", self._build)
+        self._exchange = exchange_of(self, self._options, self._sizes(), self._job.host_ops, self._job.dtype)
+        self._exposure = Exposure(self)
+        self._clips = self._job.solver_spec.clips
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _build(self) -> None:
+        job = self._job
+        job.backend_ops.memory = job.host_ops.memory = self.memory
+        sources = {phase: job.source(phase) for phase in job.phases}
+        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._passes = Passes(self, self._coordinator, readers)
+        self._nets = {phase: job.working_net(phase, self.part, sources[phase].shape) for phase in job.phases}
+        net = self._nets[TRAIN]
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        self._store, self._buckets = restored(store, job), buckets_of(net)
+
+    def _sizes(self) -> dict[int, int]:
+        """How many numbers are summed in each bucket."""
+        return {bucket.number: bucket.size for bucket in self._buckets}
+
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        if hasattr(self, "_passes"):
+            self._passes.close()
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        await self._passes.run(self._pass)
+
+    async def _pass(self, ticket: Ticket) -> None:
+        await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))
+
+    async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
+        """Gradients of others are complete, of a bucket."""
+        self._exchange.contributed(message, envelope.sender)
+
+    async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
+        """A bucket is added up, or a share of it."""
+        self._exchange.summed(message, envelope.sender)
+        await self.reply(envelope, Taken())
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        state = await self.compute("state", self._store.state)
+        version = max(self._store.versions.values(), default=0)
+        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+
+    async def _test(self, ticket: Ticket) -> None:
+        with self.phase("test"):
+            scores = await self._score(ticket)
+        self._report(ticket, scores)
+
+    async def _score(self, ticket: Ticket) -> Scores:
+        """A forward pass; the scores."""
+        await self.compute("test", self._forward, ticket)
+        return self._nets[ticket.phase].scalars()
+
+    async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
+        """What comes before the backward pass: scores that are known then, and work that the first bucket's begins
+        with."""
+        return None, partial(self._forward, ticket)
+
+    async def _train(self, ticket: Ticket) -> None:
+        with self._exposure.measured():
+            scores, work = await self._before(ticket)
+            async with asyncio.TaskGroup() as group:
+                # all asked for at once: the thread goes from one to the next while their gradients set out
+                first, *later = self._buckets
+                parts = [group.create_task(self.compute(self.begins, self._first, work, first))]
+                parts += [group.create_task(self.compute("backward", self._backward, bucket)) for bucket in later]
+                sums = [
+                    group.create_task(self._sum(ticket.number, bucket, part))
+                    for bucket, part in zip(self._buckets, parts, strict=True)
+                ]
+            if self._clips:
+                await self.compute("update", self._clip_and_update, [task.result() for task in sums])
+        low, high = ticket.mine
+        self._images.inc(high - low)
+        self._iterations.inc()
+        self._report(ticket, scores)
+
+    async def _sum(self, number: int, bucket: Bucket, part: Awaitable[Array]) -> Callable[[], Array]:
+        """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
+        total = await self._exchange.sum((number, bucket.number), await part)
+        if not self._clips:
+            await self.compute("update", self._update, bucket, total)
+        return total
+
+    def _report(self, ticket: Ticket, scores: Scores | None = None) -> None:
+        low, high = ticket.mine
+        done = PassDone(
+            members=ticket.members,
+            phase=ticket.phase,
+            number=ticket.number,
+            rows=high - low,
+            scores=self._nets[ticket.phase].scalars() if scores is None else scores,
+            seconds=self._exposure.busy,
+            exposed=self._exposure.last,
+        )
+        self._passes.report(done)
+
+    # What runs in the compute thread.
+
+    def _forward(self, ticket: Ticket) -> None:
+        net = self._nets[ticket.phase]
+        self._passes.read(net, ticket)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, self._store.read(stage.layer))
+            net.forward(stage)
+
+    def _first(self, work: Callable[[], None], bucket: Bucket) -> Array:
+        """The backward pass as far as the first bucket, after the work that comes before it."""
+        work()
+        return self._backward(bucket)
+
+    def _backward(self, bucket: Bucket) -> Array:
+        """A bucket's gradients, in a new array in host memory that peers can read."""
+        net = self._nets[TRAIN]
+        flat = net.ops.empty((bucket.size,), net.dtype)
+        views = bucket.views(flat)
+        for stage in bucket.stages:
+            net.backward(stage, views[stage.layer] if stage.layer is not None else None)
+        return net.ops.to_host(flat)
+
+    def _update(self, bucket: Bucket, total: Callable[[], Array]) -> None:
+        for layer, gradients in bucket.views(self._job.backend_ops.asarray(total())).items():
+            self._store.apply(layer, gradients)
+
+    def _clip_and_update(self, sums: list[Callable[[], Array]]) -> None:
+        """Clipping needs all gradients at once, and writes over them: these are everybody's."""
+        gradients: dict[str, Blobs] = {}
+        for bucket, total in zip(self._buckets, sums, strict=True):
+            gradients |= bucket.views(self._job.backend_ops.asarray(total()).copy())
+        self._store.apply_all(gradients)

@@ -1,0 +1,92 @@
+"""One worker that holds the whole net and its parameters: what every distributed preset is compared with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from nets.data import Prefetcher
+from roles.learning.buffers import gradient_buffers
+from roles.learning.job import Job
+from roles.learning.micro_batches import WorkerNet
+from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.resume import restored
+from roles.messages import TRAIN, Done, GetState, PassDone, Rates, State, Ticket
+from roles.workers.passes import Passes
+from runtime import Actor, Envelope
+
+
+class Single(Actor):
+    """Options: the job and the coordinator's name."""
+
+    def __init__(self, *, job: Mapping[str, Any], coordinator: str) -> None:
+        self._job = Job.from_options(job)
+        self._coordinator = coordinator
+
+    async def on_start(self) -> None:
+        """Open the data and build the net."""
+        await self.compute("build", self._build)
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _build(self) -> None:
+        job = self._job
+        sources = {phase: job.source(phase) for phase in job.phases}
+        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        self._passes = Passes(self, self._coordinator, readers)
+        self._nets = {phase: job.working_net(phase, "all", sources[phase].shape) for phase in job.phases}
+        net = self._nets[TRAIN]
+        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        self._gradients = gradient_buffers(net)
+        self._store = restored(store, job)
+
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        if hasattr(self, "_passes"):
+            self._passes.close()
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        await self._passes.run(self._pass)
+
+    async def _pass(self, ticket: Ticket) -> None:
+        with self.phase(ticket.phase.lower()):
+            scores = await self.compute(ticket.phase.lower(), self._compute, ticket)
+        if ticket.phase == TRAIN:
+            self._images.inc(ticket.rows)
+            self._iterations.inc()
+        done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
+        self._passes.report(done)
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        self._store.set_rates(message.base_lr, message.momentum)
+        await self.reply(envelope, Done())
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        state = await self.compute("state", self._store.state)
+        version = max(self._store.versions.values(), default=0)
+        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+
+    def _compute(self, ticket: Ticket) -> dict[str, float]:
+        net, store = self._nets[ticket.phase], self._store
+        self._passes.read(net, ticket)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, store.read(stage.layer))
+            net.forward(stage)
+        if ticket.phase == TRAIN:
+            train(net, store, self._gradients)
+        return net.scalars()
+
+
+def train(net: WorkerNet, store: ParameterStore, gradients: Mapping[str, Blobs], factor: float = 1.0) -> None:
+    """After a forward pass: the whole net backward, then every parameter updated by `factor` times its gradient."""
+    for stage in reversed(net.stages):
+        net.backward(stage, gradients[stage.layer] if stage.layer is not None else None)
+    if factor != 1.0:
+        for gradient in itertools.chain.from_iterable(gradients.values()):
+            gradient *= factor
+    store.apply_all(gradients)

@@ -1,0 +1,1 @@
+"""An actor, the node it lives in, the way to its peers, and what is counted."""

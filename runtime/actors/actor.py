@@ -1,0 +1,213 @@
+"""The actor: five words (tell, ask, inbox, reply_to, on_<message>) and its whole life on one screen.
+
+    on_start()            prepare: build nets, open data. No other actor is reachable yet.
+    on_<message>(m, e)    one per message class the actor understands; called one at a time, in order of arrival.
+    run()                 the actor's own work, beside its inbox; the run ends when the lead actor's run() returns.
+    on_stop()             release what on_start took.
+
+An actor owns its state: nobody else touches it, so there are no locks. An exception in on_<message> goes to the
+asker if there is one, otherwise it ends the run and names the actor. Time comes only from the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
+from runtime.compute.compute import Compute
+from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+
+
+class Host(Protocol):
+    """What an actor needs of the process it lives in; a node is one."""
+
+    compute: Compute
+    metrics: Metrics
+    directory: Path
+    on_event: Callable[[str, str, dict[str, Any]], None]
+
+    async def send(
+        self,
+        sender: str,
+        to: str,
+        message: Message,
+        *,
+        step: int = -1,
+        answers: int = 0,
+        after: Awaitable[object] | None = None,
+    ) -> None:
+        """See Actor.tell and Actor.reply."""
+
+    async def ask(
+        self,
+        sender: str,
+        to: str,
+        message: Message,
+        answer: type[R],
+        *,
+        step: int,
+        timeout: float | None,
+        after: Awaitable[object] | None,
+    ) -> R:
+        """See Actor.ask."""
+        ...
+
+    def memory(self, size: int) -> Array:
+        """See Actor.memory."""
+        ...
+
+    def finished(self, name: str) -> None:
+        """See Actor.finish."""
+
+    def phase_seconds(self, actor: str, phase: str) -> Histogram:
+        """See Actor.phase."""
+        ...
+
+
+class Actor:
+    """Base of all actors. Subclasses take plain options in `__init__` and talk only after `on_start`."""
+
+    handlers: ClassVar[dict[type[Message], str]] = {}
+    name: str
+    role: str
+    log: logging.Logger
+    device: Compute  # where this actor's array work is done
+    _node: Host
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        found = dict(cls.handlers)
+        for name, function in vars(cls).items():
+            if not name.startswith("on_") or name in ("on_start", "on_stop"):
+                continue
+            kind = message_annotation(function)
+            if kind is None or name != f"on_{snake_case(kind.__name__)}":
+                raise TypeError(f"{cls.__name__}.{name}: annotate its first parameter with the message of that name")
+            found[kind] = name
+        cls.handlers = found
+
+    def attach(self, host: Host, name: str, role: str, device: Compute | None = None) -> None:
+        """Called by the host that takes the actor in. `device`: its own, instead of its process's."""
+        self._node, self.name, self.role = host, name, role
+        self.device = device or host.compute
+        self.log = logging.getLogger(f"convoy.{name}")
+
+    async def on_start(self) -> None:
+        """Prepare. Called once, before any message."""
+
+    async def on_stop(self) -> None:
+        """Release. Called once, after the last message; also when the run failed."""
+
+    async def run(self) -> None:
+        """The actor's own work; an actor that only answers has none."""
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
+        """Asked to end well (only the lead is asked). The default ends the run at once."""
+        self.finish()
+
+    async def on_save(self, message: Save, envelope: Envelope) -> None:
+        """Asked to write a checkpoint (only the lead is asked). The default has nothing to save."""
+
+    async def tell(self, to: str, message: Message, *, step: int = -1, after: Awaitable[object] | None = None) -> None:
+        """Send and do not wait for an answer. Waits only while the link has no byte credits left.
+
+        `after` is work that the message's arrays still need, awaited here: what is sent is what they hold then, and
+        nothing if it raises. The receiver's process hears of the message before, if it is on this host and the arrays
+        lie in `memory`, and is ready for it. Best begun a millisecond before the arrays are complete.
+        """
+        await self._node.send(self.name, to, message, step=step, after=after)
+
+    async def ask(
+        self,
+        to: str,
+        message: Message,
+        answer: type[R],
+        *,
+        step: int = -1,
+        timeout: float | None = None,
+        after: Awaitable[object] | None = None,
+    ) -> R:
+        """Send and wait for the answer, which must be an `answer`. `after` as in `tell`.
+
+        Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after `timeout` seconds.
+        """
+        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout, after=after)
+
+    async def reply(self, envelope: Envelope, message: Message, *, after: Awaitable[object] | None = None) -> None:
+        """Answer an ask, now or later: keep the envelope as long as needed. `after` as in `tell`. After a tell nothing
+        is sent."""
+        if envelope.reply_to:
+            to, step, asked = envelope.reply_to, envelope.step, envelope.id
+            await self._node.send(self.name, to, message, step=step, answers=asked, after=after)
+        elif after is not None:
+            await after
+
+    def memory(self, size: int) -> Array:
+        """`size` bytes as a new uint8 array. Arrays made of it reach actors of this host without a copy: they must not
+        be written to again once they were sent, and the memory is free when the last view of it, anywhere, is gone.
+        May be called from the compute thread.
+        """
+        return self._node.memory(size)
+
+    async def compute(self, label: str, work: Callable[..., T], *args: Any) -> T:
+        """Run array work in the process's compute thread (or on the actor's emulated device); return its result."""
+        return await self.device.run(self.name, label, work, *args)
+
+    async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:
+        """Run array work at once, beside whatever else the process computes. Nothing keeps two pieces off one array."""
+        return await self._node.compute.race(self.name, label, work, *args)
+
+    @property
+    def busy_seconds(self) -> float:
+        """Seconds that the device of this actor has worked so far: its process's compute thread, or its own."""
+        return self.device.busy
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Report an event to the run's journal and live table. Never waits; plain values only."""
+        self._node.on_event(self.name, event, fields)
+
+    def finish(self) -> None:
+        """End the run, if this is the lead actor."""
+        self._node.finished(self.name)
+
+    @property
+    def run_directory(self) -> Path:
+        """Where this run's files are kept."""
+        return self._node.directory
+
+    def now(self) -> float:
+        """Seconds on the event loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    def counter(self, name: str, help_text: str, **labels: str) -> Counter:
+        """This actor's counter `convoy_<name>_total`."""
+        return self._node.metrics.counter(name, help_text, role=self.role, actor=self.name, **labels)
+
+    def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
+        """This actor's gauge `convoy_<name>`."""
+        return self._node.metrics.gauge(name, help_text, role=self.role, actor=self.name, **labels)
+
+    def histogram(self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str) -> Histogram:
+        """This actor's histogram `convoy_<name>`."""
+        return self._node.metrics.histogram(name, help_text, buckets, role=self.role, actor=self.name, **labels)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure a phase of the actor's work: `convoy_phase_duration_seconds{phase=...}`."""
+        started = self.now()
+        yield
+        self._node.phase_seconds(self.name, name).observe(self.now() - started)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"
+
+
+Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}

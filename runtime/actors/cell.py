@@ -1,0 +1,113 @@
+"""An actor in its process: its inbox, the two tasks of its life, what it is doing now."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from runtime.actors.actor import Actor
+from runtime.errors import MessageError, root_of
+from runtime.messages.message import Envelope, Refusal
+from runtime.transport import Release
+
+STOP_SECONDS = 1.0  # how long on_stop may take
+
+
+class Hosted:
+    """Runs one actor. `failed(name, error)`, `finished(name)` report; `reject(peer, error)` counts what is illegal."""
+
+    def __init__(
+        self,
+        actor: Actor,
+        failed: Callable[[str, BaseException], None],
+        finished: Callable[[str], None],
+        reject: Callable[[str, MessageError], None],
+    ) -> None:
+        self.actor = actor
+        self._inbox: deque[tuple[Envelope, Release]] = deque()
+        self._ended = False
+        self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
+        self.handled = 0
+        self.doing = "idle"
+        self._failed, self._finished, self._reject = failed, finished, reject
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<{self.actor!r} {self.doing}, {self.waiting} in its inbox, {self.handled} handled>"
+
+    @property
+    def waiting(self) -> int:
+        """Messages in the inbox."""
+        return len(self._inbox)
+
+    def take(self, envelope: Envelope, release: Release) -> None:
+        """Put a message into the inbox; one that was pending may come when nobody reads it any more."""
+        if self._ended:
+            release()
+            return
+        self._inbox.append((envelope, release))
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    def begin(self) -> None:
+        """Open the inbox and start the actor's own work."""
+        name = self.actor.name
+        self.tasks = [
+            asyncio.create_task(self._guard(self._serve()), name=f"{name} inbox"),
+            asyncio.create_task(self._guard(self._work()), name=f"{name} run"),
+        ]
+
+    def cancel(self) -> None:
+        """Stop working; `ended` awaits it."""
+        for task in self.tasks:
+            task.cancel()
+
+    async def ended(self) -> None:
+        """Wait for the work's end, give back the credits of unread messages, let the actor release what it took."""
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        self._ended = True
+        while self._inbox:
+            self._inbox.popleft()[1]()
+        try:
+            await asyncio.wait_for(self.actor.on_stop(), STOP_SECONDS)
+        except Exception:  # one actor's bad end must not keep the others from theirs
+            logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
+
+    async def _serve(self) -> None:
+        actor, loop = self.actor, asyncio.get_running_loop()
+        while True:
+            if not self._inbox:
+                self._more = loop.create_future()
+                await self._more
+            envelope, release = self._inbox.popleft()
+            self.doing = type(envelope.message).__name__
+            try:
+                await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
+            except MessageError as error:  # not legal here: rejected, counted, nothing changed
+                self._reject(envelope.sender, error)
+                await actor.reply(envelope, Refusal(error=str(error)))
+            except Exception as error:
+                if not envelope.reply_to:
+                    raise
+                actor.log.exception("%s could not answer %r", actor.name, envelope)
+                await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
+            finally:
+                del envelope  # its arrays go before its credits, when the actor is done with them
+                release()
+                self.handled += 1
+                self.doing = "idle"
+                del release
+
+    async def _work(self) -> None:
+        await self.actor.run()
+        if type(self.actor).run is not Actor.run:
+            self._finished(self.actor.name)
+
+    async def _guard(self, life: Coroutine[Any, Any, None]) -> None:
+        try:
+            await life
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this actor's failure: report it
+            self._failed(self.actor.name, root_of(error))

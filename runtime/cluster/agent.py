@@ -1,0 +1,154 @@
+"""The agent: one actor per process that answers the supervisor and carries reports to it. See `lifecycle`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import traceback
+from typing import Any
+
+from runtime.actors.actor import Actor
+from runtime.actors.node import Node
+from runtime.cluster.lifecycle import (
+    SUPERVISOR,
+    Begin,
+    Directory,
+    EventReport,
+    Failure,
+    Finished,
+    Halt,
+    Heartbeat,
+    Hello,
+    Ready,
+)
+from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
+from runtime.messages.message import Envelope, Message
+from runtime.transport import Endpoints, Transport
+
+MAX_REPORTS = 10_000
+
+
+class Agent(Actor):
+    """Leads its process through its life. `halted` is set when the process may exit."""
+
+    def __init__(
+        self,
+        node: Node,
+        road: Transport,
+        endpoints: Endpoints,
+        *,
+        actors: tuple[str, ...],
+        metrics_port: int,
+        heartbeat_seconds: float,
+        versions: dict[str, str],
+    ) -> None:
+        self._home = node
+        self._road = road
+        self._endpoints = endpoints
+        self._actors = actors
+        self._metrics_port = metrics_port
+        self._heartbeat_seconds = heartbeat_seconds
+        self._versions = versions
+        self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
+        self.halted = asyncio.Event()
+
+    async def on_start(self) -> None:
+        """Take over the node's reports."""
+        self._home.on_event = self._event
+        self._home.on_failure = self._failed
+        self._home.on_finished = lambda: self._reports.put_nowait(Finished(process=self._home.process))
+        self._lag = self.gauge("loop_lag_seconds", "How late the event loop served its last timer.")
+        self._dropped = self.counter("events_dropped", "Events not reported because too many were queued.")
+        self._queue = self.gauge("queue_bytes", "Bytes sent and not yet granted back by their receivers.")
+
+    async def run(self) -> None:
+        """Greet, then carry reports and heartbeats until halted."""
+        await self.tell(SUPERVISOR, self._hello())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._beat())
+            group.create_task(self._report())
+
+    async def on_directory(self, message: Directory, envelope: Envelope) -> None:
+        """Everyone is up: link the peers and prepare the actors."""
+        for process, peer in message.peers.items():
+            if process != self._home.process:
+                where = Endpoints(peer["control"], peer["bulk"], peer["arena"])
+                self._home.connect(process, peer["incarnation"], where, peer["actors"], self._road)
+        try:
+            await self._home.prepare(self._actors)
+        except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
+            self._failed(self._home.process, error)
+        else:
+            await self.tell(SUPERVISOR, Ready(process=self._home.process))
+
+    async def on_begin(self, message: Begin, envelope: Envelope) -> None:
+        """Everyone is ready: begin."""
+        self._home.begin(self._actors)
+
+    async def on_halt(self, message: Halt, envelope: Envelope) -> None:
+        """Stop the actors; the process exits when this is done."""
+        self.log.info("halting: %s", message.reason)
+        await self._home.stop(self._actors)
+        self.halted.set()
+
+    def _hello(self) -> Hello:
+        return Hello(
+            process=self._home.process,
+            incarnation=self._home.incarnation,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            control=self._endpoints.control,
+            bulk=self._endpoints.bulk,
+            arena=self._endpoints.arena,
+            metrics_port=self._metrics_port,
+            versions=self._versions,
+        )
+
+    async def _beat(self) -> None:
+        due = last = self.now()
+        while True:
+            due += self._heartbeat_seconds
+            await asyncio.sleep(max(0.0, due - self.now()))
+            lag = max(0.0, self.now() - due)
+            due = self.now()
+            period, last = due - last, due
+            self._lag.set(lag)
+            self._queue.set(sum(self._road.queued_bytes().values()))
+            status = self._home.status()
+            progress = self._home.compute.done + sum(entry["handled"] for entry in status)
+            current = self._home.compute.current
+            await self.tell(
+                SUPERVISOR,
+                Heartbeat(
+                    process=self._home.process,
+                    period=period,
+                    progress=progress,
+                    busy_seconds=self.now() - current.since if current else 0.0,
+                    usual_seconds=self._home.compute.usual_seconds(),
+                    busy_with=f"{current.actor} {current.label}" if current else "",
+                    loop_lag=lag,
+                    actors={entry["actor"]: entry for entry in status if entry["actor"] != self.name},
+                ),
+            )
+
+    async def _report(self) -> None:
+        while True:
+            await self.tell(SUPERVISOR, await self._reports.get())
+
+    def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        if self._reports.qsize() < MAX_REPORTS:
+            self._reports.put_nowait(EventReport(actor=actor, event=event, fields=fields, at=self.now()))
+        else:
+            self._dropped.inc()
+
+    def _failed(self, actor: str, error: BaseException) -> None:
+        if isinstance(error, ActorStopped) and self.halted.is_set():
+            return
+        trace = "".join(traceback.format_exception(error))
+        self.log.error("%s failed:\n%s", actor, trace)
+        cause = (
+            "program" if isinstance(error, ProgramFailed) else "launch" if isinstance(error, LaunchError) else "crash"
+        )
+        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+        self._reports.put_nowait(Failure(process=self._home.process, actor=actor, cause=cause, error=text))

@@ -1,0 +1,199 @@
+"""Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as lifeline.
+
+They are forked from a `nursery`, which has imported all they need. That takes it a second, so whoever can starts it
+early: its imports and those of the launching process then run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Self
+
+from runtime.compute import threads
+from runtime.errors import LaunchError
+from runtime.plan.topology import ProcessSpec
+
+NEWS_BYTES = 65536
+LOST = 256  # no exit status: the nursery that would have told it is gone
+
+
+@dataclass
+class Launched:
+    """A started process. `lifeline`: the write end of its standard input; when it closes the process ends itself."""
+
+    name: str
+    log: Path
+    pid: int
+    lifeline: int
+    ended: asyncio.Future[int]
+
+    async def wait(self) -> int:
+        """Exit status; minus the signal number if a signal ended it."""
+        return await asyncio.shield(self.ended)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process and whatever it started; nothing if it is gone."""
+        if not self.ended.done():
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The end of its log."""
+        try:
+            return self.log.read_text(errors="replace").splitlines()[-count:]
+        except OSError:
+            return []
+
+
+@dataclass
+class Nursery:
+    """The launcher's side of a nursery: orders go out one at a time, news come in whenever there are some."""
+
+    process: subprocess.Popen[bytes]
+    link: socket.socket
+    log: IO[bytes]
+    prepared: bool = False
+    born: asyncio.Queue[int | None] = field(default_factory=asyncio.Queue)
+    children: dict[int, Launched] = field(default_factory=dict)
+    unread: bytes = b""
+
+    @classmethod
+    def start(cls) -> Self:
+        """Start one: it imports what every role process needs, then waits to hear of the program. LaunchError."""
+        environment = {**os.environ, **threads.variables(1)}
+        environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+        ours, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the nursery
+        with theirs:
+            # not asyncio's: uvloop's copies of these descriptors stay open in the child, which then hides its end
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "runtime.cluster.launchers.nursery"],
+                    stdin=theirs.fileno(), stdout=log, stderr=log, env=environment, start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:
+                raise LaunchError(f"the process that role processes are forked from cannot start: {error}") from None
+        return cls(process, ours, log)
+
+    def prepare(self, program: str, search: Path | None = None) -> None:
+        """Let it import the program, found where this process would find it or in `search`. Only the first counts."""
+        if self.prepared:
+            return
+        self.prepared = True
+        places = [*sys.path, *([] if search is None else [str(search)])]
+        path = [str(Path(place).resolve()) for place in places if place]
+        with suppress(OSError):  # a nursery that is gone is noticed when it should bear
+            self.link.sendall(json.dumps({"program": program, "path": path}).encode() + b"\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it, at whatever it is; its children live on."""
+        self.link.close()
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+    def read(self) -> None:
+        """Take what the nursery says; its end is the end of all that is known of its children."""
+        try:
+            news = self.link.recv(NEWS_BYTES)
+        except ConnectionError:
+            news = b""
+        if not news:
+            asyncio.get_running_loop().remove_reader(self.link)
+            self.born.put_nowait(None)
+            for child in self.children.values():
+                _end(child, LOST)
+        *lines, self.unread = (self.unread + news).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "status" not in said:
+                self.born.put_nowait(said["pid"])
+            elif said["pid"] in self.children:
+                _end(self.children[said["pid"]], said["status"])
+
+    def last_lines(self, count: int = 20) -> list[str]:
+        """The end of its log."""
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace").splitlines()[-count:]
+
+
+class LocalLauncher:
+    """Launches processes of one run on this machine, from a `nursery` that was started early or from its own."""
+
+    def __init__(self, run_directory: Path, program: str, nursery: Nursery | None = None) -> None:
+        self.run_directory, self.program = run_directory, program
+        self.logs = run_directory / "logs"
+        self.logs.mkdir(exist_ok=True)
+        self._early = nursery
+        self._nursery: Nursery | None = None
+
+    async def launch(self, spec: ProcessSpec) -> Launched:
+        """Start one role process. LaunchError if the system refuses."""
+        path = self.logs / f"{spec.name}.log"
+        try:
+            nursery = self._nursery or self._open()
+            lifeline, writable = os.pipe()
+            with path.open("ab") as log:
+                order = json.dumps({"process": spec.name, "run": str(self.run_directory)}).encode()
+                socket.send_fds(nursery.link, [order], [lifeline, log.fileno()])
+            os.close(lifeline)
+        except OSError as error:
+            raise LaunchError(f"process '{spec.name}' could not be started: {error}") from None
+        pid = await nursery.born.get()
+        if pid is None:
+            said = "".join(f"\n    {line}" for line in nursery.last_lines())
+            raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{said}")
+        launched = Launched(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
+        nursery.children[pid] = launched
+        return launched
+
+    async def close(self) -> None:
+        """Let the nursery go. Every child must have ended."""
+        nursery, self._nursery = self._nursery, None
+        if nursery is None:
+            return
+        asyncio.get_running_loop().remove_reader(nursery.link)
+        await asyncio.to_thread(nursery.close)
+        for child in nursery.children.values():
+            os.close(child.lifeline)
+
+    def _open(self) -> Nursery:
+        self._nursery = nursery = self._early or Nursery.start()
+        nursery.prepare(self.program)
+        asyncio.get_running_loop().add_reader(nursery.link, nursery.read)
+        return nursery
+
+
+def describe_exit(status: int) -> str:
+    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1"."""
+    if status == LOST:
+        return "is lost: the process it was forked from was killed"
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exited with status {status}"
+
+
+def _end(child: Launched, status: int) -> None:
+    if not child.ended.done():
+        child.ended.set_result(status)

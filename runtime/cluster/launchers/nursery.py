@@ -1,0 +1,138 @@
+"""The process that role processes are forked from: `python -m runtime.cluster.launchers.nursery`.
+
+Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six processes that each
+do it need three seconds of two cores. Here it is done once, and the pages that hold it are shared. A program may define
+`preload()`: what its processes need besides the import; it must start no thread and open no device.
+
+Standard input is a stream socket to the launcher. It hears first of the program. Each order comes with two descriptors,
+the new process's standard input (its lifeline) and its log:
+
+      launcher                                nursery
+          |  --- {"program": p, "path": [...]} -->   import
+          |  --- {"process": name, "run": d} + 2 fds -->   fork
+          |  <-- {"pid": p} ------------------
+          |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
+
+When the launcher closes its end the nursery exits; its children have lifelines of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from runtime.cluster import process
+from runtime.plan.program import import_program
+from runtime.plan.run_plan import RunPlan
+
+ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
+
+
+def main() -> int:
+    """Serve the launcher; in each forked child, live the life of a role process."""
+    launcher = socket.socket(fileno=os.dup(0))
+    told = _first_line(launcher)
+    if not told:
+        return 0
+    sys.path[:] = json.loads(told)["path"]
+    with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
+        program = import_program(json.loads(told)["program"])
+        getattr(program, "preload", lambda: None)()
+    order = Nursery(launcher).serve()
+    if order is None:
+        return 0
+    status = _live(Path(order["run"]), order["process"])
+    logging.shutdown()
+    os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
+
+
+def _first_line(launcher: socket.socket) -> bytes:
+    """Byte by byte: what follows comes with descriptors."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = launcher.recv(1)
+        if not byte:
+            return b""
+        line += byte
+    return line
+
+
+def _live(directory: Path, name: str) -> int:
+    plan = RunPlan.read(directory)
+    sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
+    return process.live(plan, directory, name)
+
+
+class Nursery:
+    """Forks on order and tells how each child ended."""
+
+    def __init__(self, launcher: socket.socket) -> None:
+        self._launcher = launcher
+        self._ended, self._wake = socket.socketpair()
+        self._wake.setblocking(False)
+
+    def serve(self) -> dict[str, str] | None:
+        """Returns None when the launcher is gone, and in a forked child its order."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only for the byte that it writes
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
+        signal.set_wakeup_fd(self._wake.fileno())
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._launcher, selectors.EVENT_READ)
+            ready.register(self._ended, selectors.EVENT_READ)
+            while True:
+                for key, _ in ready.select():
+                    if key.fileobj is self._ended:
+                        self._ended.recv(ORDER_BYTES)
+                        self._bury()
+                        continue
+                    order, fds, _, _ = socket.recv_fds(self._launcher, ORDER_BYTES, 2)
+                    if not order:
+                        return None
+                    if self._fork(fds):
+                        return dict(json.loads(order))
+
+    def _fork(self, fds: list[int]) -> bool:
+        """True in the child."""
+        pid = os.fork()
+        if pid:
+            for fd in fds:
+                os.close(fd)
+            self._tell(pid=pid)
+            return False
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        lifeline, log = fds
+        for fd, standard in ((lifeline, 0), (log, 1), (log, 2)):
+            os.dup2(fd, standard)
+        for fd in (lifeline, log):
+            os.close(fd)
+        for end in (self._launcher, self._ended, self._wake):
+            end.close()
+        return True
+
+    def _bury(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._tell(pid=pid, status=os.waitstatus_to_exitcode(status))
+
+    def _tell(self, **news: Any) -> None:
+        with suppress(OSError):  # a launcher that is gone is noticed by its closed end
+            self._launcher.sendall(json.dumps(news).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

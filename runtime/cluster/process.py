@@ -1,0 +1,157 @@
+"""A role process, from its fork to its end.
+
+Imports the program, opens its sockets and metrics page, and lets its agent take part in the
+life described in `lifecycle`. Standard input is the launcher's lifeline: when it closes, the process ends itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import logging
+import os
+import platform
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from runtime.actors.metrics import Metrics, Pages
+from runtime.actors.node import Node
+from runtime.cluster import namespaces
+from runtime.cluster.agent import Agent
+from runtime.cluster.lifecycle import SUPERVISOR, Failure, agent_of
+from runtime.cluster.versions import versions
+from runtime.compute import threads
+from runtime.compute.compute import ThreadCompute
+from runtime.compute.emulated import device_of
+from runtime.compute.service_times import Recorder
+from runtime.errors import ConvoyError, LaunchError
+from runtime.memory.arena import Arena
+from runtime.plan.program import actor_of, import_program
+from runtime.plan.run_plan import RunPlan
+from runtime.plan.topology import ProcessSpec
+from runtime.transport import Endpoints
+from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.transport.sockets import SocketTransport
+
+INCARNATION = 1  # the first life of a process; a restart counts up
+ORPHANED = 5  # exit status of a process whose launcher vanished
+
+
+def live(plan: RunPlan, directory: Path, name: str) -> int:
+    """Be this process of the run to its end; its exit status."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
+    spec = next(spec for spec in plan.placement.processes if spec.name == name)
+    threads.use(spec.threads)
+    if spec.cores:
+        os.sched_setaffinity(0, spec.cores)  # before the first thread: those that it starts inherit it
+    if spec.machine in plan.namespaces:
+        namespaces.enter(plan.namespaces[spec.machine])
+    threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        return runner.run(_live(plan, spec, directory))
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where it exists, asyncio's own loop elsewhere."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+
+    class Loop(uvloop.Loop):
+        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter."""
+
+        time = asyncio.BaseEventLoop.time
+
+    return Loop
+
+
+async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
+    metrics = Metrics()
+    node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
+    node.directory = directory
+    node.lead = plan.placement.topology.lead
+    recorder = Recorder() if plan.record_service_times else None
+    if recorder is not None:
+        node.on_work = recorder.note
+    node.arena = Arena(spec.name) if plan.shared_memory else None
+    inside = InprocTransport(spec.name, node.deliver, node.reject, plan.limits, InprocNetwork())
+    road = SocketTransport(
+        spec.name,
+        node.deliver,
+        node.reject,
+        plan.limits,
+        incarnation=INCARNATION,
+        bind=lambda lane: plan.bind_address(spec.name, lane),
+        arena=node.arena,
+    )
+    me = agent_of(spec.name)
+    node.connect(spec.name, INCARNATION, await inside.open(), [*spec.actors, me], inside)
+    node.connect(SUPERVISOR, INCARNATION, plan.supervisor, [SUPERVISOR], road)
+    pages = None
+    try:
+        endpoints = await road.open()
+        pages = Pages(metrics, plan.metrics_address, 0)
+        _add_actors(node, plan, spec)
+        agent = _agent(node, road, endpoints, plan, spec, pages.port)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
+        node.add(me, "agent", agent)
+        await node.prepare([me])
+        node.begin([me])
+        await agent.halted.wait()
+        return 0
+    except Exception as error:
+        logging.getLogger("convoy").exception("%s could not start", spec.name)
+        cause = "launch" if isinstance(error, LaunchError) else "crash"
+        text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+        await node.send(me, SUPERVISOR, Failure(process=spec.name, actor=spec.name, cause=cause, error=text))
+        return error.exit_code if isinstance(error, ConvoyError) else 1
+    finally:
+        await node.stop()
+        node.compute.close()
+        await inside.close()
+        await road.close()
+        if recorder is not None:
+            recorder.leave(directory, spec.name)
+        if node.arena is not None:
+            node.arena.close()
+        if pages is not None:
+            pages.close()
+
+
+def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
+    program = import_program(plan.placement.topology.program)
+    for actor in plan.placement.topology.actors:
+        if actor.name in spec.actors:
+            node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor))
+
+
+def _agent(
+    node: Node, road: SocketTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, metrics_port: int
+) -> Agent:
+    return Agent(
+        node,
+        road,
+        endpoints,
+        actors=spec.actors,
+        metrics_port=metrics_port,
+        heartbeat_seconds=plan.heartbeat_seconds,
+        versions={**versions(), "loop": type(asyncio.get_running_loop()).__module__, "host": platform.node()},
+    )
+
+
+def _lifeline(socket_directory: str) -> None:
+    """Wait in a thread, which lives even when the event loop is blocked, for the launcher's end of stdin to close."""
+    while os.read(0, 4096):
+        pass
+    shutil.rmtree(socket_directory, ignore_errors=True)  # nobody else is left to do it
+    os._exit(ORPHANED)

@@ -1,0 +1,116 @@
+"""Which process is alive, by three signs, since each alone can lie. Plain decisions; the supervisor acts on them.
+
+link       the operating system or its socket says that the process or its connection is gone
+heartbeat  its event loop still turns (a blocked loop keeps its connection)
+progress   its work advances (a stuck kernel keeps the loop turning)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from runtime.cluster.lifecycle import LIFE, Heartbeat, Stage
+from runtime.errors import MessageError
+
+
+@dataclass(frozen=True)
+class Liveness:
+    """When a process counts as dead. Seconds."""
+
+    heartbeat_seconds: float = 0.5
+    missed: int = 3
+    progress_seconds: float = 10.0
+    start_seconds: float = 30.0
+    prepare_seconds: float = 300.0
+
+    @property
+    def silence_seconds(self) -> float:
+        """Longest silence of a living process: the missed beats and one more for the way."""
+        return self.heartbeat_seconds * (self.missed + 1)
+
+    def stuck_seconds(self, stage: Stage, usual: float) -> float:
+        """Longest single piece of array work: ten times the usual, but never under the configured floor.
+
+        Preparing has a limit of its own: a net is built and its kernels compiled in one piece.
+        """
+        return self.prepare_seconds if stage is Stage.GREETED else max(self.progress_seconds, 10 * usual)
+
+
+@dataclass
+class Watched:
+    """What is known of one process."""
+
+    stage: Stage = Stage.STARTING
+    last_heard: float = 0.0
+    beat: Heartbeat | None = None
+
+
+class Supervision:
+    """Knows every process's stage and last signs of life; says who counts as dead and why."""
+
+    def __init__(self, processes: Iterable[str], liveness: Liveness, now: float) -> None:
+        self.liveness = liveness
+        self.processes = {name: Watched(last_heard=now) for name in processes}
+        self._began = self._greeted = now  # start; when the last process reported
+        self._last_check = now
+
+    def __repr__(self) -> str:
+        return f"<supervision {', '.join(f'{name} {w.stage.value}' for name, w in self.processes.items())}>"
+
+    def note(self, process: str, event: str, now: float) -> None:
+        """A step in a process's life. MessageError if it may not come now."""
+        watched = self.processes.get(process)
+        following = LIFE.get((watched.stage, event)) if watched else None
+        if watched is None or following is None:
+            stage = watched.stage.value if watched else "not of this run"
+            raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {stage}")
+        watched.stage, watched.last_heard = following, now
+        self._greeted = now if following is Stage.GREETED else self._greeted
+        watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
+
+    def beat(self, heartbeat: Heartbeat, now: float) -> None:
+        """A heartbeat came."""
+        watched = self.processes.get(heartbeat.process)
+        if watched is not None:
+            watched.last_heard, watched.beat = now, heartbeat
+
+    def all_reached(self, stage: Stage) -> bool:
+        """Is every process exactly at this stage?"""
+        return all(watched.stage is stage for watched in self.processes.values())
+
+    def at(self, *stages: Stage) -> list[str]:
+        """The processes at one of these stages."""
+        return [name for name, watched in self.processes.items() if watched.stage in stages]
+
+    def check(self, now: float) -> list[tuple[str, str]]:
+        """(process, why) for every process that counts as dead at `now`."""
+        late = now - self._last_check > self.liveness.silence_seconds / 2
+        self._last_check = now
+        if late:  # this process itself was stopped or starved: what it has not read yet is no sign of death
+            for watched in self.processes.values():
+                watched.last_heard = now
+            return []
+        return [
+            (name, why) for name, watched in self.processes.items() if (why := self._verdict(watched, now)) is not None
+        ]
+
+    def _verdict(self, watched: Watched, now: float) -> str | None:
+        rules, silent = self.liveness, now - watched.last_heard
+        if watched.stage is Stage.STARTING:
+            waited = now - self._began
+            return f"did not report within {waited:.0f} s of its start" if waited > rules.start_seconds else None
+        if watched.stage in (Stage.HALTING, Stage.GONE):
+            return None
+        if silent > rules.silence_seconds:
+            return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped"
+        beat, waited = watched.beat, now - self._greeted
+        idle = beat is not None and not beat.progress and not beat.busy_seconds
+        if watched.stage is Stage.GREETED and idle and waited > rules.start_seconds:
+            return f"has not begun to prepare {waited:.0f} s after it was told to: messages do not reach it"
+        if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds):
+            return (
+                f"has been computing '{beat.busy_with}' for {beat.busy_seconds:.0f} s "
+                f"(usually {beat.usual_seconds:.3g} s): it is stuck"
+            )
+        return None

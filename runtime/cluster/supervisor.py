@@ -1,0 +1,291 @@
+"""The supervisor: starts every process of a run, leads them through their life, ends them all, and names the cause.
+
+It is an actor in the process of `up`. What counts as dead is decided in `supervision`; this shell acts on it. One
+cause is told: the first. Whatever happens, no process is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from runtime.actors.actor import Actor
+from runtime.actors.node import Node
+from runtime.cluster.launchers.local import Launched, describe_exit
+from runtime.cluster.lifecycle import (
+    Begin,
+    Directory,
+    EventReport,
+    Failure,
+    Finished,
+    Halt,
+    Heartbeat,
+    Hello,
+    Ready,
+    Stage,
+    agent_of,
+)
+from runtime.cluster.supervision import Liveness, Supervision
+from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
+from runtime.messages.message import Envelope, Message, Save, WindDown
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.transport import Endpoints, Transport
+
+TICK_SECONDS = 0.25
+HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
+TERMINATE_SECONDS = 1.0
+FAILURE_SECONDS = 0.5
+STACK_SECONDS = 0.2  # for a hanging process to write its stacks into its log
+
+
+class Launcher(Protocol):
+    """What the supervisor needs of a launcher."""
+
+    async def launch(self, spec: ProcessSpec) -> Launched:
+        """Start a process."""
+
+    async def close(self) -> None:
+        """All processes have ended: let go of what started them."""
+
+
+class Watcher(Protocol):
+    """Who wants to know what happens in a run: the journal, the live table."""
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """An actor or the supervisor reports something."""
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """A process lives and says what its actors do."""
+
+    def failed(self, error: ConvoyError) -> None:
+        """The run ends because of this; told at once, before anything is stopped."""
+
+
+class Supervisor(Actor):
+    """Runs one placement to its end. `outcome` is done when the run is over: None, or the error that ended it."""
+
+    def __init__(
+        self,
+        node: Node,
+        road: Transport,
+        placement: Placement,
+        launcher: Launcher,
+        liveness: Liveness,
+        watcher: Watcher,
+    ) -> None:
+        self._home = node
+        self._road = road
+        self._placement = placement
+        self._launcher = launcher
+        self._watcher = watcher
+        self._launched: dict[str, Launched] = {}
+        self._greetings: dict[str, Hello] = {}
+        self._watchers: list[asyncio.Task[None]] = []
+        self.outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
+        self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
+
+    # -- the run
+
+    async def supervise(self) -> ConvoyError | None:
+        """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
+        try:
+            for spec in self._placement.processes:
+                launched = await self._launcher.launch(spec)
+                self._launched[spec.name] = launched
+                self._watchers.append(asyncio.create_task(self._watch_exit(launched), name=f"exit of {spec.name}"))
+            while not self.outcome.done():
+                await self._judge()
+                await asyncio.wait([self.outcome], timeout=TICK_SECONDS)
+        except ConvoyError as error:
+            self._end(error)
+        finally:
+            await self._stop_all()
+            await self._launcher.close()
+        return self.outcome.result()
+
+    async def wind_down(self, reason: str) -> None:
+        """Ask the lead actor to bring the run to a good end; before it runs there is nothing to save: end now."""
+        if self._supervision.all_reached(Stage.RUNNING):
+            await self.tell(self._placement.topology.lead, WindDown(reason=reason))
+        else:
+            self._end(None)
+
+    async def save(self) -> None:
+        """Ask the lead actor to write a checkpoint and go on."""
+        if self._supervision.all_reached(Stage.RUNNING):
+            await self.tell(self._placement.topology.lead, Save())
+
+    def end_now(self) -> None:
+        """End the run without waiting for anything."""
+        self._end(None)
+        for launched in self._launched.values():
+            launched.signal(signal.SIGKILL)
+
+    @property
+    def greetings(self) -> dict[str, Hello]:
+        """What each process said of itself."""
+        return self._greetings
+
+    # -- what the processes say
+
+    async def on_hello(self, message: Hello, envelope: Envelope) -> None:
+        """A process is up; once all are, everyone learns where its peers are."""
+        if self._is_halting(message.process):
+            return
+        self._supervision.note(message.process, "hello", self.now())
+        self._greetings[message.process] = message
+        facts = {"process": message.process, "pid": message.pid, "host": message.host}
+        metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
+        self._watcher.event(self.name, "process", {**facts, **metrics})
+        if self._supervision.all_reached(Stage.GREETED):
+            for spec in self._placement.processes:
+                await self.tell(agent_of(spec.name), self._directory(spec.name))
+
+    async def on_ready(self, message: Ready, envelope: Envelope) -> None:
+        """A process is prepared; once all are, everyone begins."""
+        if self._is_halting(message.process):
+            return
+        self._supervision.note(message.process, "ready", self.now())
+        if self._supervision.all_reached(Stage.READY):
+            for spec in self._placement.processes:
+                self._supervision.note(spec.name, "begin", self.now())
+            await self._tell_all(Begin())
+            self._watcher.event(self.name, "began", {"processes": len(self._placement.processes)})
+
+    def _is_halting(self, process: str) -> bool:
+        """What it says of its start it said before it heard that the run is over."""
+        return process in self._supervision.at(Stage.HALTING)
+
+    async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
+        """A process lives."""
+        self._supervision.beat(message, self.now())
+        self._watcher.beat(message.process, message)
+
+    async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
+        """An actor reports something for the journal."""
+        self._watcher.event(message.actor, message.event, dict(message.fields))
+
+    async def on_finished(self, message: Finished, envelope: Envelope) -> None:
+        """The lead actor is done: so is the run."""
+        self._end(None)
+
+    async def on_failure(self, message: Failure, envelope: Envelope) -> None:
+        """An actor failed: so did the run."""
+        launched = self._launched[message.process]
+        place = f"{message.actor} (process {message.process} on {self._host(message.process)})"
+        if message.cause == "launch":
+            self._end(LaunchError(message.error))
+        elif message.cause == "program":
+            self._end(ProgramFailed(f"{message.actor}: {message.error}"))
+        else:
+            self._end(RoleDied(f"{place} failed: {message.error}\n  its log: {launched.log}"))
+
+    def link_lost(self, process: str) -> None:
+        """The connection to a process broke; its exit or its silence will say why."""
+        if process in self._supervision.at(Stage.RUNNING, Stage.READY, Stage.GREETED):
+            self._watcher.event(self.name, "link lost", {"process": process})
+
+    # -- deciding and acting
+
+    async def _judge(self) -> None:
+        """Whoever counts as dead shows its stacks if it still can, is named, and gets no second chance."""
+        verdicts = self._supervision.check(self.now())
+        for process, _ in verdicts:
+            self._launched[process].signal(signal.SIGUSR1)
+        if verdicts:
+            await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
+        for process, why in verdicts:
+            self._end(self._death(process, why))
+            self._launched[process].signal(signal.SIGKILL)
+
+    async def _watch_exit(self, launched: Launched) -> None:
+        status = await launched.wait()
+        halting = launched.name in self._supervision.at(Stage.HALTING)
+        self._supervision.note(launched.name, "exit", self.now())
+        if not halting:
+            if status > 0:  # it ended by itself: its Failure, if one is on the way, tells more than the status
+                await asyncio.wait([self.outcome], timeout=FAILURE_SECONDS)
+            self._end(self._death(launched.name, describe_exit(status)))
+
+    def _death(self, process: str, why: str) -> RoleDied:
+        actors = next(spec.actors for spec in self._placement.processes if spec.name == process)
+        launched = self._launched[process]
+        lines = "".join(f"\n    {line}" for line in launched.last_lines())
+        tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
+        return RoleDied(f"process {process} ({', '.join(actors)}) on {self._host(process)} {why}{tail}")
+
+    def _end(self, error: ConvoyError | None) -> None:
+        if self.outcome.done():
+            return
+        self.outcome.set_result(error)
+        if error is not None:
+            self._watcher.failed(error)
+
+    def _host(self, process: str) -> str:
+        greeting = self._greetings.get(process)
+        machine = next(spec.machine for spec in self._placement.processes if spec.name == process)
+        return f"{machine} ({greeting.host}, pid {greeting.pid})" if greeting else machine
+
+    def _directory(self, process: str) -> Directory:
+        peers = {}
+        for name, actors in self._placement.neighbours(process).items():
+            hello = self._greetings[name]
+            peers[name] = {
+                "incarnation": hello.incarnation,
+                "control": hello.control,
+                "bulk": hello.bulk,
+                "arena": hello.arena,
+                "actors": list(actors),
+            }
+        return Directory(peers=peers)
+
+    def admit(self, envelope: Envelope) -> None:
+        """Link a process that greets, its agent and its actors; hear one that fails before it could greet."""
+        message = envelope.message
+        if not isinstance(message, Hello | Failure):
+            return
+        spec = next((spec for spec in self._placement.processes if spec.name == message.process), None)
+        if spec is None or spec.name in self._greetings:
+            return
+        if isinstance(message, Hello):
+            where = Endpoints(message.control, message.bulk)
+            actors = [agent_of(spec.name), *spec.actors]
+            self._home.connect(spec.name, message.incarnation, where, actors, self._road)
+        else:
+            self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
+
+    async def _tell_all(self, message: Message) -> None:
+        for process in self._greetings:
+            await self.tell(agent_of(process), message)
+
+    async def _stop_all(self) -> None:
+        for process in self._supervision.at(*(stage for stage in Stage if stage is not Stage.GONE)):
+            self._supervision.note(process, "halt", self.now())
+        for name in self._launched.keys() - self._greetings.keys():
+            self._launched[name].signal(signal.SIGTERM)  # it listens to nobody yet
+        try:
+            async with asyncio.timeout(HALT_SECONDS):
+                await self._tell_all(Halt(reason="the run is over"))
+                await self._all_gone(HALT_SECONDS)
+        except (TimeoutError, ConvoyError):
+            pass  # whoever did not listen gets signals
+        for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, TERMINATE_SECONDS)):
+            for launched in self._launched.values():
+                launched.signal(number)
+            await self._all_gone(patience)
+
+    async def _all_gone(self, patience: float) -> None:
+        if self._watchers:
+            await asyncio.wait(self._watchers, timeout=patience)
+
+
+def admitting_deliver(node: Node, supervisor: Callable[[], Supervisor]) -> Callable[..., None]:
+    """The supervisor's deliver: a process of the run is linked by its first message, which is then judged like any."""
+
+    def deliver(envelope: Envelope, size: int, release: Callable[[], None]) -> None:
+        supervisor().admit(envelope)
+        node.deliver(envelope, size, release)
+
+    return deliver

@@ -1,0 +1,1 @@
+"""cluster.toml: read, checked, every mistake at its line."""

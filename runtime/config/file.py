@@ -1,0 +1,173 @@
+"""Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with every mistake.
+
+    read (config_source) -> sections (config_sections) -> the program's Options -> all problems, by line
+
+Only the `up` process imports this file: pydantic is slow to import, and roles are handed what they need.
+"""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel
+
+from runtime.config.problems import Model, found, key_names, unknown_key, validated
+from runtime.config.sections import ClusterConfig, Section, rules_between_sections
+from runtime.config.source import Problem, RawConfig, from_python, in_order, read, show_text
+from runtime.config.toml_write import dumps
+from runtime.errors import ConfigError
+
+__all__ = [
+    "ClusterConfig",
+    "Loaded",
+    "Section",
+    "dump",
+    "load",
+    "load_program",
+    "load_with_program",
+    "of_script",
+    "program_options",
+]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration that the runtime and the program both accept. `options` is None if the program has none."""
+
+    config: ClusterConfig
+    program: ModuleType
+    options: BaseModel | None
+
+
+def load(path: Path, overrides: Sequence[str] = ()) -> ClusterConfig:
+    """The runtime's sections of `path`, with overrides ("a.b=value") applied; the program's stay unjudged.
+
+    ConfigError with all mistakes of the file's syntax, the overrides and the runtime's sections.
+    """
+    return _accepted(*_sections(read(path, overrides)))
+
+
+def of_script(source: str, tables: Mapping[str, Any], directory: Path) -> ClusterConfig:
+    """As `load`, of tables that a script gives in place of a file; see `from_python`."""
+    return _accepted(*_sections(from_python(source, tables, directory)))
+
+
+def load_with_program(
+    path: Path,
+    overrides: Sequence[str] = (),
+    search_dir: Path | None = None,
+    tell: Callable[[str, Path], None] | None = None,
+) -> Loaded:
+    """As `load`, and import the program and check its sections too. ConfigError with the mistakes of both at once.
+
+    The program is searched where Python searches, then in `search_dir` (default: the directory of `path`). `tell` hears
+    of both before the program is imported here.
+    """
+    raw = read(path, overrides)
+    config, problems = _sections(raw)
+    name = raw.data.get("program", "roles")
+    if not isinstance(name, str):  # noted by the sections: there is no program that could judge the rest
+        raise ConfigError(in_order(problems))
+    search_dir = search_dir or path.parent
+    if tell is not None:
+        tell(name, search_dir)
+    program = _imported(name, search_dir)
+    if isinstance(program, str):
+        raise ConfigError(in_order([*problems, raw.problem(("program",), program)]))
+    options, more = _options(raw, _program_data(raw), getattr(program, "Options", None))
+    return Loaded(_accepted(config, problems + more), program, options)
+
+
+def load_program(name: str, search_dir: Path, raw: RawConfig | None = None) -> ModuleType:
+    """Import the program: a module with `plan()`, and `Options` if it has sections of its own in cluster.toml.
+
+    `search_dir` is added at the end of sys.path and stays there, for what the program imports later.
+    ConfigError, placed at the `program` key of `raw`, if it cannot be imported, lacks plan or has Options
+    that are no model.
+    """
+    program = _imported(name, search_dir)
+    if isinstance(program, ModuleType):
+        return program
+    raise ConfigError([raw.problem(("program",), program).text if raw else f"program: {program}"])
+
+
+def program_options(config: ClusterConfig, model: type[Model]) -> Model:
+    """The program's sections as the program's own model. ConfigError with all mistakes, each at its line."""
+    return _accepted(*_options(config.raw, config.program_section, model))
+
+
+def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
+    """The resolved configuration as TOML: every default written out; it reads back equal.
+
+    With `options` the program's sections are written resolved as well.
+    """
+    sections = config.model_dump(exclude_none=True, exclude=set(config.program_section))
+    if options is None:
+        return dumps(sections | config.program_section)
+    return dumps(sections | options.model_dump(mode="json", exclude_none=True, by_alias=True))
+
+
+def _sections(raw: RawConfig) -> tuple[ClusterConfig | None, list[Problem]]:
+    config, problems = validated(ClusterConfig, raw.data, raw)
+    if config is not None:
+        config._raw = raw
+    return config, [*raw.problems, *problems, *rules_between_sections(raw)]
+
+
+def _program_data(raw: RawConfig) -> dict[str, Any]:
+    return {key: value for key, value in raw.data.items() if key not in ClusterConfig.model_fields}
+
+
+def _options(raw: RawConfig, data: Mapping[str, Any], model: type[Model] | None) -> tuple[Model | None, list[Problem]]:
+    """The program's sections judged by its model. Without a model, or where it is silent about extra keys, a
+    top-level key that nobody knows is a mistake: a misspelt section must not be ignored."""
+    runtime_keys = key_names(ClusterConfig)
+    known = key_names(model) if model else []
+    options, problems = validated(model, data, raw, runtime_keys) if model else (None, [])
+    if model is None or model.model_config.get("extra", "ignore") == "ignore":
+        unknown = [key for key in data if key not in known]
+        problems += [raw.problem((key,), unknown_key(key, runtime_keys + known)) for key in unknown]
+    return options, problems
+
+
+def _imported(name: str, search_dir: Path) -> ModuleType | str:
+    """The program's module, or what is wrong with it."""
+    if not all(part.isidentifier() for part in name.split(".")):
+        return f"found {found(name)}, expected the name of a Python module, such as 'roles'"
+    if (folder := str(search_dir.resolve())) not in sys.path:
+        sys.path.append(folder)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and (name == error.name or name.startswith(f"{error.name}.")):
+            return f"no module named {name!r} on Python's path or beside the file"
+        return f"program {name!r} cannot be imported: {_blame(error)}"
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the user's module may raise anything
+        return f"program {name!r} cannot be imported: {_blame(error)}"
+    if not callable(getattr(module, "plan", None)):
+        return f"program {name!r} has no function plan()"
+    options = getattr(module, "Options", None)
+    if options is not None and not (isinstance(options, type) and issubclass(options, BaseModel)):
+        return f"program {name!r}: Options is {type(options).__name__}, expected a pydantic model class"
+    return module
+
+
+def _blame(error: BaseException) -> str:
+    """The error in one line, with the place that raised it."""
+    if isinstance(error, SyntaxError):
+        return show_text(f"{error.msg} ({Path(error.filename or '?').name}:{error.lineno})", 300)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return show_text(f"{type(error).__name__}: {error}{place}", 300)
+
+
+def _accepted(value: Model | None, problems: list[Problem]) -> Model:
+    if value is None or problems:
+        raise ConfigError(in_order(problems))
+    return value

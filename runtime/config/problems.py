@@ -1,0 +1,227 @@
+"""pydantic's errors in our words: "found 'two' (string), expected an integer >= 1".
+
+The one place that knows how pydantic reports. What is expected is read off the model, not off pydantic's message, so
+a constraint shows even where the type was wrong already. No section of cluster.toml is named here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from runtime.config.source import Problem, RawConfig, show_text, type_name
+from runtime.config.toml_lines import KeyPath
+from runtime.suggest import hint, near_hint
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_BASIC = {bool: "true or false", int: "an integer", float: "a number", str: "a string"}
+_PLURALS = {"a string": "strings", "an integer": "integers", "a number": "numbers", "a table": "tables"}
+_PLURALS["a non-empty string"] = "non-empty strings"
+_VALIDATOR_SPOKE = ("value_error", "assertion_error")  # raised by a validator of ours or of the program
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A mark for a type whose expectation reads better in words: Annotated[str, ..., Expected("a name")]."""
+
+    text: str
+
+
+class _Place(NamedTuple):
+    """What a model says of one path: its type, its constraints, the model that has or lacks the last key."""
+
+    keys: KeyPath
+    kind: Any
+    marks: tuple[Any, ...]
+    owner: type[BaseModel] | None
+
+
+def validated(
+    model: type[Model], data: Mapping[str, Any], raw: RawConfig, also_known: Iterable[str] = ()
+) -> tuple[Model | None, list[Problem]]:
+    """`data` as a `model`, or all that is wrong with it. `also_known`: names to suggest for unknown top-level keys."""
+    try:
+        return model.model_validate(data), []
+    except ValidationError as error:
+        places = [(_place(model, details["loc"]), details) for details in error.errors(include_url=False)]
+    # A value that fits one table of a union is reported by the union's other members too: keep the deepest.
+    inner = {place.keys[:depth] for place, _ in places for depth in range(len(place.keys))}
+    return None, [
+        raw.problem(*_translated(place, details, also_known)) for place, details in places if place.keys not in inner
+    ]
+
+
+def key_names(model: type[BaseModel]) -> list[str]:
+    """The keys that a table of this model may have, as written in TOML."""
+    return [_written(name, field) for name, field in model.model_fields.items()]
+
+
+def unknown_key(name: str, known: Iterable[str]) -> str:
+    """The message for a key that nobody knows."""
+    return f"unknown key{hint(name, known)}"
+
+
+def found(value: Any) -> str:
+    """A value and its TOML type, short and on one line: 'two' (string)."""
+    if isinstance(value, dict):
+        return "a table"
+    if isinstance(value, list):
+        return "an array of tables" if value and all(isinstance(item, dict) for item in value) else "an array"
+    shown = str(value).lower() if isinstance(value, bool) else value if type_name(value)[0] == "d" else repr(value)
+    return f"{show_text(str(shown), 48)} ({type_name(value)})"
+
+
+def describe(kind: Any, marks: Sequence[Any] = ()) -> str:
+    """What a type allows, for people: "an integer from 1 to 65535", "'ipc' or 'tcp'"; "" if there are no words."""
+    kind, marks = _bare(kind, tuple(marks))
+    for mark in marks:
+        if isinstance(mark, Expected):
+            return mark.text
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(filter(None, (describe(member) for member in get_args(kind) if member is not NoneType)))
+    if get_origin(kind) is Literal:
+        return " or ".join(repr(choice) for choice in get_args(kind))
+    if _is_array(kind):
+        return _describe_array(kind, marks)
+    if (isinstance(kind, type) and issubclass(kind, BaseModel)) or get_origin(kind) is dict or kind is dict:
+        return "a table"
+    words = _BASIC.get(kind, "")
+    if kind is float and _constraint(marks, "allow_inf_nan") is False:
+        words = "a finite number"
+    return f"{words}{_bounds(marks)}" if words else ""
+
+
+def _describe_array(kind: Any, marks: tuple[Any, ...]) -> str:
+    item = describe(next(iter(get_args(kind)), str))
+    least = _constraint(marks, "min_length") or 0
+    size = {0: "an array", 1: "a non-empty array"}.get(least, f"an array of at least {least}")
+    plural = _PLURALS.get(item, f"values, each {item}")
+    return f"{size} {plural}" if least > 1 else f"{size} of {plural}"
+
+
+def _bounds(marks: tuple[Any, ...]) -> str:
+    """The constraints in words, with a leading space: " from 1 to 9", " >= 1", " of at least 1 character"."""
+    low, high = _constraint(marks, "ge"), _constraint(marks, "le")
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    signs = {
+        "ge": ">=",
+        "gt": ">",
+        "le": "<=",
+        "lt": "<",
+        "multiple_of": "divisible by",
+        "pattern": "matching",
+    }
+    limits = [(sign, _constraint(marks, name)) for name, sign in signs.items()]
+    lengths = [
+        ("of at least", _constraint(marks, "min_length")),
+        ("of at most", _constraint(marks, "max_length")),
+    ]
+    words = [f"{sign} {limit}" for sign, limit in limits if limit is not None]
+    words += [f"{sign} {limit} character{'s'[: limit != 1]}" for sign, limit in lengths if limit is not None]
+    return " " + " and ".join(words) if words else ""
+
+
+def _constraint(marks: tuple[Any, ...], name: str) -> Any:
+    return next((value for mark in marks if (value := getattr(mark, name, None)) is not None), None)
+
+
+def _translated(place: _Place, details: Any, also_known: Iterable[str]) -> tuple[KeyPath, str]:
+    """Path and text of one problem. `details` is one entry of ValidationError.errors()."""
+    kind, value, context = details["type"], details["input"], details.get("ctx", {})
+    expected = describe(place.kind, place.marks)
+    if kind == "extra_forbidden":
+        top = list(also_known) if len(place.keys) == 1 else []
+        return place.keys, unknown_key(str(place.keys[-1]), key_names(place.owner) + top if place.owner else top)
+    if kind == "missing":
+        return place.keys, f"missing, expected {expected or 'a value'}"
+    if kind.startswith("union_tag"):
+        return _translated_tag(place, value, context)
+    if kind in _VALIDATOR_SPOKE and not any(isinstance(mark, Expected) for mark in place.marks):
+        text = show_text(str(context["error"]), 400)
+        return place.keys, text if isinstance(value, dict | BaseModel) else f"found {found(value)}, {text}"
+    near = near_hint(value, _choices(place.kind)) if isinstance(value, str) else ""
+    return place.keys, f"found {found(value)}, expected {expected or 'another value'}{near}"
+
+
+def _translated_tag(place: _Place, value: Any, context: Mapping[str, Any]) -> tuple[KeyPath, str]:
+    """A table whose kind is told by one of its keys, and that key is missing or names no kind."""
+    tag = str(context["discriminator"]).strip("'")
+    tags = [str(choice) for member in get_args(_bare(place.kind)[0]) for choice in _tags(member, tag)]
+    expected = " or ".join(map(repr, tags))
+    if tag not in value:
+        return (*place.keys, tag), f"missing, expected {expected}"
+    given = value[tag]
+    near = near_hint(given, tags) if isinstance(given, str) else ""
+    return (*place.keys, tag), f"found {found(given)}, expected {expected}{near}"
+
+
+def _choices(kind: Any) -> list[str]:
+    """The words a type allows, alone or in a union."""
+    kind = _bare(kind)[0]
+    if get_origin(kind) in (Union, UnionType):
+        return [choice for member in get_args(kind) for choice in _choices(member)]
+    return [str(choice) for choice in get_args(kind)] if get_origin(kind) is Literal else []
+
+
+def _place(model: type[BaseModel], loc: Sequence[str | int]) -> _Place:
+    """Follow pydantic's `loc` through the model; the names it adds for members of unions are not keys."""
+    keys: KeyPath = ()
+    kind: Any = model
+    marks: tuple[Any, ...] = ()
+    owner: type[BaseModel] | None = None
+    for position, step in enumerate(loc, start=1):
+        kind, marks = _bare(kind, marks)
+        if get_origin(kind) in (Union, UnionType):
+            member = next((member for member in get_args(kind) if _is_member(member, step)), None)
+            if member is None or position == len(loc):
+                break  # the error is about the union's value itself
+            kind, marks = member, ()
+            continue
+        keys = (*keys, step)
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            owner = kind
+            field = next((f for name, f in kind.model_fields.items() if step in (_written(name, f), name)), None)
+            kind, marks = (field.annotation, tuple(field.metadata)) if field else (Any, ())
+        else:
+            kind, marks = (get_args(kind) or (Any,))[-1 if get_origin(kind) is dict else 0], ()
+    return _Place(keys, kind, marks, owner)
+
+
+def _bare(kind: Any, marks: tuple[Any, ...] = ()) -> tuple[Any, tuple[Any, ...]]:
+    """A type without Annotated and without "or None" (TOML has no null), and the marks that it wore."""
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *inner = get_args(kind)
+            for mark in inner:
+                marks += tuple(mark.metadata) if isinstance(mark, FieldInfo) else (mark,)
+            continue
+        members = [member for member in get_args(kind) if member is not NoneType]
+        if get_origin(kind) not in (Union, UnionType) or len(members) != 1:
+            return kind, marks
+        kind = members[0]
+
+
+def _is_member(member: Any, step: str | int) -> bool:
+    """Is `step` pydantic's name for this table of a union: the class, or the value of its discriminator?"""
+    bare = _bare(member)[0]
+    if not (isinstance(bare, type) and issubclass(bare, BaseModel)):
+        return False
+    return step == bare.__name__ or any(step in _tags(bare, name) for name in bare.model_fields)
+
+
+def _tags(member: Any, name: str) -> tuple[Any, ...]:
+    field = _bare(member)[0].model_fields.get(name)
+    return get_args(field.annotation) if field and get_origin(field.annotation) is Literal else ()
+
+
+def _is_array(kind: Any) -> bool:
+    return (get_origin(kind) or kind) in (list, tuple, set, frozenset, Sequence)
+
+
+def _written(name: str, field: FieldInfo) -> str:
+    return field.validation_alias if isinstance(field.validation_alias, str) else field.alias or name

@@ -1,0 +1,1 @@
+"""What actors say: message classes, their bytes, and how many bytes may be under way."""

@@ -1,0 +1,1 @@
+"""What will run, as data: topology, placement, program, forecast, drawing."""

@@ -1,0 +1,61 @@
+"""The run plan: everything a role process needs to know, as one JSON file in the run directory.
+
+Written by `up` after planning and placement; read by each process at its start. Plain data only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.messages.message import Lane
+from runtime.plan.topology import Placement
+from runtime.transport import Endpoints, Limits
+
+FILE = "plan.json"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp";
+    `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
+    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it."""
+
+    placement: Placement
+    import_path: tuple[str, ...]
+    supervisor: Endpoints
+    limits: Limits
+    heartbeat_seconds: float
+    transport: str
+    socket_directory: str
+    addresses: dict[str, str]
+    metrics_address: str
+    shared_memory: bool
+    record_service_times: bool = False
+    namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def bind_address(self, process: str, lane: Lane) -> str:
+        """The address that `process` listens on for one lane."""
+        if self.transport == "ipc":
+            return f"unix://{self.socket_directory}/{process}.{lane}"
+        spec = next(spec for spec in self.placement.processes if spec.name == process)
+        port = str(spec.port + (lane == "bulk")) if spec.port else "*"
+        return f"tcp://{self.addresses[spec.machine]}:{port}"
+
+    def write(self, directory: Path) -> None:
+        """Write the plan into the run directory."""
+        data = dataclasses.asdict(self)
+        data["placement"] = json.loads(self.placement.to_json())
+        (directory / FILE).write_text(json.dumps(data, indent=1))
+
+    @staticmethod
+    def read(directory: Path) -> RunPlan:
+        """Read the plan of a run directory."""
+        data = json.loads((directory / FILE).read_text())
+        data["placement"] = Placement.from_json(json.dumps(data["placement"]))
+        data["supervisor"] = Endpoints(**data["supervisor"])
+        data["limits"] = Limits(**data["limits"])
+        data["import_path"] = tuple(data["import_path"])
+        return RunPlan(**data)

@@ -1,0 +1,163 @@
+"""A placement in words, and as an SVG drawing that needs nothing beside it. Pure; `layout` says what lies where."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape
+
+from runtime.plan.forecast import Forecast, shown
+from runtime.plan.geometry import Box, Link, Point, Scene, bends, scene
+from runtime.plan.topology import Placement
+
+NOTHING = Forecast()
+FILLS = (
+    "#dbeafe",
+    "#dcfce7",
+    "#fef3c7",
+    "#fce7f3",
+    "#ede9fe",
+    "#cffafe",
+    "#ffedd5",
+    "#e2e8f0",
+)  # one per role, in turn
+STYLE = """
+text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1e293b }
+.role, .title { fill: #64748b; font-size: 11px }
+.machine { fill: #f8fafc; stroke: #cbd5e1 }
+.process { fill: #ffffff; stroke: #94a3b8; stroke-dasharray: 4 3 }
+.actor { stroke: #475569 }
+.link { fill: none; stroke: #cbd5e1; stroke-width: 1.2 }
+.bulk { stroke: #2563eb; stroke-width: 1.8 }
+.label { font-size: 11px; text-anchor: middle; paint-order: stroke; stroke: #f8fafc; stroke-width: 4px }
+.middle { text-anchor: middle }
+"""
+
+
+def svg(placement: Placement, forecast: Forecast = NOTHING) -> str:
+    """Actors as boxes within processes within machines, links as lines; blue ones carry arrays, and their labels say
+    how many bytes each way in one step. Every box and line has a tooltip."""
+    labels = _labels(placement, forecast)
+    drawn = scene(placement, labels)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{drawn.width:.0f}" height="{drawn.height:.0f}" '
+        f'viewBox="0 0 {drawn.width:.0f} {drawn.height:.0f}">'
+    )
+    parts = [head, f"<style>{STYLE}</style>", '<rect width="100%" height="100%" fill="#ffffff"/>']
+    parts += _containers(drawn, placement)
+    parts += _lines(drawn, forecast, labels)
+    parts += _actors(drawn, placement, forecast)
+    for link, box in drawn.labels.items():
+        parts.append(_text(box.x + box.width / 2, box.bottom - 4, labels[link], "label"))
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def _labels(placement: Placement, forecast: Forecast) -> dict[Link, str]:
+    """What each way of a link carries, with an arrow that points there. Drawn links lead from below to above."""
+    drawn = scene(placement, {})
+    found = {}
+    for lower, upper in drawn.links:
+        texts = [
+            f"{_arrow(drawn.actors[sender], drawn.actors[receiver])} {shown(forecast.on_link((sender, receiver)))}"
+            for sender, receiver in ((lower, upper), (upper, lower))
+            if (sender, receiver) in forecast.traffic
+        ]
+        if texts:
+            found[lower, upper] = "  ".join(texts)
+    return found
+
+
+def _arrow(sender: Box, receiver: Box) -> str:
+    if sender.y == receiver.y:
+        return "▶" if sender.x < receiver.x else "◀"
+    return "▲" if receiver.y < sender.y else "▼"
+
+
+def _containers(drawn: Scene, placement: Placement) -> Iterator[str]:
+    for name, box in drawn.machines.items():
+        yield _rect(box, "machine", f"machine {name}")
+        yield _text(box.x + 8, box.y + 14, f"machine {name}", "title")
+    for spec in placement.processes:
+        box = drawn.processes[spec.name]
+        threads = f"{spec.threads} thread{'s'[: spec.threads != 1]}"
+        yield _rect(box, "process", f"process {spec.name}: {', '.join(spec.actors)}; {threads}")
+        if spec.actors != (spec.name,):
+            yield _text(box.x + 6, box.y + 14, f"process {spec.name}", "title")
+
+
+def _lines(drawn: Scene, forecast: Forecast, labels: dict[Link, str]) -> Iterator[str]:
+    for (lower, upper), points in drawn.links.items():
+        said = [
+            f"{sender} → {receiver}: {kind} {shown(size)}"
+            for sender, receiver in ((lower, upper), (upper, lower))
+            for kind, size in forecast.traffic.get((sender, receiver), {}).items()
+        ]
+        about = "\n".join(said) or f"{lower} – {upper}"
+        kind = "link bulk" if (lower, upper) in labels else "link"
+        yield f'<path class="{kind}" d="{_path(points)}"><title>{escape(about)}</title></path>'
+
+
+def _actors(drawn: Scene, placement: Placement, forecast: Forecast) -> Iterator[str]:
+    roles = list(dict.fromkeys(actor.role for actor in placement.topology.actors))
+    for actor in placement.topology.actors:
+        box, fill = drawn.actors[actor.name], FILLS[roles.index(actor.role) % len(FILLS)]
+        memory = "".join(f"\n{what} {shown(size)}" for what, size in forecast.memory.get(actor.name, {}).items())
+        lead = ", leads" if actor.name == placement.topology.lead else ""
+        yield _rect(box, "actor", f"{actor.name} ({actor.role}{lead}){memory}", f' fill="{fill}" rx="4"')
+        middle = box.x + box.width / 2
+        yield _text(middle, box.y + 17, actor.name, "middle")
+        yield _text(middle, box.y + 32, actor.role, "role middle")
+
+
+def _path(points: Sequence[Point]) -> str:
+    """Curves between pairs of points, straight lines from one pair to the next."""
+    parts = [f"M{points[0][0]:.1f} {points[0][1]:.1f}"]
+    for number, (start, end) in enumerate(itertools.pairwise(points)):
+        (x0, _), (x1, y1), (first, second) = start, end, bends(start, end)
+        curve = f"C{x0:.1f} {first:.1f} {x1:.1f} {second:.1f} {x1:.1f} {y1:.1f}"
+        parts.append(curve if number % 2 == 0 else f"L{x1:.1f} {y1:.1f}")
+    return "".join(parts)
+
+
+def _rect(box: Box, kind: str, about: str, more: str = "") -> str:
+    place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}"'
+    return f'<rect class="{kind}" {place}{more}><title>{escape(about)}</title></rect>'
+
+
+def _text(x: float, y: float, text: str, kind: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
+    """The same in words: which actors in which process, the memory of each, the bytes on each link."""
+    rows = [("process", "machine", "threads", "actor", "role", "memory")]
+    roles = {actor.name: actor.role for actor in placement.topology.actors}
+    for spec in placement.processes:
+        for number, actor in enumerate(spec.actors):
+            mine = (spec.name, spec.machine, str(spec.threads)) if number == 0 else ("", "", "")
+            rows.append((*mine, actor, roles[actor], _memory(forecast, actor)))
+    text = columns(rows)
+    if forecast.traffic:
+        links = [("from", "to", f"bytes of arrays per {forecast.step}", "")]
+        for (sender, receiver), kinds in forecast.traffic.items():
+            links += [(sender, receiver, kind, shown(size)) for kind, size in kinds.items()]
+        text += "\n\n" + columns(links)
+    quiet = [link for link in placement.topology.links if not {link, link[::-1]} & forecast.traffic.keys()]
+    if quiet:
+        text += f"\n\n{'links without arrays' if forecast.traffic else 'links'}\n"
+        text += "\n".join(f"  {a} – {b}" for a, b in quiet)
+    return text
+
+
+def _memory(forecast: Forecast, actor: str) -> str:
+    parts = forecast.memory.get(actor, {})
+    if not parts:
+        return ""
+    return f"{shown(sum(parts.values()))}: " + ", ".join(f"{what} {shown(size)}" for what, size in parts.items())
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, each column as wide as its widest."""
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,176 @@
+"""A topology: which actors there are, who talks to whom, who leads; and its placement into processes and machines.
+
+A program's `plan(...)` returns a Topology; `place` turns it into a Placement by the rules of cluster.toml; both
+are plain data that travel to the role processes as JSON. Nothing is started here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.cluster.lifecycle import SUPERVISOR
+from runtime.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class ActorSpec:
+    """An actor to be: its unique name, its role (a key of the program's ROLES) and the role's plain options.
+
+    Actors that name the same `process` share it, unless cluster.toml says otherwise.
+    `emulated`: its array work takes the time that a profile says, {"profile": path or "" for no time, "seed": number}.
+    """
+
+    name: str
+    role: str
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    process: str = ""
+    emulated: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Actors, the pairs of actors that talk (in either direction), and the actor whose end ends the run."""
+
+    program: str
+    actors: tuple[ActorSpec, ...]
+    links: tuple[tuple[str, str], ...]
+    lead: str
+
+    def __post_init__(self) -> None:
+        names = [actor.name for actor in self.actors]
+        problems = [f"topology: two actors are called '{name}'" for name in _repeated(names)]
+        ends = {name for link in self.links for name in link}
+        problems += [
+            f"topology: no actor is called '{name}', but a link names it" for name in sorted(ends - set(names))
+        ]
+        problems += [
+            f"topology: an actor is called '{name}', which is kept for the runtime" for name in names if _kept(name)
+        ]
+        if self.lead not in names:
+            problems.append(f"topology: no actor is called '{self.lead}', but it is to lead")
+        if problems:
+            raise ConfigError(problems)
+
+    def peers(self, name: str) -> set[str]:
+        """The actors that `name` talks to."""
+        return {b if a == name else a for a, b in self.links if name in (a, b)}
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """A process to be: on which machine, with which actors, how many BLAS threads and which TCP port (0 = any), and
+    the cores that it stays on (none: all)."""
+
+    name: str
+    machine: str
+    actors: tuple[str, ...]
+    threads: int = 1
+    port: int = 0
+    cores: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A topology and the processes that host it."""
+
+    topology: Topology
+    processes: tuple[ProcessSpec, ...]
+
+    def process_of(self) -> dict[str, str]:
+        """Actor name -> process name."""
+        return {actor: process.name for process in self.processes for actor in process.actors}
+
+    def neighbours(self, process: str) -> dict[str, tuple[str, ...]]:
+        """The processes that `process` exchanges messages with (itself too, if so), with their actors."""
+        home = self.process_of()
+        wanted: set[str] = set()
+        for a, b in self.topology.links:
+            if home[a] == process:
+                wanted.add(home[b])
+            if home[b] == process:
+                wanted.add(home[a])
+        return {spec.name: spec.actors for spec in self.processes if spec.name in wanted}
+
+    def to_json(self) -> str:
+        """As JSON text; `from_json` reads it back equal."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> Placement:
+        """Read what `to_json` wrote."""
+        data = json.loads(text)
+        topology = data["topology"]
+        return Placement(
+            Topology(
+                topology["program"],
+                tuple(ActorSpec(**actor) for actor in topology["actors"]),
+                tuple((a, b) for a, b in topology["links"]),
+                topology["lead"],
+            ),
+            tuple(
+                ProcessSpec(**{**p, "actors": tuple(p["actors"]), "cores": tuple(p["cores"])})
+                for p in data["processes"]
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class ProcessRule:
+    """From cluster.toml: actors whose names match one of `actors` share the process `name` on `machine`."""
+
+    name: str
+    machine: str
+    actors: tuple[str, ...]
+    where: str = "process"  # the place in cluster.toml, for problems
+
+
+def group_into_processes(
+    topology: Topology, rules: Iterable[ProcessRule], default_machine: str, together: bool
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """(process, machine, actors): rules first, in order; the rest in the process that each names, or one process each,
+    or all `together` in one."""
+    names = [actor.name for actor in topology.actors]
+    left = dict.fromkeys(names)
+    groups: list[tuple[str, str, tuple[str, ...]]] = []
+    problems: list[str] = []
+    for rule in rules:
+        taken = tuple(name for name in left if any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.actors))
+        if not taken:
+            problems.append(
+                f"{rule.where}: no actor left matches {list(rule.actors)}; the actors are {', '.join(names)}"
+            )
+        for name in taken:
+            del left[name]
+        groups.append((rule.name, rule.machine, taken))
+    if together and left:
+        groups.append(("convoy", default_machine, tuple(left)))
+    elif left:
+        homes: dict[str, list[str]] = {}
+        for actor in topology.actors:
+            if actor.name in left:
+                homes.setdefault(actor.process or actor.name, []).append(actor.name)
+        groups.extend((home, default_machine, tuple(members)) for home, members in homes.items())
+    problems += [
+        f"process '{name}': two processes would be called '{name}' (a process without a rule has its actor's name, "
+        "or 'convoy'); choose another name"
+        for name in _repeated([name for name, _, _ in groups])
+    ]
+    problems += [f"process '{name}': this name is kept for the runtime" for name, _, _ in groups if _kept(name)]
+    if problems:
+        raise ConfigError(problems)
+    return groups
+
+
+def _kept(name: str) -> bool:
+    """Would it be mistaken for the supervisor, or for a process's agent?"""
+    return name == SUPERVISOR or "/" in name
+
+
+def _repeated(names: list[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)

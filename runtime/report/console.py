@@ -1,0 +1,87 @@
+"""What a person sees of a run: a live table on a terminal, plain lines in a file or pipe.
+
+It shows any program's events by their fields and any actor's state; it knows nothing of what they mean.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.errors import ConvoyError
+
+HEADLINE = "progress"  # the event whose latest fields head the table
+QUIET = frozenset({"process", "link lost"})  # told in the journal only
+
+
+class RunConsole:
+    """Shows a run. `live` forces the table on or off; by default it is on where stdout is a terminal."""
+
+    def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
+        self.console = console or Console(highlight=False, soft_wrap=True)
+        self._headline: dict[str, Any] = {}
+        self._actors: dict[str, dict[str, Any]] = {}
+        wanted = self.console.is_terminal if live is None else live
+        self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self.table) if wanted else None
+        if self._live is not None:
+            self._live.start()
+
+    def say(self, line: str) -> None:
+        """A line for the person."""
+        self.console.print(Text(line))
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """Headline events update the table (or are a line where there is none); others are lines."""
+        if event == HEADLINE:
+            self._headline = fields
+        if event not in QUIET and (event != HEADLINE or self._live is None):
+            self.say(f"{event:<10} {describe(fields)}".rstrip())
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """Note what the actors of a process do, and for whom each waited since the last beat."""
+        for name, status in heartbeat.actors.items():
+            before = self._actors.get(name, {}).get("waited", {})
+            spans = {peer: total - before.get(peer, 0.0) for peer, total in status["waited"].items()}
+            longest = sorted(spans, key=lambda peer: -spans[peer])
+            shares = [f"{peer} {spans[peer] / heartbeat.period:.0%}" for peer in longest if spans[peer] > 0.01]
+            waits = ", ".join(shares) or status["waiting_for"]
+            self._actors[name] = {**status, "process": process, "waits": waits}
+
+    def failed(self, error: ConvoyError) -> None:
+        """What ended the run, on stderr."""
+        self.close()
+        print(error, file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def table(self) -> Group:
+        """The live view: the headline, then who does what and who waits for whom."""
+        table = Table(box=None, pad_edge=False)
+        for title in ("actor", "process", "doing", "waits for", "handled", "inbox"):
+            table.add_column(title, justify="right" if title in ("handled", "inbox") else "left")
+        for name in sorted(self._actors):
+            status = self._actors[name]
+            cells = [status[key] for key in ("process", "doing", "waits", "handled", "inbox")]
+            table.add_row(*(Text(str(cell)) for cell in (name, *cells)))  # plain: a name may hold [brackets]
+        return Group(Text(describe(self._headline)), table)
+
+
+def describe(fields: dict[str, Any]) -> str:
+    """`iteration 100  loss 0.1234  images/s 5123`: names and short values."""
+    return "  ".join(f"{name} {_brief(value)}" for name, value in fields.items())
+
+
+def _brief(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"

@@ -1,0 +1,100 @@
+"""The run directory: everything about one run in one place, readable without the program.
+
+    config.toml    the resolved configuration     plan.json     actors, processes, links
+    versions.json  what `up` runs with            events.jsonl  what happened, one JSON object a line
+    logs/          one log per process            checkpoint-*.safetensors, written by the program
+    service-times.json  how long array work took, if `run.record_service_times`
+
+Nothing here is needed to run; deleting a run directory loses its history only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.errors import ConvoyError
+
+SOCKETS = "convoy-sockets-"
+
+
+class RunDirectory:
+    """Makes the directory of one run and writes its journal."""
+
+    def __init__(self, below: Path, name: str, now: Callable[[], float] = time.monotonic) -> None:
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        below.mkdir(parents=True, exist_ok=True)
+        self.path = _make_unique(below / f"{stamp}-{name}")
+        self._now, self._began, self._made = now, now(), time.monotonic()
+        self._events = (self.path / "events.jsonl").open("w", buffering=1)
+
+    @property
+    def age(self) -> float:
+        """Seconds of this machine's clock since the run began, whatever clock the run has."""
+        return time.monotonic() - self._made
+
+    def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
+        """Write a file of the run: text as it is, anything else as JSON."""
+        text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+        (self.path / name).write_text(text)
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """Append to events.jsonl; `t` is seconds since the run began."""
+        t = round(self._now() - self._began, 6)
+        self._events.write(json.dumps({"t": t, "actor": actor, "event": event, **fields}) + "\n")
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """Heartbeats are not kept."""
+
+    def failed(self, error: ConvoyError) -> None:
+        """Journal what ended the run."""
+        self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._events.close()
+
+
+def make_socket_directory() -> Path:
+    """A private directory (mode 0700) for the socket files of a run; sweeps those that dead runs left behind."""
+    parent = Path(tempfile.gettempdir())
+    for left in parent.glob(f"{SOCKETS}*-*"):
+        pid = left.name.removeprefix(SOCKETS).partition("-")[0]
+        if pid.isdecimal() and _is_mine(left) and not _alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-"))
+
+
+def _is_mine(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.getuid()
+    except FileNotFoundError:  # another run sweeps at the same moment
+        return False
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # no process can have a number of 20 digits
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _make_unique(path: Path) -> Path:
+    for number in range(1, 1000):
+        candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        try:
+            candidate.mkdir()
+        except FileExistsError:
+            continue
+        return candidate
+    raise FileExistsError(path)

@@ -1,0 +1,1 @@
+"""A cluster on one event loop, on virtual time."""

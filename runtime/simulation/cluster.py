@@ -1,0 +1,144 @@
+"""A whole cluster on one event loop: the same actors and nodes, in-process roads, real or virtual time.
+
+On the virtual clock (`run_virtual(simulate(...))`) links have a latency and a rate, devices have service times, and
+everything repeats itself exactly: tests, theory and what-if questions need no processes and no waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.cluster.lifecycle import SUPERVISOR
+from runtime.compute.compute import InlineCompute
+from runtime.compute.emulated import device_of
+from runtime.compute.service_times import Recorder
+from runtime.messages.message import Envelope, Message
+from runtime.plan.topology import ActorSpec, Placement
+from runtime.transport import Endpoints, Limits
+from runtime.transport.inproc import InprocNetwork, InprocTransport
+
+Roles = Mapping[str, Callable[..., Actor]]
+Make = Callable[[ActorSpec], Actor]
+ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
+Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
+
+
+@dataclass
+class Journal:
+    """What happened: (loop time, actor, event, fields), in order."""
+
+    entries: list[tuple[float, str, str, dict[str, Any]]] = field(default_factory=list)
+
+    def of(self, event: str) -> list[dict[str, Any]]:
+        """The fields of every event of one kind."""
+        return [fields for _, _, name, fields in self.entries if name == event]
+
+
+async def simulate(
+    placement: Placement,
+    roles: Roles,
+    *,
+    network: InprocNetwork | None = None,
+    limits: Limits | None = None,
+    service_time: ServiceTime | None = None,
+    directory: Path = Path(),
+    prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
+) -> Journal:
+    """Run a placement on this event loop until its lead actor ends; the first failure comes through.
+
+    `prepared(actors)` is called when every actor is built and about to begin: tests look inside from there.
+    `service_time` is that of the actors without an emulated device of their own.
+    """
+    simulation = Simulation(placement, network=network, limits=limits, service_time=service_time, directory=directory)
+    await simulation.run(lambda spec: roles[spec.role](**spec.options), prepared)
+    return simulation.journal
+
+
+class Simulation:
+    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        network: InprocNetwork | None = None,
+        limits: Limits | None = None,
+        service_time: ServiceTime | None = None,
+        directory: Path = Path(),
+        watch: Watch = lambda actor, event, fields: None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.placement, self.watch = placement, watch
+        self.journal = Journal()
+        self.failed = ""  # the actor whose failure ended the run
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.nodes: dict[str, tuple[Node, InprocTransport]] = {}
+        network, limits = network or InprocNetwork(), limits or Limits()
+        for spec in placement.processes:
+            node = Node(spec.name, 1, InlineCompute(service_time), Metrics())
+            node.lead, node.directory = placement.topology.lead, directory
+            node.on_event, node.on_failure, node.on_finished = self._event, self._failed, self._finished
+            if recorder is not None:
+                node.on_work = recorder.note
+            road = InprocTransport(spec.name, node.deliver, node.reject, limits, network)
+            self.nodes[spec.name] = (node, road)
+
+    def __repr__(self) -> str:
+        return f"<simulation of {len(self.nodes)} processes, {len(self.journal.entries)} events>"
+
+    async def run(self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> None:
+        """From making the actors to the lead's end; the first failure comes through."""
+        try:
+            await self._prepare(make)
+            prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
+            for process in self.placement.processes:
+                self.nodes[process.name][0].begin(process.actors)
+            await self.over
+        finally:
+            for node, road in self.nodes.values():
+                await node.stop()
+                await road.close()
+
+    def tell_lead(self, message: Message) -> None:
+        """Put a message of the supervisor's into the lead's inbox."""
+        lead = self.placement.topology.lead
+        node, _ = self.nodes[self.placement.process_of()[lead]]
+        if lead in node.actors:
+            node.actors[lead].take(Envelope(message, 0, SUPERVISOR, 1, lead), lambda: None)
+
+    def end(self) -> None:
+        """End the run without waiting for anything."""
+        self._finished()
+
+    async def _prepare(self, make: Make) -> None:
+        specs = {actor.name: actor for actor in self.placement.topology.actors}
+        nowhere = Endpoints("", "")
+        for process in self.placement.processes:
+            node, road = self.nodes[process.name]
+            await road.open()
+            for peer, actors in self.placement.neighbours(process.name).items():
+                node.connect(peer, 1, nowhere, actors, road)
+            for spec in map(specs.__getitem__, process.actors):
+                node.add(spec.name, spec.role, make(spec), device_of(spec))
+        for process in self.placement.processes:
+            await self.nodes[process.name][0].prepare(process.actors)
+
+    def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        self.journal.entries.append((asyncio.get_running_loop().time(), actor, event, fields))
+        self.watch(actor, event, fields)
+
+    def _failed(self, actor: str, error: BaseException) -> None:
+        if not self.over.done():
+            self.failed = actor
+            self.over.set_exception(error)
+
+    def _finished(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
