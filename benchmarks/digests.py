@@ -67,7 +67,7 @@ def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
     if found.returncode:
         return {"failed": f"{found.returncode}: {found.stderr.strip()[-300:]}"}
     (directory,) = folder.iterdir()
-    checkpoint = sorted(directory.rglob("*.safetensors"))[-1]
+    checkpoint = max(directory.rglob("*.safetensors"))
     numbers = hashlib.sha256()
     for name, array in sorted(load_file(checkpoint).items()):
         numbers.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())

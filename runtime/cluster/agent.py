@@ -11,7 +11,6 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.lifecycle import (
-    SUPERVISOR,
     Begin,
     Directory,
     EventReport,
@@ -24,6 +23,7 @@ from runtime.cluster.lifecycle import (
 )
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
 from runtime.messages.message import Envelope, Message
+from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Transport
 
 MAX_REPORTS = 10_000

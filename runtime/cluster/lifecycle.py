@@ -40,8 +40,6 @@ LIFE: dict[tuple[Stage, str], Stage] = {
     **{(stage, "exit"): Stage.GONE for stage in Stage},
 }
 
-SUPERVISOR = "supervisor"
-
 
 def agent_of(process: str) -> str:
     """The name of a process's agent actor."""

@@ -22,7 +22,7 @@ from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
 from runtime.cluster import namespaces
 from runtime.cluster.agent import Agent
-from runtime.cluster.lifecycle import SUPERVISOR, Failure, agent_of
+from runtime.cluster.lifecycle import Failure, agent_of
 from runtime.cluster.versions import versions
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
@@ -32,7 +32,7 @@ from runtime.errors import ConvoyError, LaunchError
 from runtime.memory.arena import Arena
 from runtime.plan.program import actor_of, import_program
 from runtime.plan.run_plan import RunPlan
-from runtime.plan.topology import ProcessSpec
+from runtime.plan.topology import SUPERVISOR, ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
@@ -132,7 +132,7 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     program = import_program(plan.placement.topology.program)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
-            node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor))
+            node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor.role, actor.emulated))
 
 
 def _agent(

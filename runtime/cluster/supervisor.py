@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.launchers.local import Launched, describe_exit
+from runtime.cluster.launcher import Launched, Launcher, describe_exit
 from runtime.cluster.lifecycle import (
     Begin,
     Directory,
@@ -30,7 +30,7 @@ from runtime.cluster.lifecycle import (
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Envelope, Message, Save, WindDown
-from runtime.plan.topology import Placement, ProcessSpec
+from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Transport
 
 TICK_SECONDS = 0.25
@@ -38,16 +38,6 @@ HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another 
 TERMINATE_SECONDS = 1.0
 FAILURE_SECONDS = 0.5
 STACK_SECONDS = 0.2  # for a hanging process to write its stacks into its log
-
-
-class Launcher(Protocol):
-    """What the supervisor needs of a launcher."""
-
-    async def launch(self, spec: ProcessSpec) -> Launched:
-        """Start a process."""
-
-    async def close(self) -> None:
-        """All processes have ended: let go of what started them."""
 
 
 class Watcher(Protocol):

@@ -8,7 +8,7 @@ which computes nothing. What never lives here: what is emulated, and whether the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 from runtime.compute.compute import InlineCompute
 from runtime.compute.service_times import ServiceTimes, read_table
-from runtime.plan.topology import ActorSpec
 
 T = TypeVar("T")
 TIMERS = 0.002  # seconds: what timers of a real loop may be late; what is later is the machine's fault, and shows
@@ -57,13 +56,14 @@ def device_here() -> EmulatedDevice | None:
     return _HERE.get()
 
 
-def device_of(spec: ActorSpec) -> EmulatedDevice | None:
-    """The emulated device of an actor to be, if it has one. ConfigError if its profile cannot be read."""
-    if spec.emulated is None:
+def device_of(role: str, emulated: Mapping[str, Any] | None) -> EmulatedDevice | None:
+    """The emulated device of an actor to be, if it has one (`ActorSpec.emulated`). ConfigError if its profile cannot be
+    read."""
+    if emulated is None:
         return None
-    profile, seed = spec.emulated["profile"], spec.emulated["seed"]
+    profile, seed = emulated["profile"], emulated["seed"]
     table = _table(profile) if profile else {"*/*": 0}
-    return EmulatedDevice(spec.role, ServiceTimes(table, seed, profile or "service times"))
+    return EmulatedDevice(role, ServiceTimes(table, seed, profile or "service times"))
 
 
 @cache

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runtime.cluster.lifecycle import SUPERVISOR
 from runtime.errors import ConfigError
+
+SUPERVISOR = "supervisor"  # the actor that leads every run's processes; no program's actor is called so
 
 
 @dataclass(frozen=True)

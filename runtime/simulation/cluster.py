@@ -15,12 +15,11 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
-from runtime.cluster.lifecycle import SUPERVISOR
 from runtime.compute.compute import InlineCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.messages.message import Envelope, Message
-from runtime.plan.topology import ActorSpec, Placement
+from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 
@@ -126,7 +125,7 @@ class Simulation:
             for peer, actors in self.placement.neighbours(process.name).items():
                 node.connect(peer, 1, nowhere, actors, road)
             for spec in map(specs.__getitem__, process.actors):
-                node.add(spec.name, spec.role, make(spec), device_of(spec))
+                node.add(spec.name, spec.role, make(spec), device_of(spec.role, spec.emulated))
         for process in self.placement.processes:
             await self.nodes[process.name][0].prepare(process.actors)
 

@@ -14,7 +14,6 @@ import pytest
 from runtime.compute.emulated import EmulatedDevice, device_here, device_of
 from runtime.compute.service_times import Recorder, ServiceTimes, as_text, gather, read_table
 from runtime.errors import ConfigError, ProgramFailed
-from runtime.plan.topology import ActorSpec
 from runtime.simulation.clock import VirtualTimeLoop, run_virtual
 
 
@@ -175,10 +174,10 @@ def test_work_can_say_how_many_rows_it_is_about_to_the_device_it_runs_on_only() 
 
 
 def test_an_actor_has_a_device_of_its_own_only_if_its_topology_says_so(tmp_path: Path) -> None:
-    assert device_of(ActorSpec("a", "r")) is None
-    free = device_of(ActorSpec("a", "r", emulated={"profile": "", "seed": 1}))
+    assert device_of("r", None) is None
+    free = device_of("r", {"profile": "", "seed": 1})
     (tmp_path / "p.json").write_text('{"r/*": 0.5}')
-    timed = device_of(ActorSpec("a", "r", emulated={"profile": str(tmp_path / "p.json"), "seed": 1}))
+    timed = device_of("r", {"profile": str(tmp_path / "p.json"), "seed": 1})
     assert free is not None and timed is not None
 
     async def main() -> tuple[float, float]:

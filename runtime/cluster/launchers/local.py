@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
+from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.compute import threads
 from runtime.errors import LaunchError
 from runtime.plan.topology import ProcessSpec
 
 NEWS_BYTES = 65536
-LOST = 256  # no exit status: the nursery that would have told it is gone
 
 
 @dataclass
-class Launched:
-    """A started process. `lifeline`: the write end of its standard input; when it closes the process ends itself."""
+class LocalProcess(Launched):
+    """A process of this machine. `lifeline`: the write end of its standard input; it ends itself when that closes."""
 
     name: str
     log: Path
@@ -66,7 +66,7 @@ class Nursery:
     log: IO[bytes]
     prepared: bool = False
     born: asyncio.Queue[int | None] = field(default_factory=asyncio.Queue)
-    children: dict[int, Launched] = field(default_factory=dict)
+    children: dict[int, LocalProcess] = field(default_factory=dict)
     unread: bytes = b""
 
     @classmethod
@@ -135,7 +135,7 @@ class Nursery:
         return self.log.read().decode(errors="replace").splitlines()[-count:]
 
 
-class LocalLauncher:
+class LocalLauncher(Launcher):
     """Launches processes of one run on this machine, from a `nursery` that was started early or from its own."""
 
     def __init__(self, run_directory: Path, program: str, nursery: Nursery | None = None) -> None:
@@ -161,7 +161,7 @@ class LocalLauncher:
         if pid is None:
             said = "".join(f"\n    {line}" for line in nursery.last_lines())
             raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{said}")
-        launched = Launched(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
+        launched = LocalProcess(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
         nursery.children[pid] = launched
         return launched
 
@@ -182,18 +182,6 @@ class LocalLauncher:
         return nursery
 
 
-def describe_exit(status: int) -> str:
-    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1"."""
-    if status == LOST:
-        return "is lost: the process it was forked from was killed"
-    if status < 0:
-        try:
-            return f"killed by {signal.Signals(-status).name}"
-        except ValueError:
-            return f"killed by signal {-status}"
-    return f"exited with status {status}"
-
-
-def _end(child: Launched, status: int) -> None:
+def _end(child: LocalProcess, status: int) -> None:
     if not child.ended.done():
         child.ended.set_result(status)

@@ -1,0 +1,147 @@
+"""The rooms of the house: how large a folder may be, and which folder imports which. The table is the map."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from tests.test_house import GENERATED, OURS, PACKAGES, tree_of
+
+MOST_MODULES = 16
+# one kind per file: as many files as there are kinds
+KINDS = {
+    "nets.layers": "a layer type a file",
+    "nets.data": "a data source a file",
+    "ops.reference": "a family of operations a file",
+    "ops.cpu.elementwise": "a family of kernels a file",
+}
+# A folder may import what stands beside it here, and itself. What a package offers to others, its own `__init__`,
+# stands above its folders: `nets!` is `nets/__init__.py`. Only other packages may import it.
+ROOMS: dict[str, str] = {
+    "ops": "",
+    "ops.reference": "ops",
+    "ops.interface": "ops ops.reference",
+    "ops.cpu.codegen": "ops",
+    "ops.cpu.team": "ops ops.cpu.codegen ops.interface",
+    "ops.cpu.gemm": "ops ops.cpu.codegen ops.cpu.team ops.interface ops.reference",
+    "ops.cpu.elementwise": "ops ops.cpu.codegen ops.cpu.team ops.reference",
+    "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
+    "ops.cpu.conv": "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference",
+    "ops.cpu": "",
+    "ops.cuda": "",
+    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.interface"
+    " ops.reference",
+    "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
+    "nets": "",
+    "nets.schema": "",
+    "nets.definition": "nets nets.schema ops!",
+    "nets.files": "nets nets.definition nets.schema",
+    "nets.data": "nets nets.definition nets.files nets.schema",
+    "nets.layers": "nets nets.definition nets.schema ops! ops.reference",
+    "nets.graph": "nets nets.data nets.definition nets.layers nets.schema ops!",
+    "nets.sharding": "nets nets.definition nets.graph nets.layers nets.schema ops!",
+    "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers",
+    "nets!": "nets nets.definition nets.graph",
+    "runtime": "",
+    "runtime.messages": "runtime",
+    "runtime.memory": "runtime",
+    "runtime.transport": "runtime runtime.memory runtime.messages",
+    "runtime.compute": "runtime",
+    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
+    "runtime.config": "runtime",
+    "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
+    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.memory runtime.messages runtime.plan"
+    " runtime.transport",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.plan",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.messages runtime.plan runtime.transport",
+    "runtime.report": "runtime runtime.cluster",
+    "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
+    " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.plan runtime.report runtime.runs",
+    "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
+    "roles": "runtime.config runtime.messages",
+    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime"
+    " runtime.compute",
+    "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory runtime.messages",
+    "roles.fc": "nets.graph nets.sharding ops! roles roles.learning runtime!",
+    "roles.workers": "nets! nets.data ops! roles roles.exchange roles.fc roles.learning runtime!",
+    "roles.servers": "nets! roles roles.learning runtime!",
+    "roles.coordination": "nets! roles roles.learning runtime! runtime.messages",
+    "roles.presets": "roles roles.coordination roles.exchange roles.learning roles.workers runtime.plan",
+    "roles.forecasting": "nets! nets.sharding ops.reference roles roles.exchange roles.learning runtime.messages"
+    " runtime.plan",
+    "roles.planning": "nets! nets.data nets.files nets.tools ops! roles roles.coordination roles.learning roles.presets"
+    " runtime runtime.cli runtime.compute runtime.config runtime.plan",
+    "roles!": "ops! roles roles.coordination roles.exchange roles.fc roles.forecasting roles.planning roles.servers"
+    " roles.workers runtime!",
+}
+
+MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}
+
+
+def room_of(module: str) -> str:
+    """`nets.layers.conv` -> `nets.layers`; a package's `__init__` and `__main__` are its own room, `nets!`."""
+    folder, _, last = module.rpartition(".")
+    return f"{folder}!" if folder in PACKAGES and last in ("__init__", "__main__") else folder
+
+
+def imported(name: str) -> Iterator[tuple[str, int]]:
+    """(module of ours, line). `from package import module` imports the module, `from package import name` the
+    package's `__init__`."""
+    for node in ast.walk(tree_of(name)):
+        if isinstance(node, ast.Import):
+            wanted = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            wanted = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for target in wanted:
+            parent = target.rpartition(".")[0]
+            known = (target, f"{target}.__init__", parent, f"{parent}.__init__")
+            if module := next((module for module in known if module in MODULES), None):
+                yield module, node.lineno
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Every circle once: what is left when whatever has nothing left to wait for is taken away, again and again."""
+    left = {name: set(targets) - {name} for name, targets in graph.items()}
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    return [sorted(left)] if left else []
+
+
+def test_no_folder_has_more_than_sixteen_modules_but_those_with_one_kind_a_file() -> None:
+    counted = Counter(room_of(module) for module in MODULES if not module.endswith("__init__"))
+    assert {room: count for room, count in counted.items() if count > MOST_MODULES and room not in KINDS} == {}
+    assert set(KINDS) <= set(counted)
+
+
+def test_every_folder_has_its_place_in_the_table_and_imports_only_what_stands_there() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    where = {}
+    for module, name in MODULES.items():
+        room = room_of(module)
+        found[room] |= set()
+        for target, line in imported(name):
+            if room_of(target) != room:
+                found[room].add(room_of(target))
+                where[room, room_of(target)] = f"{name}:{line} imports {target}"
+    wanted = {room: set(rooms.split()) for room, rooms in ROOMS.items()}
+    assert set(found) == set(wanted)
+    more = [where[room, target] for room in found for target in found[room] - wanted[room]]
+    assert more == []
+    assert [(room, target) for room in wanted for target in wanted[room] - found[room]] == [], "no longer imported"
+
+
+def test_no_circle_of_imports_by_folder() -> None:
+    assert circles({room: rooms.split() for room, rooms in ROOMS.items()}) == []
+
+
+def test_no_circle_of_imports_by_file() -> None:
+    assert circles({module: [target for target, _ in imported(name)] for module, name in MODULES.items()}) == []
+
+
+def test_a_circle_would_be_found() -> None:
+    assert circles({"a": ["b"], "b": ["c", "d"], "c": ["a"], "d": []}) == [["a", "b", "c"]]
