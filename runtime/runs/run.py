@@ -1,0 +1,284 @@
+"""A run as an object: start it, hear its events, talk to its actors, end it. `up` and scripts use nothing else.
+
+    made -> start -> (began) -> over        one task sees to it, from the first socket to the last file closed
+
+What never lives here: how actors are housed (`processes`, `here`), and what people see (`console`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel
+
+from runtime.config.file import dump
+from runtime.config.sections import ClusterConfig
+from runtime.report.console import RunConsole
+from runtime.errors import ActorStopped, ConfigError, ConvoyError
+from runtime.report.events import Event, Events
+from runtime.runs.loop_run import Here
+from runtime.cluster.launchers import Nursery
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.messages.message import Message
+from runtime.runs.process_run import Processes
+from runtime.report.rundir import RunDirectory
+from runtime.suggest import hint
+from runtime.cluster.supervisor import Watcher
+from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.transport import Limits
+from runtime.cluster.versions import versions
+
+R = TypeVar("R", bound=Message)
+House = Processes | Here
+
+
+class Run:
+    """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
+    waits for its end, leaving it by an exception ends it at once. `nursery`: its processes are born there.
+
+    A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        config: ClusterConfig,
+        *,
+        options: BaseModel | None = None,
+        here: bool = False,
+        console: Callable[[], RunConsole] | None = None,
+        nursery: Nursery | None = None,
+    ) -> None:
+        self.placement, self._nursery = placement, nursery
+        self._config, self._options, self._here, self._console = config, options, here, console
+        self._directory: RunDirectory | None = None
+        self._house: House | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._error: ConvoyError | None = None
+        self._raised = False
+
+    def __repr__(self) -> str:
+        state = "not started" if self._task is None else "over" if self._task.done() else "running"
+        return f"<run of {len(self.placement.topology.actors)} actors, {state}>"
+
+    # -- its life
+
+    async def start(self) -> Self:
+        """Make the run directory and start everything; who cannot wait for `async with` calls this. Never fails: what
+        keeps a run from starting ends it."""
+        if self._task is not None:
+            raise ConvoyError("this run was started before; launch another")
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        self._events = Events(lambda: loop.time() - began_at)
+        self._opened, self._began = asyncio.Event(), asyncio.Event()
+        run = self._config.run
+        self._directory = RunDirectory(Path(run.directory), run.name or self._config.program)
+        self._task = loop.create_task(self._live(self._directory), name="run")
+        try:
+            await self._opened.wait()
+        except asyncio.CancelledError:
+            await self.end_now()
+            raise
+        return self
+
+    async def _live(self, directory: RunDirectory) -> None:
+        consoles = [] if self._console is None else [self._console()]
+        watcher = _Watchers(directory, self._events, _Began(self._began), *consoles)
+        try:
+            directory.write("config.toml", dump(self._config, self._options))
+            directory.write("versions.json", versions())
+            self._house = self._housed(directory, watcher)
+            await self._house.open()
+            self._opened.set()
+            self._error = await self._house.supervise()
+        except ConvoyError as error:  # nothing was started yet
+            watcher.failed(error)
+            self._error = error
+        finally:
+            try:
+                if self._house is not None:
+                    await self._house.close()
+            finally:
+                self._events.end()
+                self._opened.set()
+                self._began.set()
+                directory.close()
+                for console in consoles:
+                    console.close()
+
+    def _housed(self, directory: RunDirectory, watcher: Watcher) -> House:
+        if self._here:
+            links = self._config.links
+            limits = Limits(links.credit_bytes, links.max_message_bytes)
+            return Here(self.placement.topology, limits, directory.path, watcher)
+        return Processes(self.placement, self._config, directory, watcher, self._nursery)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            await self.end_now()
+            return
+        try:
+            await self.ended()
+        except asyncio.CancelledError:
+            await self.end_now()
+            raise
+        if not self._raised:
+            self._raise()
+
+    # -- what happens
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return self._started().path
+
+    @property
+    def metrics_url(self) -> str:
+        """The address that lists every process's metrics page, in the form of Prometheus' http_sd; "" if there is
+        none."""
+        self._started()
+        return self._house.metrics_url if self._house else ""
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event from the run's first on, as it happens, until the run is over. Raises what ended it."""
+        self._started()
+        async for event in self._events.stream():
+            yield event
+        await self.ended()
+        self._raise()
+
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
+        self._started()
+        return self._house.statuses() if isinstance(self._house, Here) else dict(self._events.statuses)
+
+    # -- talking to its actors
+
+    async def tell(self, actor: str, message: Message) -> None:
+        """Send an actor a message, once everyone has begun. Raises what ended the run, or ActorStopped, if it is
+        over."""
+        house = await self._begun(actor)
+        with self._telling_why():
+            await house.tell(actor, message)
+
+    async def ask(self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None) -> R:
+        """Ask an actor, once everyone has begun; see Actor.ask. Raises as `tell` if the run ends before the answer."""
+        house = await self._begun(actor)
+        with self._telling_why():
+            return await house.ask(actor, message, answer, timeout)
+
+    async def save(self) -> None:
+        """Ask the lead actor to write a checkpoint and go on."""
+        house = await self._begun(self.placement.topology.lead)
+        await house.save()
+
+    async def wind_down(self, reason: str = "asked to") -> None:
+        """Ask the lead actor to bring the run to a good end; before everyone has begun it ends at once."""
+        self._started()
+        if self._house is not None and not self._events.over:
+            await self._house.wind_down(reason)
+
+    async def end_now(self) -> None:
+        """End the run without waiting for anything of it but its end."""
+        self._started()
+        if self._house is not None and not self._events.over:
+            self._house.end_now()
+        await self.ended()
+
+    # -- how it ended
+
+    async def ended(self) -> ConvoyError | None:
+        """Wait for the end; the error that ended the run, if one did."""
+        assert self._task is not None
+        await asyncio.shield(self._task)
+        return self._error
+
+    async def result(self) -> dict[str, Any]:
+        """Wait for the end: the fields of the lead actor's last event, which is how it sums the run up. Raises what
+        ended the run."""
+        self._started()
+        await self.ended()
+        self._raise()
+        lead = self.placement.topology.lead
+        last = next((event for (actor, _), event in reversed(self._events.last.items()) if actor == lead), None)
+        return dict(last.fields) if last is not None else {}
+
+    # -- inside
+
+    def _started(self) -> RunDirectory:
+        if self._directory is None:
+            raise ConvoyError("this run was not started: use `async with`, or await its start()")
+        return self._directory
+
+    async def _begun(self, actor: str) -> House:
+        self._started()
+        names = [spec.name for spec in self.placement.topology.actors]
+        if actor not in names:
+            raise ConfigError([f"no actor of this run is called '{actor}'{hint(actor, names)}"])
+        await self._began.wait()
+        if self._house is None or self._events.over:
+            await self.ended()
+            self._raise()
+            raise ActorStopped("the run is over")
+        return self._house
+
+    @contextmanager
+    def _telling_why(self) -> Iterator[None]:
+        """Whoever talks with an actor while the run fails hears of that failure."""
+        try:
+            yield
+        except ActorStopped:
+            self._raise()
+            raise
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            self._raised = True
+            raise self._error
+
+
+class _Watchers:
+    """Events and heartbeats go to each of these."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = watchers
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        for watcher in self._watchers:
+            watcher.event(actor, event, fields)
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        for watcher in self._watchers:
+            watcher.beat(process, heartbeat)
+
+    def failed(self, error: ConvoyError) -> None:
+        for watcher in self._watchers:
+            watcher.failed(error)
+
+
+class _Began:
+    """Notes when every actor has begun."""
+
+    def __init__(self, began: asyncio.Event) -> None:
+        self._began = began
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        if (actor, event) == (SUPERVISOR, "began"):
+            self._began.set()
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """Not of interest."""
+
+    def failed(self, error: ConvoyError) -> None:
+        """The end of the run says it."""

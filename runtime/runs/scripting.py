@@ -1,0 +1,121 @@
+"""Runs from Python: a topology, built by whatever code, launched without a cluster.toml.
+
+    async with launch(topology) as run:              result = run(topology, on_event=print)
+        async for event in run.events(): ...
+
+What never lives here: what a run is (`running`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from runtime.config.file import of_script
+from runtime.config.problems import unknown_key
+from runtime.config.sections import ClusterConfig
+from runtime.report.console import RunConsole
+from runtime.errors import ConfigError, ConvoyError
+from runtime.report.events import Event
+from runtime.runs.loop_run import HERE
+from runtime.plan.placement import place
+from runtime.cluster.process import event_loop_factory
+from runtime.plan.program import MAIN, is_script, main_program, stop_if_loading
+from runtime.runs.run import Run
+from runtime.runs.signals import Signals
+from runtime.plan.topology import Placement, ProcessSpec, Topology
+
+SAID_OTHERWISE = ("program", "run", "placement")  # sections whose keys are arguments here
+Processes = Literal["one-per-actor", "one", "here"]
+
+
+def launch(
+    topology: Topology,
+    *,
+    directory: str | Path = "runs",
+    name: str | None = None,
+    processes: Processes = "one-per-actor",
+    show: bool = False,
+    **sections: Any,
+) -> Run:
+    """A run of this topology, not started yet: `async with` it, or await its `start()`.
+
+    `directory` is where its run directory is made, and `name` ends that one's name. Actors live in a process each, in
+    "one" process, or "here", on this event loop. `show` prints what `up` prints. `sections` are those of cluster.toml
+    by their names, as dicts: machine=[{"name": "a", "cores": 2}], process=[{"name": "servers", "actors": ["fc*"]}],
+    links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}.
+    ConfigError with every mistake in them, and if the topology's program is a script without a file.
+    """
+    stop_if_loading()
+    here = processes == HERE
+    if topology.program == MAIN and not here:
+        topology = dataclasses.replace(topology, program=main_program())
+    config = _config(topology, directory, name, "one" if here else processes, sections)
+    placement = place(topology, config)
+    if here:
+        actors = tuple(actor.name for actor in topology.actors)
+        placement = Placement(topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),))
+    return Run(placement, config, here=here, console=RunConsole if show else None)
+
+
+def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None, **settings: Any) -> dict[str, Any]:
+    """Run a topology to its end; `settings` as for `launch`. Returns the fields of the lead actor's last event.
+
+    `on_event` is called with every event. The first SIGINT or SIGTERM lets the run finish what is under way and save,
+    the second ends it at once; then it is the script's: a KeyboardInterrupt, or its end. Raises the ConvoyError that
+    ended the run.
+    """
+    current = launch(topology, **settings)
+    if _on_a_loop():
+        raise ConvoyError("an event loop runs here, as in a notebook: use `async with runtime.launch(...)`")
+
+    async def main() -> tuple[dict[str, Any], int]:
+        async with current:
+            with Signals(current) as signals:
+                async for event in current.events():
+                    if on_event is not None:
+                        on_event(event)
+            return await current.result(), signals.number
+
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+        result, number = runner.run(main())
+    if number:
+        signal.raise_signal(number)
+    return result
+
+
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _config(
+    topology: Topology, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
+) -> ClusterConfig:
+    known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
+    problems = [f"launch(): {key}: {unknown_key(key, known)}" for key in sections if key not in known]
+    if isinstance(wanted := sections.get("simulation"), dict) and wanted.get("clock", "real") != "real":
+        problems.append("launch(): simulation.clock: a script's runs are real; see runtime.simulation.cluster.simulate")
+    if problems:
+        raise ConfigError(problems)
+    tables = {
+        "program": topology.program,
+        "run": {"directory": str(directory), "name": _called(topology.program) if name is None else name},
+        "placement": {"processes": processes},
+        **sections,
+    }
+    return of_script("launch()", tables, Path.cwd())
+
+
+def _called(program: str) -> str:
+    """A run's name: that of its program, as far as a file may be called so."""
+    stem = Path(program).stem if is_script(program) else program
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("._-")[:64] or "script"

@@ -1,0 +1,62 @@
+"""What signals do to a run: the first SIGINT or SIGTERM winds it down, the second ends it; SIGHUP saves."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from runtime.errors import ConvoyError
+from runtime.runs.run import Run
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Signals:
+    """While this context lasts, signals are the run's. `number`: the first that came, 0 if none did. In another
+    thread than the main one, where Python hears no signals, it does nothing."""
+
+    def __init__(self, run: Run, say: Callable[[str], None] = lambda line: None) -> None:
+        self._run, self._say = run, say
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._before: dict[signal.Signals, Any] = {}
+        self.number = 0
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in (*ENDING, signal.SIGHUP)}
+            loop = asyncio.get_running_loop()
+            for number in ENDING:
+                loop.add_signal_handler(number, self._interrupted, number)
+            loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._run.save()))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for number, handler in self._before.items():
+            asyncio.get_running_loop().remove_signal_handler(number)
+            signal.signal(number, handler)
+
+    def _interrupted(self, number: signal.Signals) -> None:
+        if self.number:
+            self._spawn(self._run.end_now())
+            return
+        self.number = int(number)
+        self._say(f"{number.name}: finishing what is under way and saving; once more to end at once")
+        self._spawn(self._run.wind_down(number.name))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        async def done() -> None:
+            with suppress(ConvoyError):  # the run is over, and says itself how it ended
+                await work
+
+        task = asyncio.get_running_loop().create_task(done())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
