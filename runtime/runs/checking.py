@@ -12,7 +12,7 @@ from runtime.plan.placement import place
 from runtime.plan.topology import Placement
 
 if TYPE_CHECKING:
-    from runtime.cluster.launchers import Nursery
+    from runtime.cluster.launcher import Early
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Checked:
     placement: Placement
 
 
-def check(path: Path, overrides: Sequence[str] = (), nursery: Nursery | None = None) -> Checked:
+def check(path: Path, overrides: Sequence[str] = (), nursery: Early | None = None) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. `nursery`: it hears of the program as soon as
     that is known."""
     loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
