@@ -51,9 +51,9 @@ ROOMS: dict[str, str] = {
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
     "runtime.config": "runtime",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
-    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.memory runtime.messages runtime.plan"
-    " runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.plan",
+    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
+    " runtime.plan runtime.transport",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.messages runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"

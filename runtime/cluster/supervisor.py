@@ -15,6 +15,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.launcher import Launched, Launcher, describe_exit
 from runtime.cluster.lifecycle import (
+    FIRST,
     Begin,
     Directory,
     EventReport,
@@ -81,8 +82,12 @@ class Supervisor(Actor):
     async def supervise(self) -> ConvoyError | None:
         """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
         try:
+            used = {spec.machine for spec in self._placement.processes}
+            for machine in self._launcher.plan.machines:
+                if machine.name in used:
+                    await self._launcher.open(machine)
             for spec in self._placement.processes:
-                launched = await self._launcher.launch(spec)
+                launched = await self._launcher.launch(spec, FIRST)
                 self._launched[spec.name] = launched
                 self._watchers.append(asyncio.create_task(self._watch_exit(launched), name=f"exit of {spec.name}"))
             while not self.outcome.done():

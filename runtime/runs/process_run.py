@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.cluster import namespaces
-from runtime.cluster.launchers import LocalLauncher, Nursery
-from runtime.cluster.process import INCARNATION
+from runtime.cluster.launcher import Early, LaunchPlan
+from runtime.cluster.launchers import launcher_of
+from runtime.cluster.lifecycle import FIRST
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor, Watcher, admitting_deliver
 from runtime.compute import service_times
@@ -41,37 +41,35 @@ class Processes:
         config: ClusterConfig,
         directory: RunDirectory,
         watcher: Watcher,
-        nursery: Nursery | None = None,
+        nursery: Early | None = None,
     ) -> None:
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
         self._sockets = make_socket_directory()
-        self._node = Node(SUPERVISOR, INCARNATION, ThreadCompute(), Metrics())
+        self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
             admitting_deliver(self._node, lambda: self._supervisor),
             self._node.reject,
             self._limits,
-            incarnation=INCARNATION,
+            incarnation=FIRST,
             bind=lambda lane: f"unix://{self._sockets}/{SUPERVISOR}.{lane}",
             on_link_lost=lambda process: self._supervisor.link_lost(process),
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
-        launcher = LocalLauncher(directory.path, placement.topology.program, nursery)
+        plan = LaunchPlan(directory.path, placement.topology.program, config.machine, nursery)
+        launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watcher)
         self._pages: Pages | None = None
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
-        a network namespace cannot be entered."""
-        for machine, namespace in self._namespaces.items():
-            namespaces.check(machine, namespace)
+        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
         metrics, address = self._config.metrics, self._config.metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, sd=self._targets)
         self._plan(await self._road.open()).write(self._directory.path)
-        self._node.connect(SUPERVISOR, INCARNATION, await self._inside.open(), [SUPERVISOR], self._inside)
+        self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
 

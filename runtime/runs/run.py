@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel
 
-from runtime.cluster.launchers import Nursery
+from runtime.cluster.launcher import Early
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.supervisor import Watcher
 from runtime.cluster.versions import versions
@@ -52,7 +52,7 @@ class Run:
         options: BaseModel | None = None,
         here: bool = False,
         console: Callable[[], RunConsole] | None = None,
-        nursery: Nursery | None = None,
+        nursery: Early | None = None,
     ) -> None:
         self.placement, self._nursery = placement, nursery
         self._config, self._options, self._here, self._console = config, options, here, console

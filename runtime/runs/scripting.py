@@ -21,11 +21,11 @@ from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
-from runtime.plan.placement import place
 from runtime.plan.program import MAIN, is_script, main_program, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
 from runtime.report.events import Event
+from runtime.runs.checking import placed
 from runtime.runs.loop_run import HERE
 from runtime.runs.run import Run
 from runtime.runs.signals import Signals
@@ -56,7 +56,7 @@ def launch(
     if topology.program == MAIN and not here:
         topology = dataclasses.replace(topology, program=main_program())
     config = _config(topology, directory, name, "one" if here else processes, sections)
-    placement = place(topology, config)
+    placement = placed(topology, config)
     if here:
         actors = tuple(actor.name for actor in topology.actors)
         placement = Placement(topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),))

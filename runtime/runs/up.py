@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.cluster.launchers import Nursery
+from runtime.cluster.launcher import Early
 from runtime.cluster.process import event_loop_factory
 from runtime.report.console import RunConsole
 from runtime.runs.checking import Checked
@@ -12,7 +12,7 @@ from runtime.runs.run import Run
 from runtime.runs.signals import Signals
 
 
-def run(checked: Checked, console: RunConsole, nursery: Nursery | None = None) -> int:
+def run(checked: Checked, console: RunConsole, nursery: Early | None = None) -> int:
     """Run to the end; returns the exit code, having told the person everything."""
     if checked.loaded.config.simulation.clock == "virtual":
         from runtime.runs import virtual_run
@@ -25,7 +25,7 @@ def run(checked: Checked, console: RunConsole, nursery: Nursery | None = None) -
         console.close()
 
 
-async def _live(checked: Checked, console: RunConsole, nursery: Nursery | None) -> int:
+async def _live(checked: Checked, console: RunConsole, nursery: Early | None) -> int:
     loaded = checked.loaded
     run = Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console, nursery=nursery)
     await run.start()
