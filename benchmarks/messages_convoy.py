@@ -25,7 +25,6 @@ from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
 
 TICK = 0.005  # seconds between the beats of the loop's heart
-REST = 8 << 20  # bytes that are still to be written when an array is announced: about 1 ms
 
 
 @message
@@ -162,30 +161,23 @@ class Convoy:
         await self.caller.ask("server", Ping(number=0), Pong)
         return count / (perf_counter() - since)
 
-    async def arrays(self, size: int, count: int, read: bool, ahead: bool) -> dict[str, float]:
+    async def arrays(self, size: int, count: int, read: bool) -> dict[str, float]:
         """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone before the next.
 
         Seconds from the moment when the array is complete until the handler has it, and until it has read it; and of
-        one such reading. `ahead`: an array of more than REST bytes is announced when no more than these are still to be
-        written; a smaller one is sent when it is written, as all are otherwise.
+        one such reading.
         """
         found: dict[str, list[float]] = {"arrive": [], "read": [], "once": []}
         for number in range(count):
             array = self.node.memory(size).view(np.float32)
-            rest = (REST if ahead and size > REST else 0) // array.itemsize
-            array[: array.size - rest].fill(number)
-            self._complete = perf_counter_ns()
-            after = self._write(array[-rest:], number) if rest else None
-            took = await self.caller.ask("server", Load(read=read, blob=array), Took, after=after)
-            found["arrive"].append((took.arrived - self._complete) / 1e9)
-            found["read"].append((took.read - self._complete) / 1e9)
+            array.fill(number)
+            complete = perf_counter_ns()
+            took = await self.caller.ask("server", Load(read=read, blob=array), Took)
+            found["arrive"].append((took.arrived - complete) / 1e9)
+            found["read"].append((took.read - complete) / 1e9)
             found["once"].append(took.once)
             del array
         return {name: median(seconds) for name, seconds in found.items()}
-
-    async def _write(self, rest: Array, number: int) -> None:
-        rest.fill(number)
-        self._complete = perf_counter_ns()
 
     async def stream(self, size: int, count: int) -> float:
         """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was handled."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -34,28 +34,11 @@ class Host(Protocol):
     directory: Path
     on_event: Callable[[str, str, dict[str, Any]], None]
 
-    async def send(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        *,
-        step: int = -1,
-        answers: int = 0,
-        after: Awaitable[object] | None = None,
-    ) -> None:
+    async def send(self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0) -> None:
         """See Actor.tell and Actor.reply."""
 
     async def ask(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int,
-        timeout: float | None,
-        after: Awaitable[object] | None,
+        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> R:
         """See Actor.ask."""
         ...
@@ -116,39 +99,23 @@ class Actor:
     async def on_save(self, message: Save, envelope: Envelope) -> None:
         """Asked to write a checkpoint (only the lead is asked). The default has nothing to save."""
 
-    async def tell(self, to: str, message: Message, *, step: int = -1, after: Awaitable[object] | None = None) -> None:
-        """Send and do not wait for an answer. Waits only while the link has no byte credits left.
-
-        `after` is work that the message's arrays still need, awaited here: what is sent is what they hold then, and
-        nothing if it raises. The receiver's process hears of the message before, if it is on this host and the arrays
-        lie in `memory`, and is ready for it. Best begun a millisecond before the arrays are complete.
-        """
-        await self._node.send(self.name, to, message, step=step, after=after)
+    async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
+        """Send and do not wait for an answer. Waits only while the link has no byte credits left."""
+        await self._node.send(self.name, to, message, step=step)
 
     async def ask(
-        self,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int = -1,
-        timeout: float | None = None,
-        after: Awaitable[object] | None = None,
+        self, to: str, message: Message, answer: type[R], *, step: int = -1, timeout: float | None = None
     ) -> R:
-        """Send and wait for the answer, which must be an `answer`. `after` as in `tell`.
+        """Send and wait for the answer, which must be an `answer`.
 
         Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after `timeout` seconds.
         """
-        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout, after=after)
+        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout)
 
-    async def reply(self, envelope: Envelope, message: Message, *, after: Awaitable[object] | None = None) -> None:
-        """Answer an ask, now or later: keep the envelope as long as needed. `after` as in `tell`. After a tell nothing
-        is sent."""
+    async def reply(self, envelope: Envelope, message: Message) -> None:
+        """Answer an ask, now or later: keep the envelope as long as needed. After a tell nothing is sent."""
         if envelope.reply_to:
-            to, step, asked = envelope.reply_to, envelope.step, envelope.id
-            await self._node.send(self.name, to, message, step=step, answers=asked, after=after)
-        elif after is not None:
-            await after
+            await self._node.send(self.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id)
 
     def memory(self, size: int) -> Array:
         """`size` bytes as a new uint8 array. Arrays made of it reach actors of this host without a copy: they must not

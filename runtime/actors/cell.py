@@ -28,7 +28,6 @@ class Hosted:
     ) -> None:
         self.actor = actor
         self._inbox: deque[tuple[Envelope, Release]] = deque()
-        self._ended = False
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -44,10 +43,7 @@ class Hosted:
         return len(self._inbox)
 
     def take(self, envelope: Envelope, release: Release) -> None:
-        """Put a message into the inbox; one that was pending may come when nobody reads it any more."""
-        if self._ended:
-            release()
-            return
+        """Put a message into the inbox."""
         self._inbox.append((envelope, release))
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
@@ -68,7 +64,6 @@ class Hosted:
     async def ended(self) -> None:
         """Wait for the work's end, give back the credits of unread messages, let the actor release what it took."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        self._ended = True
         while self._inbox:
             self._inbox.popleft()[1]()
         try:

@@ -7,8 +7,7 @@ way is the switchboard's business; starting and watching processes is the superv
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,42 +122,23 @@ class Node:
         self._switchboard.know([actor], Place(process, incarnation, road))
 
     def send(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        *,
-        step: int = -1,
-        answers: int = 0,
-        after: Awaitable[object] | None = None,
+        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> Coroutine[Any, Any, None]:
         """Send a message of one of this node's actors."""
-        return self._switchboard.send(sender, to, message, step=step, answers=answers, after=after)
+        return self._switchboard.send(sender, to, message, step=step, answers=answers)
 
     def ask(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int,
-        timeout: float | None,
-        after: Awaitable[object] | None,
+        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> Coroutine[Any, Any, R]:
         """See Actor.ask."""
         if sender not in self.actors:
             raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
-        return self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout, after=after)
+        return self._switchboard.ask(sender, to, message, answer, step=step, timeout=timeout)
 
     # -- receiving
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A transport hands over what arrived: an answer to its asker, anything else to the receiver's inbox."""
-        pending = envelope.pending
-        if pending is not None and envelope.answers:  # nobody waits for half an answer
-            pending.then(partial(self.deliver, envelope._replace(pending=None), size, release), release)
-            return
         if envelope.receiver in self._stopped:  # it came too late; that is no offence
             release()
             return
@@ -178,10 +158,8 @@ class Node:
         self._meters.received(envelope, size)
         if envelope.answers:
             release()
-        elif pending is None:
-            hosted.take(envelope, release)
         else:
-            pending.then(partial(hosted.take, envelope, release), release)
+            hosted.take(envelope, release)
 
     def reject(self, peer: str, error: MessageError | None) -> None:
         """Count and log a message that was not accepted; it changed nothing."""

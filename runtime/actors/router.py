@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from runtime.actors.message_metrics import Meters
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
 from runtime.messages.message import Envelope, Lane, Message, Refusal
-from runtime.transport import Announced, Transport
+from runtime.transport import Transport
 
 R = TypeVar("R", bound=Message)
 
@@ -56,38 +56,26 @@ class Switchboard:
         self._places.update(dict.fromkeys(actors, place))
 
     def send(
-        self, sender: str, to: str, message: Message, *, step: int, answers: int = 0, after: Awaitable[object] | None
+        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> Coroutine[Any, Any, None]:
-        """Send a message; waits for byte credits, and for `after`. ActorStopped if nobody of that name is linked."""
-        envelope = self._envelope(sender, to, message, step, "", answers)
-        return self._send(envelope) if after is None else self._send_after(envelope, after)
+        """Send a message; waits for byte credits. ActorStopped if nobody of that name is linked."""
+        return self._send(self._envelope(sender, to, message, step, "", answers))
 
     async def ask(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int,
-        timeout: float | None,
-        after: Awaitable[object] | None,
+        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> R:
         """See Actor.ask."""
         loop = asyncio.get_running_loop()
         envelope = self._envelope(sender, to, message, step, sender, 0)
-        announced = None
-        if after is not None:
-            envelope, announced = await self._ahead(envelope, after)
         since = loop.time()
         ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
         try:
             if timeout is None:
-                await self._send(envelope, announced)
+                await self._send(envelope)
                 found = await ask.answer
             else:
                 async with asyncio.timeout(timeout):
-                    await self._send(envelope, announced)
+                    await self._send(envelope)
                     found = await ask.answer
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
@@ -131,38 +119,9 @@ class Switchboard:
     def _envelope(self, sender: str, to: str, message: Message, step: int, reply_to: str, answers: int) -> Envelope:
         return Envelope(message, next(self._ids), sender, self._incarnation, to, reply_to, answers, step)
 
-    def _place(self, envelope: Envelope) -> Place:
+    async def _send(self, envelope: Envelope) -> None:
         place = self._places.get(envelope.receiver)
         if place is None:
             raise ActorStopped(f"{envelope.sender} has no link to an actor called '{envelope.receiver}'")
-        return place
-
-    async def _ahead(self, envelope: Envelope, after: Awaitable[object]) -> tuple[Envelope, Announced | None]:
-        """Announce a message, if its road can, and wait for its arrays: it is to be sent now, as what is returned."""
-        try:
-            place = self._place(envelope)
-            announced = await place.road.announce(place.process, envelope)
-        except BaseException:
-            if isinstance(after, Coroutine):
-                after.close()  # nobody will await it
-            raise
-        try:
-            await after
-        except BaseException:
-            if announced is not None:
-                announced.withdraw()
-            raise
-        if announced is None:
-            envelope = envelope._replace(id=next(self._ids))  # others may have been sent since: this comes after them
-        return envelope, announced
-
-    async def _send_after(self, envelope: Envelope, after: Awaitable[object]) -> None:
-        await self._send(*await self._ahead(envelope, after))
-
-    async def _send(self, envelope: Envelope, announced: Announced | None = None) -> None:
-        if announced is not None:
-            announced.complete()
-        else:
-            place = self._place(envelope)
-            await place.road.send(place.process, envelope)
+        await place.road.send(place.process, envelope)
         self._meters.sent(envelope.sender, envelope.message.kind)

@@ -42,18 +42,6 @@ class Limits:
         return self.credit_bytes if lane == "bulk" else self.control_credit_bytes
 
 
-class Announced(ABC):
-    """A message that is with its receiver but for the contents of its arrays. One of the two is called, once."""
-
-    @abstractmethod
-    def complete(self) -> None:
-        """They are written: the receiver's actor gets it now. ActorStopped if the link is gone."""
-
-    @abstractmethod
-    def withdraw(self) -> None:
-        """They will not be."""
-
-
 class Transport(ABC):
     """Moves envelopes between one process and its peers."""
 
@@ -78,13 +66,6 @@ class Transport(ABC):
         Arrays are referenced, not copied: the sender must not write to them again. ActorStopped if there is no
         link to the peer, MessageError if the message cannot travel.
         """
-
-    async def announce(self, peer: str, envelope: Envelope) -> Announced | None:
-        """Send an envelope ahead of its arrays: they may be written to until it is complete, and that is its place in
-        the order. It is delivered at once, as `pending`. None if it must be sent then, as on every road on which the
-        arrays travel. Waits and raises as `send`.
-        """
-        return None
 
     @abstractmethod
     async def close(self) -> None:

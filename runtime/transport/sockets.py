@@ -8,11 +8,9 @@ What never lives here: how a socket is read and written (`unix` on one host, `ze
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -21,11 +19,10 @@ from runtime.memory.arena import Arena, Array, Window
 from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
-from runtime.messages.pending import Pending
-from runtime.transport import ahead, unix
-from runtime.transport.base import Announced, Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport import unix
+from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
-from runtime.transport.shared import SharedMemory, Travels
+from runtime.transport.shared import SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
@@ -41,11 +38,6 @@ class _Link:
         self.on_returned: Callable[[list[int]], None] = lambda offsets: None
         self.port = connect(self._granted)
 
-    def say(self, word: Frames) -> None:
-        """Send what takes no credits. ActorStopped once closed."""
-        self.gate.admit(0)
-        self.port.send(word)
-
     def close(self, why: str, *, flush: bool = False) -> None:
         self.gate.close(why)
         self.port.close(flush=flush)
@@ -58,11 +50,10 @@ class _Link:
 
 
 class _Source:
-    """From one peer on one lane: what it is owed, and which messages it sent ahead (by number)."""
+    """From one peer on one lane: what it is owed."""
 
     def __init__(self, peer: str, pid: int, book: GrantBook, grant: Callable[[int], None]) -> None:
         self.peer, self.pid = peer, pid
-        self.pending: dict[int, Pending] = {}
         self._book, self._grant = book, grant
 
     def release(self, size: int) -> None:
@@ -70,22 +61,6 @@ class _Source:
         due = self._book.release(cost_of(size))
         if due:
             self._grant(due)
-
-
-class _Ahead(Announced):
-    """A message that was sent ahead."""
-
-    def __init__(self, link: _Link, number: int) -> None:
-        self._link, self._number = link, number
-
-    def complete(self) -> None:
-        """See Announced."""
-        self._link.say([ahead.word(ahead.COMPLETE, self._number)])
-
-    def withdraw(self) -> None:
-        """See Announced."""
-        with suppress(ActorStopped):
-            self._link.say([ahead.word(ahead.WITHDRAWN, self._number)])
 
 
 class _Borrow:
@@ -131,9 +106,7 @@ class SocketTransport(Transport):
         self._links: dict[tuple[str, Lane], _Link] = {}
         self._sources: dict[tuple[Lane, bytes], _Source] = {}
         self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
-        self._shared = SharedMemory(process, arena, self._return, self._forget) if arena is not None else None
-        self._numbers = itertools.count(1)  # of announcements to others
-        self._lookout = ahead.Lookout()
+        self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
 
     async def open(self) -> Endpoints:
         """Listen on both lanes. LaunchError names the address that is taken."""
@@ -184,68 +157,23 @@ class SocketTransport(Transport):
             loan.revoke()
             raise
 
-    async def announce(self, peer: str, envelope: Envelope) -> Announced | None:
-        """See Transport.announce. What goes ahead are messages whose arrays all stay in shared memory."""
-        link = self._link(peer, envelope)
-        if self._shared is not None and envelope.message.array_fields:
-            loan = self._shared.loan(peer)
-            try:
-                frames = wire.encode(envelope, loan.whole)
-                number = next(self._numbers)
-                await self._send(link, envelope, frames, loan.size, ahead.word(ahead.ANNOUNCED, number))
-            except BaseException as error:
-                loan.revoke()
-                if isinstance(error, Travels):
-                    return None
-                raise
-            return _Ahead(link, number)
-        return None
-
     def _link(self, peer: str, envelope: Envelope) -> _Link:
         link = self._links.get((peer, envelope.message.lane))
         if link is None:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         return link
 
-    async def _send(
-        self, link: _Link, envelope: Envelope, frames: list[wire.Frame], in_place: int, *word: wire.Frame
-    ) -> None:
-        """With a `word` before it, which takes no credits."""
+    async def _send(self, link: _Link, envelope: Envelope, frames: list[wire.Frame], in_place: int) -> None:
         size = wire.size_of(frames) + in_place
         if max(map(len, frames)) > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
         cost = cost_of(size)
         if not link.gate.admit(cost):
             await link.gate.acquire(cost)
-        link.port.send([*word, *frames])
+        link.port.send(frames)
 
     def _arrived(self, lane: Lane, identity: bytes, frames: Frames) -> None:
         source = self._sources.get((lane, identity)) or self._source(lane, identity)
-        if ahead.is_word(frames):
-            self._told(lane, identity, source, frames)
-        else:
-            self._deliver(lane, identity, source, frames)
-
-    def _told(self, lane: Lane, identity: bytes, source: _Source, frames: Frames) -> None:
-        """Word of a message that was sent ahead."""
-        word = ahead.read(frames)
-        if word is None:
-            self._refuse(identity, MessageError("bad_header", f"{bytes(frames[0][:40])!r}, {len(frames)} frames"))
-        elif (word.what == ahead.ANNOUNCED) == (word.number in source.pending):
-            self._refuse(identity, MessageError("late", f"{word}: announced before, or not (any more)"))
-        elif word.what == ahead.ANNOUNCED:
-            pending = Pending()
-            if self._deliver(lane, identity, source, frames[1:], pending):
-                source.pending[word.number] = pending
-                self._lookout.announced()
-        else:
-            self._lookout.settled()
-            source.pending.pop(word.number).settle(complete=word.what == ahead.COMPLETE)
-
-    def _deliver(
-        self, lane: Lane, identity: bytes, source: _Source, frames: Frames, pending: Pending | None = None
-    ) -> bool:
-        """Hand over a message; False for what is none, which is rejected."""
         borrow = (
             _Borrow(self._shared.window(source.peer, source.pid))
             if self._shared is not None and lane == "bulk"
@@ -257,14 +185,11 @@ class SocketTransport(Transport):
         except MessageError as error:
             source.release(size + (borrow.size if borrow is not None else 0))
             self._refuse(identity, error)
-            return False
+            return
         if borrow is not None and borrow.window is not None:
             self._identities[source.peer] = identity
             size += borrow.size
-        if pending is not None:
-            envelope = envelope._replace(pending=pending)
         self.deliver(envelope, size, partial(source.release, size))
-        return True
 
     def _refuse(self, identity: bytes, error: MessageError) -> None:
         self.reject(repr(identity)[2:-1], error)
@@ -283,13 +208,6 @@ class SocketTransport(Transport):
         source = _Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
         self._sources[lane, identity] = source
         return source
-
-    def _forget(self, peer: str, pid: int) -> None:
-        """A peer's process has ended: what it sent ahead will never be complete."""
-        for source in self._sources.values():
-            while (source.peer, source.pid) == (peer, pid) and source.pending:
-                self._lookout.settled()
-                source.pending.popitem()[1].settle(complete=False)
 
     def _grant(self, lane: Lane, identity: bytes, due: int, peer: str) -> None:
         """Give back credits, and to a `peer` what is not seen any more of its arrays."""

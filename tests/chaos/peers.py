@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -49,31 +48,18 @@ def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, rej
 
 
 async def write(transport: SocketTransport, arena: Arena, to: str, mark: int, numbers: Any) -> None:
-    """Send one new array after the other; half of them are announced before they are written."""
+    """Send one new array after the other."""
     for number in numbers:
         blob = arena.empty((SIZES[number % len(SIZES)],), np.uint8)
         envelope = Envelope(Cargo(mark=mark, number=number, blob=blob), number + 1, "x", 1, "y")
-        blob[::1024] = mark ^ 255
-        announced = await transport.announce(to, envelope) if number % 2 else None
         blob.fill(mark)
-        if announced is not None:
-            announced.complete()
-        else:
-            await transport.send(to, envelope)
+        await transport.send(to, envelope)
 
 
 def intact(cargo: Message) -> bool:
     """Does every page say what its sender wrote?"""
     assert isinstance(cargo, Cargo)
     return bool((cargo.blob[::1024] == cargo.mark).all())
-
-
-def when_complete(envelope: Envelope, keep: Callable[[], None], drop: Callable[[], None]) -> None:
-    """Now, or when a message that was sent ahead is complete."""
-    if envelope.pending is None:
-        keep()
-    else:
-        envelope.pending.then(keep, drop)
 
 
 class Peer:
@@ -87,14 +73,10 @@ class Peer:
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """Keep the last few messages; end as a failure if one is not what was written."""
-
-        def keep() -> None:
-            if not intact(envelope.message):
-                os._exit(3)
-            self.kept.append(envelope.message)
-            release()
-
-        when_complete(envelope, keep, release)
+        if not intact(envelope.message):
+            os._exit(3)
+        self.kept.append(envelope.message)
+        release()
 
     def reject(self, peer: str, error: MessageError) -> None:
         """Nothing that the survivor sends is wrong."""

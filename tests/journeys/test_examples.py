@@ -117,11 +117,6 @@ def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
     assert (regrouped["groups"], regrouped["base_lr"]) == (1, pytest.approx(0.01))
 
 
-def test_frames_arrive_whole_whichever_way_they_are_sent(tmp_path: Path) -> None:
-    said = run_example("frames.py", tmp_path)
-    assert re.search(r"seen +frames 24 +ms_when_drawn \d\S* +ms_sent_ahead \d", said), said
-
-
 def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "scripting.md").read_text()
     first = text.partition("```python\n")[2].partition("```")[0]

@@ -105,19 +105,6 @@ def test_no_answer_in_time_is_an_error_and_an_answer_that_comes_too_late_is_coun
     on_virtual_time(talk)
 
 
-def test_the_time_for_an_answer_begins_when_the_work_on_the_question_is_done() -> None:
-    async def talk(pair: Pair) -> None:
-        asked = pair.asker.ask("server", Question(number=4), Answer, timeout=5, after=asyncio.sleep(60))
-        assert (await asked).number == 8
-        with pytest.raises(AskTimeout):
-            await pair.asker.ask("server", Question(number=-3), Answer, timeout=5, after=asyncio.sleep(60))
-        assert pair.asker.now() == 125.0
-        (waited,) = pair.p.status()[0]["waited"].values()
-        assert waited == 5.0
-
-    on_virtual_time(talk)
-
-
 # -- what is refused and counted
 
 
