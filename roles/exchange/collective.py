@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
-from roles.exchange.partial_sums import BY, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 from runtime.memory.arena import writable
@@ -34,7 +34,11 @@ ALONE_MEMBERS = 3  # that tell one another everything. 256 KB of 8 took a busy h
 
 AWAITED, SHARE_AWAITED, SUM_AWAITED = "awaited", "its share awaited", "the sum awaited"
 ARRAY = Conversation(
-    "a member's array, at an adder", BY, AWAITED, {(AWAITED, Contribution): (HERE,), (HERE, SUM): (SUMMED,)}
+    "a member's array, at an adder",
+    BY,
+    AWAITED,
+    {(AWAITED, Contribution): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
 )
 SHARE = Conversation(
     "what an adder gives",
@@ -45,6 +49,7 @@ SHARE = Conversation(
         (SUM_AWAITED, SharedSum): (HERE,),  # from the first member, at one that does not add up
         (HERE, SUM): (SUMMED,),
     },
+    closed=CLOSED,
 )
 
 

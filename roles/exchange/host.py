@@ -11,13 +11,18 @@ from typing import ClassVar
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
-from roles.exchange.partial_sums import BY, HERE, SUM, SUMMED, Key, Summands, check_count
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 
 AWAITED = "awaited from the accumulator"
 TOTAL = Conversation(
-    "the sum of all", BY, AWAITED, {(AWAITED, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)}, never=(Contribution,)
+    "the sum of all",
+    BY,
+    AWAITED,
+    {(AWAITED, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
+    never=(Contribution,),
 )
 
 

@@ -18,6 +18,7 @@ Key = tuple[int, int]  # iteration, bucket
 Arrays = tuple[Array, ...]
 BY = "iteration bucket sender"
 HERE, SUMMED, NO_BUCKET, NOT_THEIRS = "here", "summed before", "of no bucket", "not from there"
+CLOSED = (NO_BUCKET, NOT_THEIRS)
 SUM = "sum"
 
 

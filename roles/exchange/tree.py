@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike
 
 from ops import Array, Backend
 from roles.exchange.binomial import place_of
-from roles.exchange.partial_sums import BY, HERE, SUM, SUMMED, Key, Summands, check_count
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, Conversation
 
@@ -29,6 +29,7 @@ SUMS = Conversation(
     BY,
     BELOW,
     {(BELOW, Contribution): (HERE,), (ABOVE, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
 )
 
 

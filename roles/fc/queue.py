@@ -37,6 +37,7 @@ TURN = Conversation(
         (WITHOUT, GIVE): (GIVEN,),  # at the first shard itself
         (GIVEN, BEGIN): (HAD,),
     },
+    closed=(NOT_THEIRS,),
 )
 
 Key = tuple[str, int]  # phase, number

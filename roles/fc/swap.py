@@ -18,6 +18,7 @@ COLUMNS = Conversation(
     "phase number part link backward sender",
     MISSING,
     {(MISSING, Columns): (HERE,), (HERE, TAKE): (TAKEN,)},
+    closed=(NO_SHARD,),
 )
 
 Key = tuple[str, int, int, int, bool]  # phase, number, part, link, backward

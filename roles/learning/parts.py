@@ -11,7 +11,16 @@ Whole = tuple[object, ...]  # its number first: among wholes that are alike in a
 
 def in_parts(about: str, by: str, message: type[Message]) -> Conversation:
     """The conversation in which each part of a whole comes once. `by` names what a whole is known by."""
-    return Conversation(about, f"{by} part", MISSING, {(MISSING, message): (HERE,), (HERE, COMPLETE): (OVER, MISSING)})
+    return Conversation(
+        about,
+        f"{by} part",
+        MISSING,
+        {
+            (MISSING, message): (HERE,),
+            (HERE, COMPLETE): (OVER, MISSING),  # missing again: of a test, whose numbers begin anew
+        },
+        closed=(NONE,),
+    )
 
 
 class Parts:

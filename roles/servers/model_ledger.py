@@ -31,6 +31,7 @@ LAYER = Conversation(
         (ADDING, LayerGradient): (ADDING, WHOLE),
         (WHOLE, APPLY): (IN,),
     },
+    closed=(ELSEWHERE,),
 )
 TESTED = Conversation(
     "a layer of a test batch",
@@ -40,6 +41,7 @@ TESTED = Conversation(
         (UNREAD, PullLayer): (UNREAD, READ),  # of one member, it is forgotten at once
         (READ, PullLayer): (READ, UNREAD),  # by the last of its members
     },
+    closed=(ELSEWHERE,),
 )
 PART = in_parts("a part of a layer's gradient", "iteration group layer", LayerGradient)
 

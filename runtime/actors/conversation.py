@@ -23,12 +23,21 @@ Subject = TypeVar("Subject", bound=tuple[object, ...])
 
 class Conversation:
     """`about` what it is; `by` names the elements of a subject, separated by blanks; `start` is a subject's state
-    before anything was said, unless a `Standing` knows better. `never`: messages that no state takes, though peers have
-    a word for them."""
+    before anything was said, unless a `Standing` knows better: `closed` are states of its own in which nothing may be
+    said. `never`: messages that no state takes, though peers have a word for them."""
 
-    def __init__(self, about: str, by: str, start: str, table: Table, *, never: tuple[type[Message], ...] = ()) -> None:
+    def __init__(
+        self,
+        about: str,
+        by: str,
+        start: str,
+        table: Table,
+        *,
+        closed: tuple[str, ...] = (),
+        never: tuple[type[Message], ...] = (),
+    ) -> None:
         self.about, self.by, self.start, self.table, self.never = about, by.split(), start, table, never
-        states = [start, *(state for (before, _), after in table.items() for state in (before, *after))]
+        states = [start, *(state for (before, _), after in table.items() for state in (before, *after)), *closed]
         self.states = tuple(dict.fromkeys(states))
         self.said: tuple[Said, ...] = tuple(dict.fromkeys([*(said for _, said in table), *never]))
         self.messages = tuple(said for said in self.said if not isinstance(said, str))
