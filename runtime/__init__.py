@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runtime.actors.actor import Actor
+from runtime.actors.conversation import Conversation, Standing
 from runtime.errors import (
     ActorStopped,
     AskTimeout,
@@ -49,6 +50,7 @@ __all__ = [
     "Array",
     "AskTimeout",
     "ConfigError",
+    "Conversation",
     "ConvoyError",
     "Envelope",
     "Event",
@@ -61,6 +63,7 @@ __all__ = [
     "RoleDied",
     "Run",
     "Save",
+    "Standing",
     "Topology",
     "WindDown",
     "launch",

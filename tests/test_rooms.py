@@ -62,8 +62,8 @@ ROOMS: dict[str, str] = {
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
     "roles": "runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime"
-    " runtime.compute",
-    "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory runtime.messages",
+    " runtime! runtime.compute",
+    "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.exchange roles.fc roles.learning runtime!",
     "roles.servers": "nets! roles roles.learning runtime!",

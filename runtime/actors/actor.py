@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from runtime.actors.conversation import Conversation
 from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
 from runtime.compute.compute import Compute
 from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
@@ -59,6 +60,7 @@ class Actor:
     """Base of all actors. Subclasses take plain options in `__init__` and talk only after `on_start`."""
 
     handlers: ClassVar[dict[type[Message], str]] = {}
+    conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
     name: str
     role: str
     log: logging.Logger
