@@ -54,7 +54,7 @@ ROOMS: dict[str, str] = {
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
     " runtime.plan runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.messages runtime.plan runtime.transport",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",

@@ -26,10 +26,10 @@ class Checked:
     placement: Placement
 
 
-def check(path: Path, overrides: Sequence[str] = (), nursery: Early | None = None) -> Checked:
-    """Read cluster.toml, plan and place. ConfigError with every mistake. `nursery`: it hears of the program as soon as
+def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None) -> Checked:
+    """Read cluster.toml, plan and place. ConfigError with every mistake. `early`: it hears of the program as soon as
     that is known."""
-    loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
+    loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
     topology = loaded.program.plan(loaded.config, loaded.options)
     return Checked(loaded, placed(topology, loaded.config))
 

@@ -69,7 +69,7 @@ def test_a_nursery_hears_of_the_program_before_its_launcher_imports_it_and_ends_
     cluster.write_text('program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', ""))
     with Nursery.start() as nursery:
         with pytest.raises(ConfigError, match="nowhere"):
-            check(cluster, nursery=nursery)
+            check(cluster, early=nursery)
         assert nursery.prepared
     assert nursery.process.returncode is not None
 
