@@ -58,11 +58,11 @@ ROOMS: dict[str, str] = {
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.plan runtime.report runtime.runs",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
     "roles": "runtime.config runtime.messages",
-    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime"
-    " runtime! runtime.compute",
+    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime runtime!"
+    " runtime.compute",
     "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.exchange roles.fc roles.learning runtime!",
@@ -71,10 +71,12 @@ ROOMS: dict[str, str] = {
     "roles.presets": "roles roles.coordination roles.exchange roles.learning roles.workers runtime.plan",
     "roles.forecasting": "nets! nets.sharding ops.reference roles roles.exchange roles.learning runtime.messages"
     " runtime.plan",
-    "roles.planning": "nets! nets.data nets.files nets.tools ops! roles roles.coordination roles.learning roles.presets"
-    " runtime runtime.cli runtime.compute runtime.config runtime.plan",
-    "roles!": "ops! roles roles.coordination roles.exchange roles.fc roles.forecasting roles.planning roles.servers"
-    " roles.workers runtime! runtime.actors runtime.cluster",
+    "roles.planning": "nets! nets.data nets.files roles roles.coordination roles.learning roles.presets runtime"
+    " runtime.compute runtime.config runtime.plan",
+    "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"
+    " runtime.cli runtime.config",
+    "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"
+    " roles.servers roles.workers runtime! runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

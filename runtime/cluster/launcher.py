@@ -12,9 +12,12 @@ import signal
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from runtime.config.sections import Machine
 from runtime.plan.topology import ProcessSpec
+
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
 LOST = 256  # instead of an exit status: whatever would have told it is gone
 

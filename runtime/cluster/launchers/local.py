@@ -17,14 +17,16 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from runtime.cluster import namespaces
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan
 from runtime.compute import threads
-from runtime.config.sections import Machine
 from runtime.errors import LaunchError
 from runtime.plan.topology import ProcessSpec
+
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
 NEWS_BYTES = 65536
 
