@@ -5,7 +5,7 @@ What lives here: indices and names of values. What never: arrays (`graph`), wher
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nets.errors import NetError
@@ -50,3 +50,12 @@ def _ends(wiring: Wiring, nodes: Sequence[Node], sources: Sequence[int], through
     """Both ends of a link: inputs that want a gradient, and the columns of the InnerProduct it ends with."""
     last = [i for node in nodes if node.layer.is_dense for i in node.tops]
     return [*(i for i in sources if wiring.values[i].name in through), *last]
+
+
+def first_rows(wiring: Wiring, inputs: Mapping[str, int], net: str) -> int:
+    """The batch size: the length of the first input along axis 0, else of what the net begins with."""
+    made = [i for node in wiring.nodes if not node.bottoms for i in node.tops]
+    shapes = [shape for i in (*inputs.values(), *made) if (shape := wiring.values[i].shape)]
+    if not shapes:
+        raise NetError(f"net '{net}': no layer gives data, expected a Data or Input layer")
+    return shapes[0][0]
