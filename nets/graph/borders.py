@@ -1,6 +1,7 @@
 """Where a part of a net begins and ends: what it is fed, what it hands on, what crosses to its neighbours.
 
-What lives here: indices and names of values. What never: arrays (`graph`), where the cut is (`wiring`, `chain`).
+Values are indices and names here. Where the phases are cut is decided in `wiring`, where a chain is in
+`sharding.chain`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the stages reversed.
 Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so they may
-travel; every other array is valid until the next pass.
+travel. Every other array is valid until the next pass.
 
-A parameter that several layers share belongs to the first of them: only there it is loaded and only there its gradient,
-the sum of all, comes out. A running statistic's gradient is what the pass adds to it (`ParamSpec.keep`).
+A parameter that several layers share belongs to the first of them: it is loaded only there, and its gradient, the sum
+of all, comes out only there. The gradient of a running statistic is what the pass adds to it (`ParamSpec.keep`).
 """
 
 from __future__ import annotations
