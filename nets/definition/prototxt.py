@@ -1,7 +1,7 @@
 """Reads text-format messages and remembers on which line each field stood.
 
-What lives here: one walk over the text that finds every misspelt field, wrong value and wrong name at once, and the
-tree of lines (`Node`) that later checks use to say where. What never: the meaning of a net or solver.
+One walk over the text finds every misspelt field, wrong value and wrong name. The tree of lines (`Node`) lets later
+checks say where.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How a parameter changes: Caffe's solvers as one table, each a function of the gradient and its history.
 
-What lives here: which operation a solver type is, with which of the solver's numbers. What never: the arithmetic
-(`ops`), rates and checks (`solver`).
+The table says which operation of `ops` a solver type is and which of the solver's numbers it takes.
 """
 
 from __future__ import annotations

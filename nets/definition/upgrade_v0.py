@@ -1,7 +1,7 @@
 """Brings layers of Caffe's first format (V0) to today's.
 
-What lives here: `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, all options in one
-message, padding as a layer of its own. What never: the V1 format (`upgrade`).
+These are `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, with all options in one
+message and padding as a layer of its own.
 """
 
 from __future__ import annotations

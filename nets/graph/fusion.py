@@ -1,10 +1,11 @@
-"""Which layers are one operation of the backend: batch norm, its scale, the sum with a shortcut, the rectifier; and
-a maximum of windows with the rectifier before or after it.
+"""Which layers the backend computes as one operation.
 
-The Scale does the work of all (ops.norm_scale_forward); the others hand on what they are given. A ReLU next to a MAX
-Pooling leaves its gradient to it: what is not positive is nobody's maximum (`rectify` of ops.pool_forward). No blob
-goes away that can be read by its name: between two layers that are joined, the name is used again or memory is reused.
-What never lives here: arrays.
+- BatchNorm, its Scale, the sum with a shortcut and the ReLU: the Scale does the work of all
+  (`ops.norm_scale_forward`), the others hand on what they are given.
+- A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling, since what is not
+  positive is nobody's maximum (`rectify` of `ops.pool_forward`).
+
+No blob is lost that can be read by its name: between two joined layers the name is used again, or memory is reused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which layers may write over their bottoms, and which do the work of the next one on their way.
-
-What lives here: the rules. What never: arrays.
-"""
+"""Which layers may write over their bottoms, and which do the work of the next one as they write."""
 
 from __future__ import annotations
 

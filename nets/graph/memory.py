@@ -1,10 +1,10 @@
 """The memory plan of a net: every activation, gradient and kept array of a pass at a fixed place in one block.
 
-Known before anything runs: shapes say how large each array is, the order of layers says from when to when it is needed,
-and arrays that are never needed together share a place. What a layer keeps and reads, it says itself (`Layer.needs`,
-`reads_bottoms`, `reads_tops`), but for a few numbers per channel; a layer that does not say (`planned` False) keeps its
-own arrays, and what it touches stays for the whole pass. What never lives here: arithmetic, parameters and their
-gradients.
+The plan is known before anything runs. Shapes say how large each array is, the order of layers says from when to when
+it is needed, and arrays that are never needed together share a place. A layer says itself what it keeps and reads
+(`Layer.needs`, `reads_bottoms`, `reads_tops`), but for a few numbers per channel. A layer that does not say (`planned`
+False) keeps its own arrays, and what it touches stays for the whole pass. Parameters and their gradients have no place
+here.
 
 Time of a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
 """

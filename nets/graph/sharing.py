@@ -1,7 +1,4 @@
-"""Parameters that several layers share by name (Caffe's `param { name: "w" }`).
-
-What lives here: who owns a shared parameter, and the checks. What never: arrays; `graph` hands the owner's over and
-adds the gradients up.
+"""Parameters that several layers share by name (Caffe's `param { name: "w" }`): who owns each, and the checks.
 
 The first layer that names a parameter owns it: it alone has values, a history and an update.
 """

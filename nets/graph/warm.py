@@ -1,7 +1,4 @@
-"""Compiling what a net needs before its first iteration: a pass over a few rows of zeros.
-
-What never lives here: kernels, or which of them a layer needs: whatever the pass runs is compiled.
-"""
+"""Compiling what a net needs before its first iteration: a pass over a few rows of zeros compiles whatever it runs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which layer reads what: blob names resolved to values, each written once.
 
-What lives here: the checks of a net's connections, which layers form the FC phase, what crosses the cut, which values
-need gradients. What never: arrays, shared parameters (`sharing`).
+Checks a net's connections, and tells which layers form the FC phase, what crosses the cut and which values need
+gradients.
 """
 
 from __future__ import annotations

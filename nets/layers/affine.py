@@ -1,7 +1,4 @@
-"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second bottom.
-
-What lives here: which axes, and where the factors come from. What never: the arithmetic (`ops`).
-"""
+"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second bottom."""
 
 from typing import Any
 

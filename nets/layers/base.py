@@ -1,7 +1,7 @@
 """What every layer is: shapes first, then forward and backward on arrays it is handed.
 
-What lives here: the `Layer` interface, the registry of kinds, buffers that are kept between passes. What
-never: blob names or the order of layers; a layer sees only its own bottoms, tops and parameters.
+Also the registry of kinds, and buffers that are kept between passes. A layer sees its own bottoms, tops and parameters;
+blob names and the order of layers are the graph's.
 """
 
 from __future__ import annotations

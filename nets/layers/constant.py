@@ -1,7 +1,4 @@
-"""Layers that make blobs of their own (Caffe's `DummyData`, `Parameter`).
-
-What lives here: what fills them. What never: data from outside (`data`).
-"""
+"""Layers that make blobs of their own (Caffe's `DummyData`, `Parameter`)."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation, rectangular kernels.
-
-What lives here: their parameters and shapes. What never: the arithmetic (`ops`).
-"""
+"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation, rectangular kernels."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`).
-
-What lives here: their parameters and shapes. What never: the arithmetic (`ops`).
-"""
+"""Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`)."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,6 @@
 """Normalisation: across or within channels, over a batch, over an image (Caffe's `LRN`, `BatchNorm`, `MVN`).
 
-What lives here: their options and running statistics. What never: the arithmetic (`ops`); learned scale and bias
-(`affine`).
+Options and running statistics; learned scale and bias are in `affine`.
 """
 
 from collections.abc import Sequence

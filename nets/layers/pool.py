@@ -1,7 +1,4 @@
-"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC): output sizes are rounded up.
-
-What lives here: its shapes and the places kept between forward and backward. What never: the arithmetic (`ops`).
-"""
+"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC): output sizes are rounded up."""
 
 from collections.abc import Sequence
 

@@ -2,10 +2,9 @@
 
     what crosses the cut -> [ip1] -> [relu1 drop1 ip2] -> ... -> [relu drop ip] -> [loss accuracy]
 
-Of such a link one blob goes to the next, the InnerProduct's top; labels and other numbers of the conv phase without a
+One blob of such a link goes to the next, the InnerProduct's top. Labels and other numbers of the conv phase without a
 gradient may be read anywhere. So a server that has a few units of every InnerProduct can compute all other layers
 whole, once the others' columns have come (One weird trick, section 4; Omnivore D.4.2).
-What lives here: the cuts and what they refuse. What never: arrays, ranks (`sharding`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What one of n servers has of a net's FC phase that is shared out by output units.
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters whole. What lives here:
-shapes and parameters, what comes from other shards. What never: passes (`sharding`), where the cuts are (`chain`).
+Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters whole. Its passes are
+in `division`.
 """
 
 from __future__ import annotations

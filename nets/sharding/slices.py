@@ -1,7 +1,4 @@
-"""Parts of arrays: which of them a shard holds, and a link of a chain as a net of its own.
-
-What lives here: cutting. What never: passes (`sharding`), where a chain has its links (`chain`).
-"""
+"""Parts of arrays: which of them a shard holds, and a link of a chain as a net of its own."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """How large a net is and how much it computes: weights, activations, FLOPs and memory, per layer and per phase.
 
-What lives here: counting, from shapes alone; no array is made. What never: time (`timing`), machines.
-
-FLOPs count a multiplication and an addition as two, for the matrix products only (Omnivore, appendix B.1): one product
-forward, one backward for the weights, and one backward for the data unless nothing below learns.
+Everything follows from shapes; no array is made. FLOPs count a multiplication and an addition as two, for the matrix
+products only (Omnivore, appendix B.1): one product forward, one backward for the weights, and one backward for the data
+unless nothing below learns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kernels written as LLVM IR instruction by instruction: `Code` has their loops and memory, `@generated` makes them.
 
-For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in milliseconds rather
-than a second, and never depends on a vectoriser. Conventions as in `kernel`: (number, size, block); addresses and
-strides in bytes. A Python loop over one of the generators here writes the loop's body into the kernel, once or (where
-it says so) twice. What never lives here: a kernel.
+For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in milliseconds instead
+of a second, and never depends on a vectoriser. Conventions are those of `kernel`: (number, size, block), addresses and
+strides in bytes. A Python loop over one of the generators here writes the loop's body into the kernel once, or twice
+where the generator says so.
 """
 
 from __future__ import annotations

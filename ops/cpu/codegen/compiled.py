@@ -1,7 +1,4 @@
-"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called by address.
-
-What never lives here: what the kernels compute (`tile`, `transforms`).
-"""
+"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called by address."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""What generated kernels reckon with: whole numbers, and vectors of float32, int32 or float64, as LLVM IR values.
+"""What generated kernels compute with: whole numbers, and vectors of float32, int32 or float64, as LLVM IR values.
 
-Python's operators build the instructions, so that a kernel reads like the formula it computes; `code` has the loops
-and the memory. Products and sums may be contracted and reordered; NaN and infinities keep their meaning. What never
-lives here: a kernel.
+Python's operators build the instructions, so a kernel reads like its formula. Loops and memory are in `code`. Products
+and sums may be contracted and reordered; NaN and infinities keep their meaning.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How direct convolution divides its work: sizes of blocks, parts of threads, panels of outputs.
 
-A block's input and one panel of weights have to fit into the second-level cache together; among the sizes that do, the
-least estimated time wins. What never lives here: addresses, strides, loops.
+The input of a block and one panel of weights must fit into the second-level cache together. Among the sizes that fit,
+the least estimated time wins.
 """
 
 from __future__ import annotations

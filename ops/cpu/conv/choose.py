@@ -1,8 +1,8 @@
 """Which algorithm each pass of a convolution gets, by shape and precision: the one place that decides.
 
-Every candidate is given a cost, in products of one channel of x with one of y as direct convolution does them. The
-numbers below are fitted to times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
-ResNet-50 and of smaller ones (benchmarks/kernels.py shows the outcome). What never lives here: an algorithm.
+Each candidate gets a cost. Its unit is the product of one channel of x with one of y in direct convolution. The numbers
+below are fitted to measured times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
+ResNet-50 and of smaller ones; `benchmarks/kernels.py` shows the outcome.
 """
 
 from __future__ import annotations

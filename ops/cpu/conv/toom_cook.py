@@ -5,8 +5,7 @@ F(m, r) gives m outputs of a correlation with r weights from m + r - 1 inputs d:
     y = AT [(G w) * (BT d)]
 
 and nests in two dimensions: Y = AT [(G W GT) * (BT D B)] A. The matrices follow from m + r - 2 points and infinity
-(Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural networks (2015). What never lives here: code
-for a processor.
+(Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural networks (2015).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Convolution by Winograd's minimal filtering: square kernels 3x3 and 5x5, stride 1, in fewer multiplications.
 
-The backward pass by data is the forward pass on turned weights; that by weights is the adjoint, dW = GT [sum over tiles
-of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). Sizes of blocks follow from the second-level cache; see `Plan`.
-What never lives here: loops (`winograd_loops`), matrices (`toom_cook`).
+The backward pass by data is the forward pass with turned weights. The one by weights is the adjoint, dW = GT [sum over
+tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `Plan` derives the sizes of blocks from the second-level cache;
+the loops are in `winograd_loops`.
 """
 
 from __future__ import annotations

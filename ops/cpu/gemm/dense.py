@@ -1,7 +1,6 @@
 """Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the next call.
 
-A call whose arrays look like those of an earlier one was checked then. What never lives here: loops (`gemm`), checks
-(`ops.reference.dense`).
+The arguments of a call are checked when its plan is made; calls whose arrays look alike use the plan again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Products of matrices: C[m, n] = max(sum_k A[m, k] B[k, n] + bias[n], floor), any strides, on the tile micro-kernel.
 
-A is read as scalars in place, B as vectors from aligned panels that every thread packs for itself, block by block
-(Goto and van de Geijn, 2008), or in place where A has few rows (`thin`). The same product can be computed turned,
-C' = B' A'; then a scratch is turned into C. `planned` takes the cheaper way: a dense layer's weights are never packed
-forward, where they are read once. Of a large B the next part is fetched ahead. What never lives here: layers.
+A is read in place as scalars. B is read as vectors from aligned panels that every thread packs for itself, block by
+block (Goto and van de Geijn, 2008), or in place where A has few rows (`thin`). The product can also be computed turned,
+C' = B' A', and its scratch turned into C. `planned` takes the cheaper way: forward, the weights of a dense layer are
+read once, so they are never packed. While one part of a large B is multiplied, the next is fetched.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The table of micro-kernels for this machine's vectors, and how numba's loops call them.
-
-What never lives here: their code (`tile`).
-"""
+"""The table of micro-kernels for this machine's vectors, and how numba's loops call them."""
 
 from __future__ import annotations
 

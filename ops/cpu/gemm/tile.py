@@ -6,7 +6,7 @@ with every sum held in a register. A is read as scalars and broadcast; B, C and 
 run-time byte strides, so one kernel serves a GEMM plain or transposed, a direct convolution (o = kernel row, k =
 kernel column and channel), a gradient of weights (o, k = output row, column and image) and Winograd's products. I is C
 itself to accumulate, a bias (stride 0) or zeros. Goto and van de Geijn, Anatomy of high-performance matrix
-multiplication (2008), for the blocking. What never lives here: which loops surround it (`direct`, `winograd`, `gemm`).
+multiplication (2008), for the blocking.
 
 Reached: 192 GF/s on one AVX-512 core at 3 GHz, which is its peak, where OpenBLAS reaches 160.
 """

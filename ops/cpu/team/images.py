@@ -2,7 +2,6 @@
 
 Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a batch are neighbours, so
 a block of images is the rows of a micro-kernel, they all meet the same padding, and no layer converts for the next.
-What never lives here: arithmetic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How kernels see arrays of any shape: where they lie, and as how many rows of how many neighbouring elements.
 
-Arrays that lie alike are one long row, whatever their axes are called; channel slices are a row per pixel. What never
-lives here: arithmetic.
+Arrays that lie alike are one long row, whatever their axes are called. Channel slices are a row per pixel.
 """
 
 from __future__ import annotations

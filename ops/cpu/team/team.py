@@ -1,10 +1,10 @@
 """The one thread pool of a process: `size` threads that run one kernel together, each its own share.
 
-A kernel gets its number and the size of the team and works out its share from them, so a share depends on nothing
-else and results repeat to the last bit. Between kernels the threads wait in machine code without the GIL: handing work
-over costs under 1 us, where Python locks cost 60. After `PATIENCE` turns a thread goes to sleep until it is needed.
-Linux may wake it on the core of the thread that needs it, for tens of milliseconds; it goes to another then (a kernel
-of 0.2 ms took 0.6 to 1.2). What never lives here: how work is divided.
+A kernel gets its number and the size of the team and works out its share from these two alone, so results repeat to the
+last bit. Between kernels the threads wait in machine code without the GIL: handing work over costs under 1 us, Python's
+locks 60. After `PATIENCE` turns a thread sleeps until it is needed. Linux may wake it on the core of the thread that
+needs it and leave it there for tens of milliseconds, so it then moves to another core (a kernel of 0.2 ms took 0.6 to
+1.2 before).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Scratch memory of one backend: one block, lent to one operation at a time and kept between them.
 
-It grows to the largest request and stays. What never lives here: results.
+It grows to the largest request and stays.
 """
 
 from __future__ import annotations

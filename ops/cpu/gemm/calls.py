@@ -1,7 +1,4 @@
-"""What the loops of direct convolution call and ask: the micro-kernel, the movers, a cache line ahead of time.
-
-What never lives here: a loop over pixels or channels.
-"""
+"""What generated loops call and ask: the micro-kernel, the movers, a cache line ahead of time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The loops of direct convolution that make images: outputs of a forward pass, or inputs of a backward one.
-
-What never lives here: gradients of weights (`correlate`), sizes of blocks (`blocking`), strides of layers (`direct`).
-"""
+"""The loops of direct convolution that make images: outputs of a forward pass, or inputs of a backward one."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any
 
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.values import Choice, Whole
-from ops.cpu.conv.blocks import (
+from ops.cpu.conv.block_loops import (
     NONE,
     WORK,
     Ahead,
@@ -26,8 +23,8 @@ from ops.cpu.conv.blocks import (
     tiles_in,
     units,
 )
-from ops.cpu.conv.calls import Arguments, either, entry, up
 from ops.cpu.conv.pack import first_vectors, panel
+from ops.cpu.gemm.calls import Arguments, either, entry, up
 
 FEW_WEIGHTS = 1 << 20  # bytes that stay in the second-level cache
 

@@ -1,9 +1,9 @@
-"""The loops that make gradients of weights where there is one tap: the product of two matrices whose rows are pixels.
+"""The loops that make gradients of weights with one tap: the product of two matrices whose rows are pixels.
 
-The matrix whose channels are the rows of the result is read in place, or, where its pixels are so far apart that they
-share the sets of a cache, from a copy [vector of channels][pixel][lane]; the other is copied panel by panel, or read in
-place too where rows are few. Either of x and dy can be the one or the other; with dy first the result leaves in Caffe's
-order. What never lives here: more taps (`correlate`), sizes of blocks (`blocking`).
+The channels of one matrix are the rows of the result. It is read in place, or from a copy [vector of
+channels][pixel][lane] where its pixels are so far apart that they share the sets of a cache. The other matrix is copied
+panel by panel, or read in place too where rows are few. Either of x and dy can come first; with dy first the result
+leaves in Caffe's order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.values import Whole
-from ops.cpu.conv.blocks import (
+from ops.cpu.conv.block_loops import (
     NONE,
     WORK,
     Ahead,
@@ -27,8 +27,8 @@ from ops.cpu.conv.blocks import (
     tiles_in,
     units,
 )
-from ops.cpu.conv.calls import Arguments, entry, mover, up
 from ops.cpu.conv.pack import first_vectors, panel
+from ops.cpu.gemm.calls import Arguments, entry, mover, up
 
 CHUNK = 16  # pixels copied at a time: as many streams as a processor reads ahead of itself
 

@@ -1,7 +1,4 @@
-"""The loops of direct convolution that make gradients of weights of several taps: x against y, summed over pixels.
-
-What never lives here: one tap (`pixelwise`), images (`convolve`), sizes of blocks (`blocking`), strides (`direct`).
-"""
+"""The loops of direct convolution that make gradients of weights of several taps: x against y, summed over pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.values import Choice, Whole
-from ops.cpu.conv.blocks import (
+from ops.cpu.conv.block_loops import (
     NONE,
     WORK,
     Ahead,
@@ -26,9 +23,9 @@ from ops.cpu.conv.blocks import (
     tiles_in,
     units,
 )
-from ops.cpu.conv.calls import Arguments, entry, mover, up
 from ops.cpu.conv.pack import first_vectors, panel
-from ops.cpu.conv.pixelwise import columns
+from ops.cpu.conv.pixel_loops import columns
+from ops.cpu.gemm.calls import Arguments, entry, mover, up
 
 FEW = 12  # channels: with fewer, zeros of the padding cost less than tiles of few rows
 

@@ -1,9 +1,9 @@
 """What the loops of direct convolution share: a block of work, its copy of x, and runs of tiles over it.
 
-Both kinds of loops walk over blocks (group, images, rows, columns). For a block the part of x that it reads is copied,
-with its padding as zeros, into a dense [row][image][column][channel] of the thread's own, so that one call of the
-micro-kernel sums over all taps; where there is one tap, x may be read in place (`packed` 0). Output (p, q) reads x at
-p * step + off + tap * hop. What never lives here: which sums are formed (`convolve`, `correlate`).
+The loops walk over blocks (group, images, rows, columns). The part of x that a block reads is copied into a dense
+[row][image][column][channel] of the thread's own, with its padding as zeros. One call of the micro-kernel then sums
+over all taps. Where there is one tap, x may be read in place (`packed` 0). Output (p, q) reads x at p * step + off +
+tap * hop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ops.cpu.codegen.ir_tools import F32, I32
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Choice, Vec, Whole
 from ops.cpu.conv.blocking import FEW_CHANNELS
-from ops.cpu.conv.calls import Count, either, entry, fetch, mover, tile, up
+from ops.cpu.gemm.calls import Count, either, entry, fetch, mover, tile, up
 from ops.cpu.gemm.microkernel import MAX_ROWS
 
 WORK = layout(

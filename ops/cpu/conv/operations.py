@@ -1,7 +1,4 @@
-"""Convolutions of the CPU backend: what the kernels can read goes to the chosen algorithm, the rest to the reference.
-
-What never lives here: which algorithm (`choose`), or loops.
-"""
+"""Convolutions of the CPU backend: the chosen algorithm where the kernels can read the arrays, else the reference."""
 
 from __future__ import annotations
 
