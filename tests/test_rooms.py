@@ -74,7 +74,7 @@ ROOMS: dict[str, str] = {
     "roles.planning": "nets! nets.data nets.files nets.tools ops! roles roles.coordination roles.learning roles.presets"
     " runtime runtime.cli runtime.compute runtime.config runtime.plan",
     "roles!": "ops! roles roles.coordination roles.exchange roles.fc roles.forecasting roles.planning roles.servers"
-    " roles.workers runtime!",
+    " roles.workers runtime! runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}
