@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -116,18 +117,18 @@ class Convoy:
         limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
         self.road = SocketTransport(
             self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
-            bind=lambda lane: self._bind[self._name].format(lane=lane), arena=self.node.arena,
+            bind=lambda lane: (self._bind[self._name].format(lane=lane),), arena=self.node.arena,
         )  # fmt: skip
         self.caller, self.server = Caller(), Server()
         actor: Actor = self.caller if self._name == "a" else self.server
         self.node.add(type(actor).__name__.lower(), "benchmark", actor)
         found = await self.road.open()
-        return [found.control, found.bulk, found.arena]
+        return asdict(found)
 
     async def connect(self, other: Any) -> None:
         """Link the two nodes."""
         peer, actor = ("b", "server") if self._name == "a" else ("a", "caller")
-        self.node.connect(peer, 1, Endpoints(*other), [actor], self.road)
+        self.node.connect(peer, 1, Endpoints.of(other), [actor], self.road)
         await self.node.prepare(self.node.actors)
         self.node.begin(self.node.actors)
         if self._name == "a":

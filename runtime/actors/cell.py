@@ -52,8 +52,8 @@ class Hosted:
         """Open the inbox and start the actor's own work."""
         name = self.actor.name
         self.tasks = [
-            asyncio.create_task(self._guard(self._serve()), name=f"{name} inbox"),
-            asyncio.create_task(self._guard(self._work()), name=f"{name} run"),
+            asyncio.create_task(self._guard(self._serve), name=f"{name} inbox"),
+            asyncio.create_task(self._guard(self._work), name=f"{name} run"),
         ]
 
     def cancel(self) -> None:
@@ -101,8 +101,8 @@ class Hosted:
         if type(self.actor).run is not Actor.run:
             self._finished(self.actor.name)
 
-    async def _guard(self, life: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await life
+            await life()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this actor's failure: report it
             self._failed(self.actor.name, root_of(error))

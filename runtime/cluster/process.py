@@ -90,7 +90,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         node.reject,
         plan.limits,
         incarnation=incarnation,
-        bind=lambda lane: plan.bind_address(spec.name, lane),
+        bind=lambda lane: plan.bind_addresses(spec.name, lane),
         arena=node.arena,
     )
     me = agent_of(spec.name)

@@ -48,7 +48,7 @@ class ProcessHouse(House):
             self._node.reject,
             self._limits,
             incarnation=FIRST,
-            bind=lambda lane: f"unix://{self._sockets}/{SUPERVISOR}.{lane}",
+            bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
             on_link_lost=lambda process: self._supervisor.link_lost(process),
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())

@@ -28,7 +28,7 @@ ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) ->
 Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
 
 FIRST = 1  # the incarnation of what is never started anew
-NOWHERE = Endpoints("", "")  # on one loop nobody needs an address
+NOWHERE = Endpoints()  # on one loop nobody needs an address
 
 
 @dataclass

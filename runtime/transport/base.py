@@ -9,8 +9,9 @@ behind it rejects what comes twice or too late: actors are promised both whateve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope
@@ -22,11 +23,18 @@ Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a process listens: one address per lane; and where its shared memory is, if it has some."""
+    """Where a process listens: its addresses per lane, the nearest first; where its shared memory is, if it has some;
+    and on which `host`, see `host.identity`."""
 
-    control: str
-    bulk: str
+    control: tuple[str, ...] = ()
+    bulk: tuple[str, ...] = ()
     arena: str = ""
+    host: str = ""
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> Endpoints:
+        """From its fields, as JSON gives them."""
+        return Endpoints(tuple(fields["control"]), tuple(fields["bulk"]), fields["arena"], fields["host"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class InprocTransport(Transport):
     async def open(self) -> Endpoints:
         """Join the network under the process's name."""
         self.network.members[self.process] = self
-        return Endpoints(f"inproc://{self.process}", f"inproc://{self.process}")
+        return Endpoints((f"inproc://{self.process}",), (f"inproc://{self.process}",))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """Make `peer` reachable; the endpoints are not needed on this road."""

@@ -19,7 +19,7 @@ from runtime.memory.arena import Arena, Array, Window
 from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
-from runtime.transport import unix
+from runtime.transport import host, unix
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
 from runtime.transport.shared import SharedMemory
@@ -28,6 +28,7 @@ from runtime.transport.zeromq import ZmqPorts
 
 _GRANT = struct.Struct("!Q")
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
+FILES = (unix.SCHEME, "ipc://")  # addresses that are files
 
 
 class _Link:
@@ -77,10 +78,19 @@ class _Borrow:
         return self.window.bytes_at(offset, size)
 
 
+def nearest(addresses: tuple[str, ...], near: bool) -> str:
+    """The address at which a peer is reached; "" if there is none. A file is tried on another host only where nothing
+    else is offered: file systems can be shared."""
+    if near:
+        return next(iter(addresses), "")
+    return next((address for address in addresses if not address.startswith(FILES)), "") or nearest(addresses, True)
+
+
 class SocketTransport(Transport):
     """Transport over sockets: Unix ones to addresses that begin with unix://, ZeroMQ's to all others.
 
-    `bind(lane)` gives the address to listen on ("unix:///...", "tcp://127.0.0.1:*", ...).
+    `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the nearest first: a peer
+    of this host is reached at its first one, a peer of another host at the first that is no file.
     `on_link_lost(peer)`, if given, is called when the connection to a peer breaks. With an `arena`, arrays that lie in
     it stay there for peers who have one too: only their place travels.
     """
@@ -93,7 +103,7 @@ class SocketTransport(Transport):
         limits: Limits,
         *,
         incarnation: int,
-        bind: Callable[[Lane], str],
+        bind: Callable[[Lane], tuple[str, ...]],
         on_link_lost: Callable[[str], None] | None = None,
         arena: Arena | None = None,
     ) -> None:
@@ -102,7 +112,8 @@ class SocketTransport(Transport):
         self._bind = bind
         self._on_link_lost = on_link_lost
         self._ports: dict[type[Ports], Ports] = {}
-        self._listeners: dict[Lane, Listener] = {}
+        self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
+        self._host = host.identity()
         self._links: dict[tuple[str, Lane], _Link] = {}
         self._sources: dict[tuple[Lane, bytes], _Source] = {}
         self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
@@ -111,26 +122,29 @@ class SocketTransport(Transport):
     async def open(self) -> Endpoints:
         """Listen on both lanes. LaunchError names the address that is taken."""
         for lane in _LANES:
-            address = self._bind(lane)
-            try:
-                self._listeners[lane] = self._kind(address).listen(address, lane, partial(self._arrived, lane))
-            except OSError as error:
-                raise LaunchError(f"process '{self.process}' cannot listen on {address}: {error}") from None
-        control, bulk = (self._listeners[lane].address for lane in _LANES)
-        return Endpoints(control, bulk, self._shared.arena.address if self._shared else "")
+            for address in self._bind(lane):
+                try:
+                    listener = self._kind(address).listen(address, lane, partial(self._arrived, lane))
+                except OSError as error:
+                    raise LaunchError(f"process '{self.process}' cannot listen on {address}: {error}") from None
+                self._listeners[lane].append(listener)
+        control, bulk = (tuple(listener.address for listener in self._listeners[lane]) for lane in _LANES)
+        return Endpoints(control, bulk, self._shared.arena.address if self._shared else "", self._host)
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect."""
-        watcher = self._on_link_lost
+        watcher, near = self._on_link_lost, endpoints.host == self._host
+        addresses = {lane: nearest(getattr(endpoints, lane), near) for lane in _LANES}
+        if not all(addresses.values()):
+            raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which listens nowhere")
         for lane in _LANES:
             former = self._links.pop((peer, lane), None)
             if former is not None:
                 former.close(f"{peer} was started anew")
-            address: str = getattr(endpoints, lane)
             on_lost = partial(watcher, peer) if watcher is not None and lane == "control" else None
-            connect = partial(self._connect, address, lane, on_lost)
+            connect = partial(self._connect, addresses[lane], lane, on_lost)
             self._links[peer, lane] = _Link(self.limits.credit_of(lane), connect)
-        if self._shared is not None and endpoints.arena:
+        if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
 
@@ -223,17 +237,18 @@ class SocketTransport(Transport):
 
     def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
         """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
-        listener = self._listeners.get(lane)
-        return listener is None or listener.answer(identity, [b"".join(map(_GRANT.pack, numbers))])
+        listeners, word = self._listeners[lane], [b"".join(map(_GRANT.pack, numbers))]
+        return not listeners or any(listener.answer(identity, word) for listener in listeners)
 
     async def close(self) -> None:
         """See Transport.close."""
         for link in self._links.values():
             link.close(f"{self.process} is stopping", flush=True)
-        for listener in self._listeners.values():
-            listener.close()
+        for listeners in self._listeners.values():
+            for listener in listeners:
+                listener.close()
+            listeners.clear()
         self._links.clear()
-        self._listeners.clear()
         if self._shared is not None:
             self._shared.close()
         for ports in self._ports.values():

@@ -43,7 +43,13 @@ class Cargo(Message):
 def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject) -> SocketTransport:
     """The transport of one life of a process."""
     return SocketTransport(
-        name, deliver, reject, LIMITS, incarnation=life, bind=lambda lane: f"unix://{folder}/{name}.{lane}", arena=arena
+        name,
+        deliver,
+        reject,
+        LIMITS,
+        incarnation=life,
+        bind=lambda lane: (f"unix://{folder}/{name}.{lane}",),
+        arena=arena,
     )
 
 
@@ -95,12 +101,12 @@ class Peer:
 
 def main() -> None:
     """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the survivor's addresses."""
-    folder, control, bulk, arena = sys.argv[1:]
+    folder, survivor = sys.argv[1:]
     order = Nursery(socket.socket(fileno=os.dup(0))).serve()
     if order is not None:
         kind, _, life = order["process"].partition("-")
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-            runner.run(_live(kind, int(life), Path(folder), Endpoints(control, bulk, arena)))
+            runner.run(_live(kind, int(life), Path(folder), Endpoints.of(json.loads(survivor))))
 
 
 async def _live(kind: str, life: int, folder: Path, survivor: Endpoints) -> None:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class Survivor:
         self._orders, theirs = socket.socketpair()
         command = [sys.executable, "-c", "from tests.chaos.peers import main; main()"]
         self._nursery = subprocess.Popen(  # noqa: ASYNC220
-            [*command, str(self.folder), ends.control, ends.bulk, ends.arena],
+            [*command, str(self.folder), json.dumps(asdict(ends))],
             stdin=theirs, cwd=ROOT, env=environment(),
         )  # fmt: skip
         theirs.close()
@@ -72,7 +73,7 @@ class Survivor:
             line = told.readline()
             if not line.startswith("{"):
                 pytest.fail(line + told.read())
-        self.road.connect("peer", Endpoints(**json.loads(line)))
+        self.road.connect("peer", Endpoints.of(json.loads(line)))
 
     def kill(self) -> None:
         """Kill the peer; return when it is dead."""

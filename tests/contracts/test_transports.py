@@ -220,7 +220,7 @@ async def test_cancelling_a_waiting_sender_loses_no_credit(pair: tuple[Member, M
 async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: Path) -> None:
     b = _member(
         lambda *arguments: SocketTransport(
-            *arguments, LIMITS, incarnation=1, bind=lambda lane: f"ipc://{tmp_path}/{lane}"
+            *arguments, LIMITS, incarnation=1, bind=lambda lane: (f"ipc://{tmp_path}/{lane}",)
         ),
         "b",
     )
@@ -228,13 +228,13 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     stranger = context.socket(zmq.DEALER)
     stranger.setsockopt(zmq.ROUTING_ID, b"stranger")
-    stranger.connect(ends.control)
+    stranger.connect(ends.control[0])
     hostile = [[b""], [b"\xff" * 10], [b"\x91" * 60_000], [b"\xdd\xff\xff\xff\xff"], [b"x" * 100_000], [b""] * 50]
     hostile += [[b"\xc1"], [b"\xc1" * 50]]  # the one byte that msgpack never uses
     for frames in hostile:
         stranger.send_multipart(frames)
     a = _member(
-        lambda *arguments: SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*"),
+        lambda *arguments: SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",)),
         "a",
     )
     await a.transport.open()
@@ -260,7 +260,7 @@ async def test_a_closed_road_leaves_no_socket_file(pair: tuple[Member, Member], 
 async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
     def make(*arguments: object) -> Transport:
         bind = f"tcp://127.0.0.1:{port}"
-        return SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: bind)  # type: ignore[arg-type]
+        return SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: (bind,))  # type: ignore[arg-type]
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     holder = context.socket(zmq.ROUTER)

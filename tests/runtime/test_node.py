@@ -49,7 +49,7 @@ async def test_a_reply_may_come_later_from_outside_the_handler_while_others_are_
 async def test_actors_of_one_process_talk_through_the_same_checks(pair: Pair) -> None:
     second = Asker()
     pair.q.add("second", "client", second)
-    pair.q.connect("q", 1, Endpoints("", ""), ["server", "second"], pair.road_q)
+    pair.q.connect("q", 1, Endpoints(), ["server", "second"], pair.road_q)
     assert (await second.ask("server", Question(number=4), Answer)).number == 8
 
 
@@ -136,7 +136,7 @@ async def test_a_message_that_does_not_belong_here_is_counted_released_and_chang
 async def test_only_the_actor_that_was_asked_can_answer_and_only_to_the_asker(
     pair: Pair, sender: str, receiver: str
 ) -> None:
-    pair.p.connect("q", 1, Endpoints("", ""), ["server", "other"], pair.road_p)
+    pair.p.connect("q", 1, Endpoints(), ["server", "other"], pair.road_p)
     pair.p.add("second", "client", Asker())
     asking = asyncio.create_task(pair.asker.ask("server", Question(number=-3), Answer))
     await pair.settled()
@@ -148,7 +148,7 @@ async def test_only_the_actor_that_was_asked_can_answer_and_only_to_the_asker(
 
 
 async def test_a_message_of_a_former_life_is_counted_after_its_sender_was_started_anew(pair: Pair) -> None:
-    pair.q.connect("p", 2, Endpoints("", ""), ["asker"], pair.road_q)
+    pair.q.connect("p", 2, Endpoints(), ["asker"], pair.road_q)
     await pair.asker.tell("server", Question(number=1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -294,7 +294,7 @@ def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
     async def talk(pair: Pair) -> None:
         reader = Reader()
         pair.q.add("reader", "service", reader)
-        pair.p.connect("q", 1, Endpoints("", ""), ["reader"], pair.road_p)
+        pair.p.connect("q", 1, Endpoints(), ["reader"], pair.road_p)
         pair.q.know("asker", "p", 1, pair.road_q)
         pair.q.begin(["reader"])
         blob = np.zeros(1000)
