@@ -6,26 +6,47 @@ section 5.1): only activations and their gradients cross the network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
+from roles.base.role import Anew, Held, JobOptions, Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import answers, model, passes
 from roles.learning.buffers import gradient_buffers, joined_rows
-from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
-from roles.messages import TRAIN, ActivationGrads, Activations, Done, GetState, Rates, State
+from roles.messages import TRAIN, ActivationGrads, Activations, Blobs, Done, GetState, Rates, State
 from runtime import Actor, Envelope, MessageError
 
 Parts = dict[int, tuple[Activations, Envelope]]  # rank -> its part of the batch
 
 
-class FcServer(Actor):
-    """Options: the job, the data's image shape."""
+@dataclass(frozen=True, kw_only=True)
+class FcOptions(JobOptions):
+    """The job, the data's image shape."""
 
-    def __init__(self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int]) -> None:
-        self._job = Job.from_options(job)
-        self._image_shape = image_shape
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    image_shape: tuple[int, int, int]
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """To every worker that names it the gradients of what it sent."""
+        return ((worker, ActivationGrads, size) for worker, size in answers(name, shapes))
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Passes on whole batches, parameters and histories."""
+        layers = shapes.layers(self.job, "fc")
+        held = passes(self.job, "fc", shapes) | {"gradients": shapes.size(layers)}
+        return held | model(self.job, layers, shapes)
+
+
+class FcServer(Actor):
+    """See the module docstring."""
+
+    Options = FcOptions
+
+    def __init__(self, options: FcOptions) -> None:
+        self._job, self._image_shape = options.job, options.image_shape
         self._parts: dict[tuple[str, int], Parts] = {}  # (phase, number) -> parts so far
 
     async def on_start(self) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nets.sharding.shard import Blobs, Shard
-from roles.messages import Columns
+from nets.sharding.shard import Shard
+from roles.messages import Blobs, Columns
 from runtime import Actor, MessageError
 
 Key = tuple[str, int, int, int, bool]  # phase, number, part, link, backward

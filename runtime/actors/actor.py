@@ -73,8 +73,12 @@ class Host(Protocol):
 
 
 class Actor:
-    """Base of all actors. Subclasses take plain options in `__init__` and talk only after `on_start`."""
+    """Base of all actors. Subclasses take options in `__init__` and talk only after `on_start`.
 
+    A class that declares `Options`, a frozen dataclass, is called with one of them; any other with keywords.
+    """
+
+    Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
     name: str
     role: str

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from runtime.config.file import Loaded, load_with_program
 from runtime.plan.placement import place
+from runtime.plan.program import checked
 from runtime.plan.topology import Placement
 
 if TYPE_CHECKING:
@@ -27,5 +28,5 @@ def check(path: Path, overrides: Sequence[str] = (), nursery: Nursery | None = N
     """Read cluster.toml, plan and place. ConfigError with every mistake. `nursery`: it hears of the program as soon as
     that is known."""
     loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
-    topology = loaded.program.plan(loaded.config, loaded.options)
+    topology = checked(loaded.program.plan(loaded.config, loaded.options), loaded.program)
     return Checked(loaded, place(topology, loaded.config))

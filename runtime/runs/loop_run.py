@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.cluster.supervisor import Watcher
 from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
-from runtime.actors.metrics import Metrics
-from runtime.actors.node import Node
 from runtime.plan.program import MAIN, actor_of, import_program
-from runtime.cluster.supervisor import Watcher
 from runtime.plan.topology import SUPERVISOR, Topology
 from runtime.transport import Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport

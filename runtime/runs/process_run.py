@@ -9,22 +9,22 @@ import shutil
 import sys
 from typing import Any, TypeVar
 
+from runtime.actors.metrics import Metrics, Pages, discovery
+from runtime.actors.node import Node
+from runtime.cluster import namespaces
+from runtime.cluster.launchers import LocalLauncher, Nursery
+from runtime.cluster.process import INCARNATION
+from runtime.cluster.supervision import Liveness
+from runtime.cluster.supervisor import Supervisor, Watcher, admitting_deliver
 from runtime.compute import service_times
-from runtime.memory.arena import available
 from runtime.compute.compute import ThreadCompute
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
-from runtime.cluster.launchers import LocalLauncher, Nursery
-from runtime.cluster import namespaces
+from runtime.memory.arena import available
 from runtime.messages.message import Message
-from runtime.actors.metrics import Metrics, Pages, discovery
-from runtime.actors.node import Node
 from runtime.plan.run_plan import RunPlan
-from runtime.cluster.process import INCARNATION
-from runtime.report.rundir import RunDirectory, make_socket_directory
-from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor, Watcher, admitting_deliver
 from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.report.rundir import RunDirectory, make_socket_directory
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport

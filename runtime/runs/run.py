@@ -16,22 +16,22 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel
 
-from runtime.config.file import dump
-from runtime.config.sections import ClusterConfig
-from runtime.report.console import RunConsole
-from runtime.errors import ActorStopped, ConfigError, ConvoyError
-from runtime.report.events import Event, Events
-from runtime.runs.loop_run import Here
 from runtime.cluster.launchers import Nursery
 from runtime.cluster.lifecycle import Heartbeat
-from runtime.messages.message import Message
-from runtime.runs.process_run import Processes
-from runtime.report.rundir import RunDirectory
-from runtime.suggest import hint
 from runtime.cluster.supervisor import Watcher
-from runtime.plan.topology import SUPERVISOR, Placement
-from runtime.transport import Limits
 from runtime.cluster.versions import versions
+from runtime.config.file import dump
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ActorStopped, ConfigError, ConvoyError
+from runtime.messages.message import Message
+from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.report.console import RunConsole
+from runtime.report.events import Event, Events
+from runtime.report.rundir import RunDirectory
+from runtime.runs.loop_run import Here
+from runtime.runs.process_run import Processes
+from runtime.suggest import hint
+from runtime.transport import Limits
 
 R = TypeVar("R", bound=Message)
 House = Processes | Here

@@ -12,23 +12,24 @@ import asyncio
 import dataclasses
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from runtime.cluster.process import event_loop_factory
 from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
-from runtime.report.console import RunConsole
 from runtime.errors import ConfigError, ConvoyError
+from runtime.plan.placement import place
+from runtime.plan.program import MAIN, checked, import_program, is_script, main_program, stop_if_loading
+from runtime.plan.topology import Placement, ProcessSpec, Topology
+from runtime.report.console import RunConsole
 from runtime.report.events import Event
 from runtime.runs.loop_run import HERE
-from runtime.plan.placement import place
-from runtime.cluster.process import event_loop_factory
-from runtime.plan.program import MAIN, is_script, main_program, stop_if_loading
 from runtime.runs.run import Run
 from runtime.runs.signals import Signals
-from runtime.plan.topology import Placement, ProcessSpec, Topology
 
 SAID_OTHERWISE = ("program", "run", "placement")  # sections whose keys are arguments here
 Processes = Literal["one-per-actor", "one", "here"]
@@ -53,6 +54,7 @@ def launch(
     """
     stop_if_loading()
     here = processes == HERE
+    topology = checked(topology, sys.modules[MAIN] if topology.program == MAIN else import_program(topology.program))
     if topology.program == MAIN and not here:
         topology = dataclasses.replace(topology, program=main_program())
     config = _config(topology, directory, name, "one" if here else processes, sections)

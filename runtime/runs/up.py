@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.runs.checking import Checked
-from runtime.report.console import RunConsole
 from runtime.cluster.launchers import Nursery
 from runtime.cluster.process import event_loop_factory
+from runtime.report.console import RunConsole
+from runtime.runs.checking import Checked
 from runtime.runs.run import Run
 from runtime.runs.signals import Signals
 

@@ -13,22 +13,22 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from runtime.runs.checking import Checked
-from runtime.simulation.clock import run_virtual
+from runtime.cluster.versions import versions
+from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.file import ClusterConfig, dump
-from runtime.report.console import RunConsole
 from runtime.errors import ConfigError, ConvoyError, RoleDied
-from runtime.runs.loop_run import told
 from runtime.messages.message import Save, WindDown
 from runtime.plan.program import actor_of
-from runtime.report.rundir import RunDirectory
-from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
-from runtime.simulation.cluster import ServiceTime, Simulation
 from runtime.plan.topology import Placement
+from runtime.report.console import RunConsole
+from runtime.report.rundir import RunDirectory
+from runtime.runs.checking import Checked
+from runtime.runs.loop_run import told
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import ServiceTime, Simulation
 from runtime.transport import Limits
 from runtime.transport.inproc import InprocNetwork
 from runtime.transport.network_model import Link
-from runtime.cluster.versions import versions
 
 LOG = "convoy.log"
 MOST_LISTED = 8  # links in an error
