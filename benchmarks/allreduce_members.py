@@ -13,7 +13,7 @@ import numpy as np
 
 import ops
 from ops import Array
-from roles.exchange.collective import Collective, adders_of
+from roles.exchange.collective import Collective, CollectiveOptions, adders_of
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec, Envelope, Topology
 from runtime.config.file import ClusterConfig, Section
@@ -54,7 +54,8 @@ class Member(Actor):
     async def on_start(self) -> None:
         """Make this member's array where the others can read it."""
         await self.compute("make", self._make)
-        self._collective = Collective(self, self._members, {0: self._numbers}, self._ops, np.float32, self._adders)
+        options = CollectiveOptions(members=tuple(self._members), adders=self._adders)
+        self._collective = Collective(self, options, {0: self._numbers}, self._ops, np.float32)
 
     async def run(self) -> None:
         """All rounds, one after the other."""

@@ -2,32 +2,36 @@
 
 import roles
 import runtime
+from roles.fc.server import FcOptions
 from roles.learning.tree import Parent
 from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Request, coordinator
+from roles.servers.conv_model import ModelOptions
+from roles.servers.tree_reducer import ReducerOptions
+from roles.workers.conv import ConvOptions
 from roles.workers.model_links import model_link
 from runtime import ActorSpec, Topology
 
 
 def chain(request: Request) -> Topology:
     """Each worker's gradients are added to the sum of those before it; the end of the chain is the model server."""
-    job = {"job": request.job.to_options()}
-    data = {**job, "image_shape": list(request.image_shape)}
+    job, shape = request.job, request.image_shape
     workers = [f"conv-{rank}" for rank in range(request.workers)]
     sums = [f"sum-{rank}" for rank in range(1, request.workers)]
     way = [Parent(name, 0, 2) for name in sums] + [Parent(CONV_MODEL, 0, 1)]  # of what is added up so far
     actors = [
         coordinator(request, [workers], updates=1, servers=[CONV_MODEL, FC_SERVER]),
-        ActorSpec(CONV_MODEL, "conv_model", {**data, "coordinator": COORDINATOR}),
-        ActorSpec(FC_SERVER, "fc_server", data),
+        ActorSpec(CONV_MODEL, "conv_model", ModelOptions(job=job, image_shape=shape, coordinator=COORDINATOR)),
+        ActorSpec(FC_SERVER, "fc_server", FcOptions(job=job, image_shape=shape)),
     ]
     links = [(COORDINATOR, CONV_MODEL), (COORDINATOR, FC_SERVER)]
     for name, (parent, part, parts) in zip(sums, way[1:], strict=True):
-        actors.append(ActorSpec(name, "tree_reducer", {"parent": parent, "part": part, "parts": parts}))
+        actors.append(ActorSpec(name, "tree_reducer", ReducerOptions(parent=parent, part=part, parts=parts)))
         links.append((name, parent))
     for rank, name in enumerate(workers):
         parent = way[0] if rank == 0 else Parent(sums[rank - 1], 1, 2)
-        peers = {"coordinator": COORDINATOR, "fc_servers": [FC_SERVER], "models": [model_link(CONV_MODEL, parent)]}
-        actors.append(ActorSpec(name, "conv_compute", {**job, "part": "conv", **peers}))
+        ways, fc = (model_link(CONV_MODEL, parent),), (FC_SERVER,)
+        options = ConvOptions(job=job, part="conv", coordinator=COORDINATOR, models=ways, fc_servers=fc)
+        actors.append(ActorSpec(name, "conv_compute", options))
         links += [(name, peer) for peer in (COORDINATOR, CONV_MODEL, FC_SERVER, parent.name)]
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
 

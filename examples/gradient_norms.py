@@ -5,13 +5,17 @@
 
 import asyncio
 import dataclasses
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 import roles
 import runtime
 from roles import Options, preload  # noqa: F401  # what else a program may have: as the built-in one
+from roles.base.role import RoleOptions
 from roles.messages import LayerGradient
+from roles.servers.conv_model import ModelOptions
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
 
 
@@ -29,11 +33,19 @@ class Watched(Message):
     gradients: int
 
 
-class NormMonitor(Actor):
+@dataclass(frozen=True, kw_only=True)
+class NormOptions(RoleOptions):
     """Passes gradients on to `parent`, and reports the norm of every `every`-th iteration's, layer by layer."""
 
-    def __init__(self, *, parent: str, every: int) -> None:
-        self._parent, self._every, self._passed = parent, every, 0
+    parent: str
+    every: int
+
+
+class NormMonitor(Actor):
+    Options = NormOptions
+
+    def __init__(self, options: NormOptions) -> None:
+        self._parent, self._every, self._passed = options.parent, options.every, 0
 
     async def on_layer_gradient(self, gradient: LayerGradient, envelope: Envelope) -> None:
         await self.tell(self._parent, gradient, step=gradient.number)
@@ -53,24 +65,20 @@ def norm_of(gradient: LayerGradient) -> float:
 
 def monitored(topology: Topology, every: int = 20) -> Topology:
     """The same topology with a monitor on each way of gradients to a model server, in that server's process."""
-    servers = {actor.name for actor in topology.actors if actor.role == "conv_model"}
+    servers = {actor.name for actor in topology.actors if isinstance(actor.options, ModelOptions)}
     actors, links = [], list(topology.links)
 
-    def through(sender: str, way: dict) -> dict:
-        """A way as the options of its sender say it, now by a monitor."""
-        if way["parent"] not in servers:
-            return way
-        name, server = f"norms-{sender}", way["parent"]
-        actors.append(ActorSpec(name, "norm_monitor", {"parent": server, "every": every}, process=server))
-        links.extend([(sender, name), (name, server)])
-        return {**way, "parent": name}
+    def through(sender: str, parent: str) -> str:
+        """Who gets the sender's gradients instead of `parent`."""
+        if parent not in servers:
+            return parent
+        name = f"norms-{sender}"
+        actors.append(ActorSpec(name, "norm_monitor", NormOptions(parent=parent, every=every), process=parent))
+        links.extend([(sender, name), (name, parent)])
+        return name
 
     for actor in topology.actors:
-        options = dict(actor.options)
-        if actor.role == "tree_reducer":
-            options = through(actor.name, options)
-        elif "models" in options:
-            options["models"] = [through(actor.name, way) for way in options["models"]]
+        options = actor.options.redirected(partial(through, actor.name))
         actors.append(dataclasses.replace(actor, options=options))
     return Topology(__name__, tuple(actors), tuple(links), topology.lead)
 

@@ -12,6 +12,7 @@ from dataclasses import field, replace
 from runtime.messages.message import Array, Json, Message, message
 
 TRAIN, TEST, STOP = "TRAIN", "TEST", "STOP"
+Blobs = tuple[Array, ...]  # of a layer, or of what crosses a cut of the net
 
 
 @message

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from roles import registry
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
@@ -48,14 +49,12 @@ class Strategy(Section):
 
     local-fc-shards shares out the FC phase over `servers` (2 by default). Where that is done, `scheme` says of which
     rows FC batches are made: "a" all at once, "b" one worker's after the other's, "c" a part of everyone's at a time;
-    with `variable_batch` each of them is an update."""
+    with `variable_batch` each of them is an update.
 
-    preset: Literal[
-        "single", "sync", "async", "omnivore", "replicas",
-        "mxnet-sync", "mxnet-async", "singa", "distbelief", "parameter-server", "adam",
-        "firecaffe", "host-accumulate", "sparknet", "dl4j",
-        "local-fc-shards", "one-weird-trick",
-    ] = "omnivore"  # fmt: skip
+    Where workers hold replicas, `exchange` says how these add up, if not as the preset has it. `options` are those of a
+    preset that another package brings."""
+
+    preset: Annotated[str, AfterValidator(registry.PRESETS.judged)] = "omnivore"
     workers: Count = 2
     groups: Count = 1
     servers: Count | None = None
@@ -67,6 +66,8 @@ class Strategy(Section):
     pipeline: Count = 1
     scheme: Literal["a", "b", "c"] = "a"
     variable_batch: bool = False
+    exchange: Annotated[str, AfterValidator(registry.EXCHANGES.judged)] | None = None
+    options: dict[str, Any] = Field(default={})
 
     @property
     def cutting(self) -> dict[str, Any]:

@@ -60,19 +60,20 @@ ROOMS: dict[str, str] = {
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
-    "roles": "runtime.config runtime.messages",
+    "roles": "runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime runtime!"
     " runtime.compute",
-    "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory",
-    "roles.fc": "nets.graph nets.sharding ops! roles roles.learning runtime!",
-    "roles.workers": "nets! nets.data ops! roles roles.exchange roles.fc roles.learning runtime!",
-    "roles.servers": "nets! roles roles.learning runtime!",
-    "roles.coordination": "nets! roles roles.learning runtime! runtime.messages",
-    "roles.presets": "roles roles.coordination roles.exchange roles.learning roles.workers runtime.plan",
-    "roles.forecasting": "nets! nets.sharding ops.reference roles roles.exchange roles.learning runtime.messages"
+    "roles.base": "nets! nets.sharding ops.reference roles roles.learning runtime runtime.messages runtime.plan",
+    "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory",
+    "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",
+    "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
+    "roles.servers": "nets! roles roles.base roles.learning runtime!",
+    "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
+    "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
-    "roles.planning": "nets! nets.data nets.files roles roles.coordination roles.learning roles.presets runtime"
-    " runtime.compute runtime.config runtime.plan",
+    "roles.forecasting": "roles.base runtime.plan",
+    "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.learning"
+    " roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"
     " runtime.cli runtime.config",
     "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from nets import NetError, SolverSpec
+from roles.base.role import Anew, JobOptions
 from roles.coordination.grouping import Grouping
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
-from roles.coordination.regroup import Live, impossible
+from roles.coordination.regroup import FIXED, Live, impossible
 from roles.coordination.schedule import Pass, Schedule, Stage, Timetable
 from roles.coordination.ticket_batching import Pace
-from roles.learning.batch_split import Shares
-from roles.learning.job import Job
+from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, write
 from roles.learning.scoreboard import Scoreboard, Scores
 from roles.learning.state_average import MeanState
@@ -39,37 +40,40 @@ from runtime import Actor, Conversation, Envelope, Message, MessageError, Progra
 from runtime.messages.message import Refusal
 
 
-class Coordinator(Actor):
-    """Options: the job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a
-    checkpoint must, who holds parameters (`holders`), how a batch is cut (`Shares`), what else the run can become
-    (`Live`)."""
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorOptions(JobOptions):
+    """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
+    must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`)."""
 
+    anew: ClassVar[Anew] = Anew.WITH_THE_RUN
+    timetable: Timetable
+    groups: tuple[tuple[str, ...], ...]
+    updates: int
+    servers: tuple[str, ...]
+    display: int
+    holders: tuple[str, ...] = ()
+    shares: Cutting = EQUAL
+    live: Live = FIXED
+
+
+class Coordinator(Actor):
+    """See the module docstring."""
+
+    Options = CoordinatorOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE)
 
-    def __init__(
-        self,
-        *,
-        job: Mapping[str, Any],
-        timetable: Mapping[str, Any],
-        groups: list[list[str]],
-        updates: int,
-        servers: list[str],
-        display: int,
-        holders: Sequence[str] = (),
-        shares: Mapping[str, Any] | None = None,
-        live: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._job = Job.from_options(job)
+    def __init__(self, options: CoordinatorOptions) -> None:
+        self._job = options.job
         self._solver = self._job.solver_spec
-        self._schedule = Schedule(Timetable(**timetable))
-        self._grouping, self._pace = Grouping(groups), Pace()
-        self._shares, self._live, self._holders = Shares(**(shares or {})), Live.from_options(live), holders
-        workers = {*self._live.workers, *(name for members in groups for name in members)}
+        self._schedule = Schedule(options.timetable)
+        self._grouping, self._pace = Grouping([list(members) for members in options.groups]), Pace()
+        self._shares, self._live, self._holders = Shares(options.shares), options.live, options.holders
+        workers = {*self._live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
-        self._updates = updates
-        self._servers = servers
-        self._display = display
+        self._updates = options.updates
+        self._servers = options.servers
+        self._display = options.display
         self._asked: list[Envelope] = []
         self._changed = asyncio.Event()
         self._checkpoint = ""

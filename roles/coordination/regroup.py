@@ -6,8 +6,7 @@ What never lives here: when it happens (`schedule`), messages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from roles.learning.batch_split import Shares
 from roles.learning.tree import forest, split
@@ -16,19 +15,20 @@ from runtime import MessageError
 
 
 @dataclass(frozen=True)
-class Live:
-    """What a topology is prepared for: all `workers`, and the trees to each model server.
+class LiveTree:
+    """The trees to a model server: their fan-in, and the names of reducers to choose from."""
 
-    `trees` map a server to its fan-in and the names of reducers to choose from; empty: nobody can be regrouped.
-    """
+    fan_in: int | None
+    reducers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Live:
+    """What a topology is prepared for: all `workers`, and the trees to each model server; none: nobody can be
+    regrouped."""
 
     workers: tuple[str, ...] = ()
-    trees: Mapping[str, Mapping[str, Any]] | None = None
-
-    @staticmethod
-    def from_options(options: Mapping[str, Any] | None) -> Live:
-        """From plain data; None: not prepared."""
-        return Live() if options is None else Live(tuple(options["workers"]), options["trees"])
+    trees: Mapping[str, LiveTree] = field(default_factory=dict)
 
     def groups(self, wish: Regroup, now: Sequence[Sequence[str]], shares: Shares, rows: int) -> list[list[str]]:
         """The workers of each group that is wished for. MessageError in words if it cannot be."""
@@ -53,9 +53,12 @@ class Live:
         """Everybody whose gradients go elsewhere or as another part, and where."""
         return [
             (name, Place(server=server, parent=parent.name, part=parent.part, parts=parent.parts))
-            for server, tree in (self.trees or {}).items()
-            for name, parent in forest(groups, tree["fan_in"], server, tree["reducers"]).items()
+            for server, tree in self.trees.items()
+            for name, parent in forest(groups, tree.fan_in, server, tree.reducers).items()
         ]
+
+
+FIXED = Live()  # what it is at the start, it stays
 
 
 def impossible(why: str) -> MessageError:

@@ -7,10 +7,12 @@ updates its own replica.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from ops import Array
+from roles.base.role import Held, Sent, SummingOptions
+from roles.base.shapes import Shapes
 from roles.exchange.partial_sums import check_array, check_count
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
@@ -21,14 +23,32 @@ from runtime import Actor, Conversation, Envelope
 PART = in_parts("a member's array of a sum", "iteration bucket", Contribution)
 
 
-class HostAccumulator(Actor):
-    """Options: the names of the `members` by rank, the kernels it computes with and the dtype of what it adds up
-    (`Job.summing`)."""
+@dataclass(frozen=True, kw_only=True)
+class AccumulatorOptions(SummingOptions):
+    """The names of the `members` by rank, the kernels it computes with and the dtype of what it adds up."""
 
+    members: tuple[str, ...]
+    dtype: str = "float32"
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """Every sum, to every member."""
+        for member in self.members:
+            for size in shapes.options[member].summed(shapes):
+                yield member, SharedSum, shapes.number * size
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """A sum of each bucket."""
+        return {"sums": shapes.number * sum(shapes.options[self.members[0]].summed(shapes))}
+
+
+class HostAccumulator(Actor):
+    """See the module docstring."""
+
+    Options = AccumulatorOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
-    def __init__(self, *, members: Sequence[str], kernels: str, dtype: str = "float32") -> None:
-        self._members, self._kernels, self._dtype = tuple(members), kernels, dtype
+    def __init__(self, options: AccumulatorOptions) -> None:
+        self._members, self._kernels, self._dtype = options.members, options.kernels, options.dtype
         self._sizes: dict[int, int] = {}  # bucket -> numbers in it, from the first array that came of it
         self._parts = Parts(PART)
 

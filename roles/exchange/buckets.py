@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from nets import ParamSpec, Stage
 from ops import Array
 from roles.learning.micro_batches import WorkerNet
+from roles.messages import Blobs
 
-Blobs = tuple[Array, ...]
 BUCKET_BYTES = 1 << 18  # a bucket takes layers until it has that much: the update of one hides the way of the next
 
 

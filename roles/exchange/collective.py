@@ -9,7 +9,6 @@ In shared memory every byte is read once and written once, whatever p is, and no
 many adders as the host has cores to add with: more would only have to be told (30 MB of 8 members on two busy cores: 30
 and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one adder; of few members each adds them up for itself:
 that is sooner done than told. All get the same bits either way.
-What never lives here: what the arrays mean, when they are sent.
 """
 
 from __future__ import annotations
@@ -17,12 +16,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
+from roles.base.role import Sent
+from roles.base.shapes import Shapes
+from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
@@ -72,26 +75,47 @@ def adders_of(members: Sequence[str]) -> int:
     return min(len(members), os.cpu_count() or 1)
 
 
-class Collective:
-    """For one actor, which hands `Contribution` and `SharedSum` to `contributed` and `summed`.
+@dataclass(frozen=True, kw_only=True)
+class CollectiveOptions(ExchangeOptions):
+    """All `members` in the order of summation, the receiver of this too; the first `adders` of them add up (None:
+    all)."""
 
-    `members` are all of them in the order of summation, this actor too; the first `adders` of them add up (None: all);
-    `sizes` are those of the buckets, in numbers of `dtype`.
-    """
+    members: tuple[str, ...]
+    adders: int | None = None
+
+    def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
+        """Its array to the adders, an adder's share to the others, the first member's word to the rest."""
+        members, number = self.members, shapes.number
+        rank, shared = members.index(name), adding(number * size, len(members), self.adders)
+        adders = members[: shared or None]
+        place = size if shared and not rank else 0  # the first member's memory for the sum
+        share = 0
+        if shared and name in adders and not shapes.shared_memory:
+            low, high = shares(size, len(adders))[rank]
+            share = high - low
+        for other in adders:
+            if other != name:
+                yield other, Contribution, number * (size + place)
+                if shared and name in adders:
+                    yield other, SharedSum, number * share
+        if shared and not rank:
+            for other in members[len(adders) :]:
+                yield other, SharedSum, number * size
+
+
+class Collective(Exchange):
+    """For one actor; see `exchange.Exchange`."""
+
+    Options = CollectiveOptions
+    repeats = True
 
     conversations: ClassVar[tuple[Conversation, ...]] = (ARRAY, SHARE)
 
     def __init__(
-        self,
-        actor: Actor,
-        members: Sequence[str],
-        sizes: Mapping[int, int],
-        ops: Backend,
-        dtype: DTypeLike,
-        adders: int | None = None,
+        self, actor: Actor, options: CollectiveOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
-        self._actor, self._members, self._ops = actor, tuple(members), ops
-        self._adders, self._dtype = adders, np.dtype(dtype)
+        self._actor, self._members, self._ops = actor, options.members, ops
+        self._adders, self._dtype = options.adders, np.dtype(dtype)
         self._rank = self._members.index(actor.name)
         self._counts = {bucket: self._adding(size) for bucket, size in sizes.items()}  # how many add it up for all
         self._arrays = Summands(ARRAY, self._array_awaited, sizes, dtype)
@@ -99,6 +123,12 @@ class Collective:
 
     def __repr__(self) -> str:
         return f"<collective {self._rank} of {len(self._members)}, {self._arrays!r}>"
+
+    @classmethod
+    def laid_out(cls, members: Members) -> Layout:
+        """Everybody talks to everybody."""
+        options = CollectiveOptions(members=members.names, adders=adders_of(members.names))
+        return Layout(options, tuple(itertools.combinations(members.names, 2)))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """Exchange what is needed for the sum of all members' arrays of this key (1-D).

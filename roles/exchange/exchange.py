@@ -1,54 +1,90 @@
-"""Ways to sum arrays over workers: what a worker may ask of each, and which there are.
+"""Ways to sum arrays over workers: what each of them is, and says of itself.
 
     collective   every member adds up its share of all arrays, in memory that all of them see (`collective`)
-    tree         up a tree of the members themselves and down again (`tree_exchange`, FireCaffe 6.2)
-    host         at an accumulator in host memory (`host_exchange`, `host_accumulator`)
+    tree         up a tree of the members themselves and down again (`tree`, FireCaffe 6.2)
+    host         at an accumulator in host memory (`host`, `accumulator`)
 
-All give every member the same bits, whoever came first. What never lives here: what the arrays mean.
+Every exchange gives all members the same bits, whoever came first. Which there are: `roles.registry`; which one a
+worker has: `choice`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
-from roles.exchange.collective import Collective
-from roles.exchange.host import HostExchange
+from roles.base.role import Sent
+from roles.base.shapes import Shapes
 from roles.exchange.partial_sums import Key
-from roles.exchange.tree import TreeExchange
 from roles.messages import Contribution, SharedSum
-from runtime import Actor
+from runtime import Actor, ActorSpec
+
+Link = tuple[str, str]
 
 
-class Exchange(Protocol):
-    """For one actor, which hands it the two messages."""
+@dataclass(frozen=True, kw_only=True)
+class ExchangeOptions:
+    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json."""
 
+    def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
+        """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and message."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Members:
+    """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are those of an actor that
+    adds up for others: how it computes, of what, and its name."""
+
+    names: tuple[str, ...]
+    fan_in: int = 2
+    kernels: str = "numpy"
+    dtype: str = "float32"
+    server: str = "accumulator"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An exchange in a topology: what each member is told, who talks to whom, actors besides the members."""
+
+    options: ExchangeOptions
+    links: tuple[Link, ...]
+    servers: tuple[ActorSpec, ...] = ()
+
+
+class Exchange(ABC):
+    """Of one actor, which hands it the two messages. `sizes` are those of the buckets, in numbers of `dtype`; `ops`
+    compute in host memory."""
+
+    Options: ClassVar[type[Any]]
+    repeats: ClassVar[bool] = False  # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
+
+    @abstractmethod
+    def __init__(
+        self, actor: Actor, options: Any, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+    ) -> None: ...
+
+    @classmethod
+    @abstractmethod
+    def laid_out(cls, members: Members) -> Layout:
+        """The exchange among these members."""
+
+    @abstractmethod
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """Exchange what is needed for the sum of all members' arrays of this key (1-D, on the host).
 
         Returns what gives the sum in the compute thread. Neither the sum nor `mine` must be written to.
         """
-        ...
 
+    @abstractmethod
     def contributed(self, message: Contribution, sender: str) -> None:
         """Gradients of others are complete. MessageError if they do not belong here, or came before."""
 
+    @abstractmethod
     def summed(self, message: SharedSum, sender: str) -> None:
         """A sum is there. MessageError if it does not belong here, or came before."""
-
-
-EXCHANGES: dict[str, Callable[..., Exchange]] = {"collective": Collective, "tree": TreeExchange, "host": HostExchange}
-
-
-def exchange_of(
-    actor: Actor, options: Mapping[str, Any], sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
-) -> Exchange:
-    """The exchange that `options` describe: its `kind`, a key of EXCHANGES, and what that kind asks for.
-
-    `sizes` are those of the buckets, in numbers of `dtype`; `ops` compute in host memory.
-    """
-    given = {key: value for key, value in options.items() if key != "kind"}
-    return EXCHANGES[options["kind"]](actor, sizes=sizes, ops=ops, dtype=dtype, **given)

@@ -1,19 +1,24 @@
 """Sums arrays of workers at one accumulator in host memory: a worker sends its own, and gets the sum back.
 
-What never lives here: the adding up (`host_accumulator`).
+What adds up is `accumulator`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
+from roles.base.role import Sent
+from roles.base.shapes import Shapes
+from roles.exchange.accumulator import AccumulatorOptions
+from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
-from runtime import Actor, Conversation
+from runtime import Actor, ActorSpec, Conversation
 
 AWAITED = "awaited from the accumulator"
 TOTAL = Conversation(
@@ -26,21 +31,43 @@ TOTAL = Conversation(
 )
 
 
-class HostExchange:
+@dataclass(frozen=True, kw_only=True)
+class HostOptions(ExchangeOptions):
+    """The name of the accumulator."""
+
+    accumulator: str
+
+    def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
+        """Its array."""
+        yield self.accumulator, Contribution, shapes.number * size
+
+
+class HostExchange(Exchange):
     """For one actor; see `exchange.Exchange`."""
 
+    Options = HostOptions
+    repeats = True
     conversations: ClassVar[tuple[Conversation, ...]] = (TOTAL,)
 
     def __init__(
-        self, actor: Actor, accumulator: str, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
+        self, actor: Actor, options: HostOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
-        self._actor, self._accumulator = actor, accumulator
-        self._summands = Summands(
-            TOTAL, lambda bucket, sender: AWAITED if sender == accumulator else None, sizes, dtype
-        )
+        self._actor, self._accumulator = actor, options.accumulator
+        self._summands = Summands(TOTAL, self._awaited, sizes, dtype)
+
+    @classmethod
+    def laid_out(cls, members: Members) -> Layout:
+        """Everybody talks to the accumulator."""
+        summing = AccumulatorOptions(members=members.names, kernels=members.kernels, dtype=members.dtype)
+        server = ActorSpec(members.server, "host_accumulator", summing)
+        links = tuple((members.server, name) for name in members.names)
+        return Layout(HostOptions(accumulator=members.server), links, (server,))
 
     def __repr__(self) -> str:
         return f"<exchange at {self._accumulator}>"
+
+    def _awaited(self, bucket: int, sender: str) -> str | None:
+        return AWAITED if sender == self._accumulator else None
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """See Exchange."""

@@ -7,18 +7,22 @@ A node adds its own array and those of its children level by level, in the order
 fan_in 2 and one network interface for each member a sum of |W| bytes travels |W| * 2 log2(p) / BW (equation 4): every
 level moves |W| once each way, and down the tree those come first who have most to tell. One after the other: told at
 once, all would have it as late as the last, since they share the sender's interface.
-What never lives here: the shape of the tree (`binomial`).
+The shape of the tree: `binomial`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
+from roles.base.role import Sent
+from roles.base.shapes import Shapes
 from roles.exchange.binomial import place_of
+from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, Conversation
@@ -33,20 +37,35 @@ SUMS = Conversation(
 )
 
 
-class TreeExchange:
-    """For one actor. `members` are all of them by rank, this actor too; see `exchange.Exchange`."""
+@dataclass(frozen=True, kw_only=True)
+class TreeOptions(ExchangeOptions):
+    """All `members` by rank, the receiver of this too; each node adds the arrays of `fan_in` at each level."""
+
+    members: tuple[str, ...]
+    fan_in: int
+
+    def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
+        """Its sum up, the whole down."""
+        place = place_of(self.members.index(name), len(self.members), self.fan_in)
+        if place.parent is not None:
+            yield self.members[place.parent], Contribution, shapes.number * size
+        for children in place.levels:
+            for child in children:
+                yield self.members[child], SharedSum, shapes.number * size
+
+
+class TreeExchange(Exchange):
+    """For one actor; see `exchange.Exchange`."""
+
+    Options = TreeOptions
+    repeats = True
 
     conversations: ClassVar[tuple[Conversation, ...]] = (SUMS,)
 
     def __init__(
-        self,
-        actor: Actor,
-        members: Sequence[str],
-        fan_in: int,
-        sizes: Mapping[int, int],
-        ops: Backend,
-        dtype: DTypeLike,
+        self, actor: Actor, options: TreeOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
+        members, fan_in = options.members, options.fan_in
         place = place_of(list(members).index(actor.name), len(members), fan_in)
         self._actor, self._ops = actor, ops
         self._parent = None if place.parent is None else members[place.parent]
@@ -56,6 +75,14 @@ class TreeExchange:
 
     def __repr__(self) -> str:
         return f"<tree exchange, {self._parent or 'the root'} above, {len(self._children)} below>"
+
+    @classmethod
+    def laid_out(cls, members: Members) -> Layout:
+        """Everybody talks to the members above and below."""
+        names, fan_in = members.names, members.fan_in
+        parents = [place_of(rank, len(names), fan_in).parent for rank in range(len(names))]
+        links = [(names[parent], name) for parent, name in zip(parents, names, strict=True) if parent is not None]
+        return Layout(TreeOptions(members=names, fan_in=fan_in), tuple(links))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """See Exchange."""

@@ -14,9 +14,9 @@ from nets.sharding.division import ShardedNet
 from ops import Array
 from roles.fc.work import FcWork
 from roles.learning.gradient_sum import GradientSum
-from roles.learning.micro_batches import Blobs, Micro
+from roles.learning.micro_batches import Micro
 from roles.learning.parameter_store import ParameterStore
-from roles.messages import TRAIN
+from roles.messages import TRAIN, Blobs
 
 
 class MicroShards(Micro[ShardedNet]):

@@ -9,14 +9,48 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 from ops import Array, Backend
+from roles.base.role import Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import crossing
 from roles.fc.batches import Span, fc_batches
+from roles.learning.job import Job
 from roles.learning.scoreboard import mean_scores
-from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Ticket
+from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Blobs, Ticket
 from runtime import Actor
 
-Blobs = tuple[Array, ...]
+
+class HasFc(Protocol):
+    """What a worker's options say of the FC phase, and of the part of the net below it."""
+
+    @property
+    def job(self) -> Job:
+        """Whose rows."""
+        ...
+
+    @property
+    def part(self) -> str:
+        """Of the net that the worker computes."""
+        ...
+
+    @property
+    def fc_servers(self) -> tuple[str, ...]:
+        """One, or with a `scheme` all shards."""
+        ...
+
+    @property
+    def scheme(self) -> str:
+        """Of FC batches; empty: the batch is not cut."""
+        ...
+
+
+def activations_sent(options: HasFc, name: str, shapes: Shapes) -> Sent:
+    """What a worker sends to those who compute the FC phase."""
+    for server in options.fc_servers:
+        size = crossing(shapes.net(options.job, options.part), shapes.rows(name))
+        yield server, ActivationSlice if options.scheme else Activations, size
 
 
 class FcPhase:

@@ -6,29 +6,49 @@ section 5.1): only activations and their gradients cross the network.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
+from roles.base.role import Anew, Held, JobOptions, Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import answers, model, passes
 from roles.learning.buffers import gradient_buffers, joined_rows
-from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.parameter_store import ParameterStore
 from roles.learning.parts import Parts, Whole, in_parts
 from roles.learning.resume import restored
-from roles.messages import TRAIN, ActivationGrads, Activations, Done, GetState, Rates, State
+from roles.messages import TRAIN, ActivationGrads, Activations, Blobs, Done, GetState, Rates, State
 from runtime import Actor, Conversation, Envelope
 
 PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
 
-class FcServer(Actor):
-    """Options: the job, the data's image shape."""
+@dataclass(frozen=True, kw_only=True)
+class FcOptions(JobOptions):
+    """The job, the data's image shape."""
 
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    image_shape: tuple[int, int, int]
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """To every worker that names it the gradients of what it sent."""
+        return ((worker, ActivationGrads, size) for worker, size in answers(name, shapes))
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Passes on whole batches, parameters and histories."""
+        layers = shapes.layers(self.job, "fc")
+        held = passes(self.job, "fc", shapes) | {"gradients": shapes.size(layers)}
+        return held | model(self.job, layers, shapes)
+
+
+class FcServer(Actor):
+    """See the module docstring."""
+
+    Options = FcOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
-    def __init__(self, *, job: Mapping[str, Any], image_shape: tuple[int, int, int]) -> None:
-        self._job = Job.from_options(job)
-        self._image_shape = image_shape
+    def __init__(self, options: FcOptions) -> None:
+        self._job, self._image_shape = options.job, options.image_shape
         self._parts = Parts(PART)
         self._asked: dict[Whole, dict[int, tuple[Activations, Envelope]]] = {}  # by pass and rank
 

@@ -10,44 +10,81 @@ the inbox is always open: other shards' columns come through it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from nets.graph.warm import warm
 from ops import Array
+from roles.base.role import Anew, Held, JobOptions, Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import activations, answers, model
 from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
-from roles.learning.job import Job
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.slices import slices_of_state
-from roles.messages import TRAIN, ActivationGrads, ActivationSlice, Columns, Done, FcTurn, GetState, Rates, State
+from roles.messages import (
+    TRAIN,
+    ActivationGrads,
+    ActivationSlice,
+    Blobs,
+    Columns,
+    Done,
+    FcTurn,
+    GetState,
+    Rates,
+    State,
+)
 from runtime import Actor, Conversation, Envelope
 
 
-class FcShard(Actor):
-    """Options: the job, the data's image shape, the names of all `shards` in the order of summation, the scheme by
-    which FC batches are made (`fc_batches`), and whether each of them is an update."""
+@dataclass(frozen=True, kw_only=True)
+class ShardOptions(JobOptions):
+    """The job, the data's image shape, the names of all `shards` in the order of summation, the scheme by which FC
+    batches are made (`fc_batches`), and whether each of them is an update."""
 
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    image_shape: tuple[int, int, int]
+    shards: tuple[str, ...]
+    scheme: str
+    variable_batch: bool = False
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """As an FC server, and to every other shard its columns and its parts of their gradients."""
+        for worker, size in answers(name, shapes):
+            yield worker, ActivationGrads, size
+        net, rows = shapes.shard(self.job, self.shards.index(name), len(self.shards)), shapes.rows(name)
+        for rank, other in enumerate(self.shards):
+            if other != name:
+                sent = [net.sent(link, rank) for link in range(net.last)]
+                yield other, Columns, shapes.number * sum(rows * wide + fixed for wide, fixed in sent)
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Passes on all rows, its own units' parameters; a second set of gradients where several FC batches are added
+        up."""
+        rank, of = self.shards.index(name), len(self.shards)
+        shards = [shapes.shard(self.job, rank, of, phase) for phase in self.job.phases]
+        layers = {layer: [(p.shape, p.keep is None) for p in params] for layer, params in shards[0].params.items()}
+        sets = 1 if self.scheme == "a" or self.variable_batch else 2
+        passes = activations([net for shard in shards for net in shard.nets])
+        held = {"activations": passes.pop("activations"), "gradients": sets * shapes.size(layers)}
+        return held | passes | model(self.job, layers, shapes)
+
+
+class FcShard(Actor):
+    """See the module docstring."""
+
+    Options = ShardOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS)
 
-    def __init__(
-        self,
-        *,
-        job: Mapping[str, Any],
-        image_shape: tuple[int, int, int],
-        shards: list[str],
-        scheme: str,
-        variable_batch: bool = False,
-    ) -> None:
-        self._job = Job.from_options(job)
-        self._image_shape = image_shape
-        self._shards = shards
-        self._scheme, self._variable = scheme, variable_batch
+    def __init__(self, options: ShardOptions) -> None:
+        self._job, self._image_shape, self._shards = options.job, options.image_shape, options.shards
+        self._scheme, self._variable = options.scheme, options.variable_batch
         self._asked: list[Envelope] = []  # what waits until no pass is under way
         self._changed = asyncio.Event()
 

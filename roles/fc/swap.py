@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nets.sharding.shard import Blobs, Shard
-from roles.messages import Columns
+from nets.sharding.shard import Shard
+from roles.messages import Blobs, Columns
 from runtime import Actor, Conversation, MessageError, Standing
 
 MISSING, HERE, TAKEN, NO_SHARD = "missing", "here", "taken", "not another shard's"

@@ -14,8 +14,8 @@ from nets.sharding.division import ShardedNet
 from ops import Array
 from roles.fc.batches import Span
 from roles.learning.buffers import gradient_buffers, joined_rows
-from roles.learning.parameter_store import Blobs, ParameterStore
-from roles.messages import TRAIN
+from roles.learning.parameter_store import ParameterStore
+from roles.messages import TRAIN, Blobs
 
 
 class FcWork:

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from roles.learning.tree import split
 
 KEPT = 0.8  # of an old rate, when a new one is measured: one slow pass moves a share by a fifth of the difference
 
 
-class Shares:
-    """Cuts batches for groups. `in_proportion`: to the rows per second that the workers were seen to compute (Omnivore,
+@dataclass(frozen=True)
+class Cutting:
+    """How batches are cut. `in_proportion`: to the rows per second that the workers were seen to compute (Omnivore,
     section 5.1: a device is a black box of known throughput). With `micro_batches`, only between two of these.
     """
 
-    def __init__(self, *, in_proportion: bool = False, micro_batches: int = 0) -> None:
-        self._in_proportion, self._micro_batches = in_proportion, micro_batches
+    in_proportion: bool = False
+    micro_batches: int = 0
+
+
+EQUAL = Cutting()
+
+
+class Shares:
+    """Cuts batches for groups."""
+
+    def __init__(self, cutting: Cutting = EQUAL) -> None:
+        self._in_proportion, self._micro_batches = cutting.in_proportion, cutting.micro_batches
         self._rates: dict[str, float] = {}  # worker -> rows per second
 
     def __repr__(self) -> str:

@@ -14,8 +14,7 @@ import numpy as np
 
 from nets import ParamSpec
 from ops import Array, Backend, Shape
-
-Blobs = tuple[Array, ...]
+from roles.messages import Blobs
 
 
 class Learner(Protocol):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ops import Array, Backend
+from ops import Backend
 from roles.learning.buffers import new_parameter
-
-Blobs = tuple[Array, ...]
+from roles.messages import Blobs
 
 
 class GradientSum:

@@ -18,7 +18,8 @@ from typing import Any
 from nets import ParamSpec, SolverSpec
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.parameter_store import ParameterStore
+from roles.messages import Blobs
 
 
 class HogwildStore(ParameterStore):

@@ -32,7 +32,7 @@ THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 @dataclass(frozen=True)
 class Job:
-    """Plain data; `to_options` and `from_options` carry it in a topology. Paths are absolute or zoo names.
+    """Plain data, a part of what roles are told. Paths are absolute or zoo names.
 
     `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
@@ -57,16 +57,7 @@ class Job:
     resume: str = ""
     weights: str = ""
     micro_batches: int = 0
-    solver_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-    def to_options(self) -> dict[str, Any]:
-        """As plain data."""
-        return dataclasses.asdict(self)
-
-    @staticmethod
-    def from_options(options: Mapping[str, Any]) -> Job:
-        """Back from plain data."""
-        return Job(**options)
+    solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares; `batch`, if given, for training."""
@@ -88,11 +79,6 @@ class Job:
     def dtype(self) -> np.dtype[Any]:
         """Of every number that is computed and sent: activations, parameters, histories, gradients, sums."""
         return np.dtype(np.float64 if self.precision == "double" else np.float32)
-
-    @property
-    def summing(self) -> dict[str, Any]:
-        """What an actor that only adds up is told of it, as plain data."""
-        return {"kernels": self.kernels, "dtype": self.dtype.name}
 
     @cached_property
     def backend_ops(self) -> ops.Backend:

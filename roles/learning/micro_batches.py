@@ -17,8 +17,8 @@ from nets import Net, NetError, ParamSpec, Stage
 from nets.sharding.division import ShardedNet
 from ops import Array, Backend
 from roles.learning.batch_split import micro_cuts
+from roles.messages import Blobs
 
-Blobs = tuple[Array, ...]
 Span = tuple[int, int]  # rows [low, high)
 Kind = TypeVar("Kind", Net, ShardedNet)
 

@@ -14,8 +14,7 @@ import numpy as np
 from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
-
-Blobs = tuple[Array, ...]
+from roles.messages import Blobs
 
 
 class ParameterStore:

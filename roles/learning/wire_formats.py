@@ -12,22 +12,33 @@ has which format (`gradient_links`), arithmetic (`ops.reference.compression`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from ops import Array, Backend, OpsError, Shape
 from ops.reference.compression import HALVES
 from roles.learning.micro_batches import WorkerNet
+from roles.messages import Blobs
 from runtime.errors import MessageError
 
-Blobs = tuple[Array, ...]
 Formats = tuple[str, ...]
 Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blob's shape, and whether it is learned
 
 FLOAT64 = "float64"
 FORMATS = {"float32": 1, "float16": 1, "bfloat16": 1, "one-bit": 2, "threshold": 2}  # name -> arrays of a blob
-PLAIN: Mapping[str, Any] = {"format": "float32", "block": 256, "tau": 0.01}
+
+
+@dataclass(frozen=True)
+class WireFormat:
+    """The format of what an actor sends, the `block` of one-bit and what threshold sends: `tau`."""
+
+    format: str = "float32"
+    block: int = 256
+    tau: float = 0.01
+
+
+PLAIN = WireFormat()
 
 
 def plain_of(name: str) -> str:
@@ -45,17 +56,16 @@ def layers_of(net: WorkerNet) -> Layers:
 class Wire:
     """One actor's gradients: encoded on the way to its parent, decoded on arrival.
 
-    `options` are the format of what it sends, the `block` of one-bit and `tau`; with the format float64 it takes
-    nothing else. The errors it keeps are its own: of each layer and blob one array of float32. All methods run in the
-    compute thread.
+    `said` is the format of what it sends; with float64 it takes nothing else. The errors it keeps are its own: of each
+    layer and blob one array of float32. All methods run in the compute thread.
     """
 
-    def __init__(self, layers: Layers, ops: Backend, options: Mapping[str, Any] = PLAIN) -> None:
+    def __init__(self, layers: Layers, ops: Backend, said: WireFormat = PLAIN) -> None:
         self._layers: dict[str, list[tuple[Shape, bool]]] = {
             layer: [(tuple(shape), learned) for shape, learned in blobs] for layer, blobs in layers.items()
         }
         self._ops = ops
-        self._format, self._block, self._tau = options["format"], options["block"], options["tau"]
+        self._format, self._block, self._tau = said.format, said.block, said.tau
         self._plain = plain_of(self._format)
         self._counts = {FLOAT64: 1} if self._plain == FLOAT64 else FORMATS
         self._errors: dict[tuple[str, int], Array] = {}

@@ -1,6 +1,5 @@
-"""On which device each actor computes: from [train.devices] to the options of the actors.
-
-What never lives here: the devices themselves (`ops`, `runtime.compute.emulated`).
+"""On which device each actor computes: from [train.devices] to the options of the actors. The devices themselves:
+`ops`, `runtime.compute.emulated`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nets.data import Source
+from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.options import Train
 from runtime.compute.service_times import ServiceTimes
 from runtime.errors import ConfigError
 from runtime.plan.topology import ActorSpec, Topology
 
-EMULATED = "emulated"
 Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
 
 
@@ -30,10 +29,16 @@ class Devices:
     seed: int
     base: Path
 
-    def of(self, actor: ActorSpec) -> str | None:
-        """The pattern that says where an actor computes; None: on the CPU. An actor that computes nothing has none."""
-        fitting = (pattern for pattern in self.patterns if fnmatch.fnmatchcase(actor.name, pattern))
-        return next((pattern for pattern in fitting if self._computes_on(actor, self.patterns[pattern])), None)
+    def of(self, actor: ActorSpec) -> tuple[str, RoleOptions] | None:
+        """The pattern that says where an actor computes, and its options there; None: on the CPU. An actor that
+        computes nothing has none."""
+        if isinstance(actor.options, RoleOptions):
+            for pattern, device in self.patterns.items():
+                if fnmatch.fnmatchcase(actor.name, pattern):
+                    placed = actor.options.on_device(EMULATED if _emulated(device) else device, self._blank())
+                    if placed is not None:
+                        return pattern, placed
+        return None
 
     def placed(self, topology: Topology) -> Topology:
         """Tell each actor that computes where to do so, and the lead if there is no model to save."""
@@ -44,8 +49,8 @@ class Devices:
 
     def mistakes(self, topology: Topology, train: Train) -> Iterator[Problem]:
         """Patterns that fit nobody, profiles that are none, what emulated devices cannot do."""
-        used = {self.of(actor) for actor in topology.actors}
-        computing = ", ".join(actor.name for actor in topology.actors if "job" in actor.options)
+        used = {found[0] for actor in topology.actors if (found := self.of(actor))}
+        computing = ", ".join(actor.name for actor in topology.actors if isinstance(actor.options, JobOptions))
         for pattern, device in self.patterns.items():
             if pattern not in used:
                 yield f"'{pattern}' fits no actor; those that compute are {computing}", ("devices",)
@@ -57,21 +62,14 @@ class Devices:
         if any(map(_emulated, self.patterns.values())):
             yield from _not_emulated(train)
 
-    def _computes_on(self, actor: ActorSpec, device: str) -> bool:
-        return "job" in actor.options or (_emulated(device) and "kernels" in actor.options)
-
     def _placed(self, actor: ActorSpec) -> ActorSpec:
-        pattern = self.of(actor)
-        if pattern is None:
+        found = self.of(actor)
+        if found is None:
             return actor
-        device, options = self.patterns[pattern], dict(actor.options)
+        pattern, options = found
+        device = self.patterns[pattern]
         if not _emulated(device):
-            options["job"] = {**options["job"], "device": device}
             return dataclasses.replace(actor, options=options)
-        if "job" in options:
-            options["job"] = {**options["job"], "device": EMULATED, "data": self._blank()}
-        if "kernels" in options:
-            options["kernels"] = EMULATED
         times = {"profile": self._profile(device), "seed": self.seed}
         return dataclasses.replace(actor, options=options, emulated=times)
 
@@ -100,8 +98,10 @@ def _not_emulated(train: Train) -> Iterator[Problem]:
 
 def _without_model(lead: ActorSpec) -> ActorSpec:
     """What is trained with emulated gradients is no model, whoever computes the rest."""
-    job = {**lead.options["job"], "device": EMULATED}
-    return dataclasses.replace(lead, options={**lead.options, "job": job})
+    if not isinstance(lead.options, JobOptions):
+        return lead
+    job = dataclasses.replace(lead.options.job, device=EMULATED)
+    return dataclasses.replace(lead, options=dataclasses.replace(lead.options, job=job))
 
 
 def _emulated(device: str) -> bool:

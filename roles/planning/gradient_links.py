@@ -1,17 +1,16 @@
 """Which link's gradients have which format: from the section [train.gradients] to the options of the actors.
-
-What never lives here: the formats (`wire_formats`).
+The formats: `wire_formats`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
+from roles.base.role import RoleOptions, Wires
 from roles.learning.job import Job
-from roles.learning.wire_formats import Layers
+from roles.learning.wire_formats import Layers, WireFormat
 from roles.options import Gradients
 from runtime.plan.topology import ActorSpec, Topology
 
@@ -23,7 +22,12 @@ Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [trai
 
 def gradient_links(topology: Topology) -> list[Link]:
     """(sender, receiver) of every link that gradients travel, in the order of the senders."""
-    return [(actor.name, way["parent"]) for actor in topology.actors for way in _ways(actor)]
+    return [
+        (actor.name, parent)
+        for actor in topology.actors
+        if isinstance(actor.options, RoleOptions)
+        for parent in actor.options.parents()
+    ]
 
 
 def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
@@ -56,30 +60,20 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
     """Tell each sender the format of what it sends, each reducer what to expect and how to compute. "float32" is said
     for numbers as they are: those of the job."""
     formats = formats_of(gradient_links(topology), gradients)
-
-    def wired(actor: ActorSpec, way: Mapping[str, Any]) -> dict[str, Any]:
-        said = formats[actor.name, way["parent"]]
-        own = job.dtype.name if said == "float32" else said
-        return {**way, "wire": {"format": own, "block": gradients.block, "tau": gradients.tau}}
+    wires = {
+        link: WireFormat(job.dtype.name if said == "float32" else said, gradients.block, gradients.tau)
+        for link, said in formats.items()
+    }
 
     def told(actor: ActorSpec) -> ActorSpec:
-        if actor.role == "conv_compute":
-            options = {**actor.options, "models": [wired(actor, way) for way in _ways(actor)]}
-        elif actor.role == "tree_reducer":
-            coded = any(name != "float32" for link, name in formats.items() if actor.name in link)
-            options = wired(actor, actor.options) | {"layers": layers, "kernels": job.kernels if coded else "numpy"}
-        else:
+        coded = any(said != "float32" for link, said in formats.items() if actor.name in link)
+        to = {parent: wire for (sender, parent), wire in wires.items() if sender == actor.name}
+        if not to:
             return actor
-        return dataclasses.replace(actor, options=options)
+        said = Wires(to, layers, job.kernels if coded else "numpy")
+        return dataclasses.replace(actor, options=actor.options.with_wires(said))
 
     return dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors))
-
-
-def _ways(actor: ActorSpec) -> Sequence[Mapping[str, Any]]:
-    """The plain data that says where an actor's gradients go: of each model server, or of a reducer itself."""
-    if actor.role == "conv_compute":
-        return tuple(actor.options["models"])
-    return (actor.options,) if actor.role == "tree_reducer" else ()
 
 
 def _fits(link: Link, pattern: str) -> bool:

@@ -14,7 +14,7 @@ from nets.data import Source
 from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
 from roles.coordination.schedule import Timetable
-from roles.learning.batch_split import Shares
+from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
 from roles.learning.resume import iteration_of
 from roles.learning.tree import split
@@ -25,10 +25,11 @@ from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
-from roles.planning.strategies import PRESETS, mistakes_of
+from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan.program import checked, import_program
 from runtime.plan.topology import Topology
 
 
@@ -58,8 +59,11 @@ class _Planner:
         self.config, self.train = config, train
         self.base = config.raw.path.resolve().parent
         self.problems: list[str] = []
-        self.preset = preset or PRESETS[train.strategy.preset]
+        with self._reading("train", "strategy", "preset"):
+            self.preset = preset or preset_called(train.strategy.preset)
+        self.stop_if_wrong()
         self.layers: Layers = {}  # of the part that workers compute: what travels
+        self.options: Any = None  # of the preset
         self.weights: Weights = {}  # first parameters, if a file is named
 
     def topology(self) -> Topology:
@@ -96,8 +100,12 @@ class _Planner:
             image_shape=sources[TRAIN].shape,
             strategy=strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
+            exchange=strategy.exchange or self.preset.exchange,
+            options=self.options,
         )
-        return self._on_devices(self._with_formats(self.preset.layout(request), job), sources)
+        topology = self.preset.layout(request)
+        topology = checked(topology, import_program(topology.program))
+        return self._on_devices(self._with_formats(topology, job), sources)
 
     def _with_formats(self, topology: Topology, job: Job) -> Topology:
         """Tell each actor that sends gradients in which format."""
@@ -189,10 +197,11 @@ class _Planner:
         if phase == TRAIN and self.weights:
             with self._reading("train", "weights"):
                 match(self.weights, whole.params, Path(job.weights).name)
-        if self.train.strategy.preset == "single":
+        if self.preset.alone:
             return
         if whole.time_first:
-            text = "found a net with recurrent layers, whose rows are steps of time: only preset 'single' trains it"
+            text = "found a net with recurrent layers, whose rows are steps of time: only "
+            text += f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
             self._problem(text, "train", "strategy", "preset")
             return
         if self.preset.part == "all":
@@ -243,20 +252,24 @@ class _Planner:
             groups = strategy.workers
         if not job.batch:
             return  # the net could not be read: its batch is not known
-        shares = Shares(**strategy.cutting)
-        for members in {*split(strategy.workers, groups)} if strategy.preset != "single" else {1}:
+        shares = Shares(Cutting(**strategy.cutting))
+        for members in {*split(strategy.workers, groups)} if not self.preset.alone else {1}:
             problem = shares.problem(members, job.batch)
             if problem:
                 self._problem(f"found {strategy.workers}: {problem}", "train", "strategy", "workers")
+        try:
+            self.options = options_of(strategy, self.preset)
+        except ValueError as error:
+            self._problem(str(error), "train", "strategy", "options")
         for text, keys in mistakes_of(strategy, self.preset, self.train.kernels):
             self._problem(text, "train", *keys)
 
     @contextmanager
     def _reading(self, *keys: str) -> Iterator[None]:
-        """Turn a NetError into problems that name the key of cluster.toml it comes from."""
+        """Turn an error into problems that name the key of cluster.toml it comes from."""
         try:
             yield
-        except NetError as error:
+        except (NetError, ConfigError) as error:
             for problem in error.problems:
                 self._problem(problem, *keys)
 

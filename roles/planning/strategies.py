@@ -1,46 +1,39 @@
-"""The presets by name, and what may be asked of each. A strategy is data: which actors, which links; the roles do not
-know it."""
+"""Presets by name, and what may be asked of each. A strategy is data: which actors, which links; the roles do not know
+it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from roles import registry
+from roles.exchange.choice import exchange_called
 from roles.options import MICRO_BATCHES, Strategy
-from roles.presets.merged import adam, asynchronous, omnivore, sync
 from roles.presets.request import Preset
-from roles.presets.shards import fc_servers, local_fc_shards, one_weird_trick
-from roles.presets.unmerged import (
-    chosen,
-    distbelief,
-    downpour_servers,
-    mxnet_async,
-    mxnet_sync,
-    parameter_server,
-    singa,
-)
-from roles.presets.whole import dl4j, firecaffe, host_accumulate, replicas, single, sparknet
+from runtime.errors import ConfigError
+from runtime.options import typed
 
-PRESETS: dict[str, Preset] = {
-    "single": Preset(single, part="all", joint=True, grouped=False),
-    "sync": Preset(sync),
-    "async": Preset(asynchronous, groups=lambda strategy: strategy.workers),
-    "omnivore": Preset(omnivore, groups=lambda strategy: strategy.groups),
-    "replicas": Preset(replicas, part="all", joint=True, grouped=False),
-    "mxnet-sync": Preset(mxnet_sync, part="all", servers=chosen),
-    "mxnet-async": Preset(mxnet_async, part="all", groups=lambda strategy: strategy.workers, servers=chosen),
-    "singa": Preset(singa, part="all", groups=lambda strategy: strategy.groups, servers=chosen),
-    "distbelief": Preset(distbelief, part="all", groups=lambda strategy: strategy.workers, servers=downpour_servers),
-    "parameter-server": Preset(parameter_server, part="all"),
-    "adam": Preset(adam, groups=lambda strategy: strategy.groups),
-    "firecaffe": Preset(firecaffe, part="all", joint=True, grouped=False),
-    "host-accumulate": Preset(host_accumulate, part="all", joint=True, grouped=False),
-    "sparknet": Preset(sparknet, part="all", joint=True, grouped=False, averages=True),
-    "dl4j": Preset(dl4j, part="all", joint=True, grouped=False, averages=True),
-    "local-fc-shards": Preset(
-        local_fc_shards, groups=lambda strategy: strategy.groups, servers=fc_servers, shards=fc_servers
-    ),
-    "one-weird-trick": Preset(one_weird_trick, grouped=False, shards=lambda strategy: strategy.workers),
-}
+
+def preset_called(name: str) -> Preset:
+    """The preset of this name; of another package's, its layout alone is enough. ConfigError if there is none."""
+    found = registry.PRESETS.find(name)
+    if isinstance(found, Preset):
+        return found
+    if callable(found):
+        return Preset(found)
+    raise ConfigError([f"preset '{name}': found {found!r}, expected a roles.presets.request.Preset"])
+
+
+PRESETS: dict[str, Preset] = {name: preset_called(name) for name in registry.PRESETS.known}
+
+
+def options_of(strategy: Strategy, preset: Preset) -> Any:
+    """The preset's own options. ValueError in words if they are not what it expects."""
+    if preset.options is not None:
+        return typed(preset.options, strategy.options)
+    if strategy.options:
+        raise ValueError(f"found a table, but preset '{strategy.preset}' has no options of its own")
+    return None
 
 
 def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -54,9 +47,16 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
     if strategy.pipeline > 1 and not preset.grouped:
         text = f"found {strategy.pipeline}, but preset '{name}' has no groups that could share a process"
         yield text, ("strategy", "pipeline")
+    if strategy.exchange and not preset.exchange:
+        text = (
+            f"found '{strategy.exchange}', but the workers of preset '{name}' hold no replicas that exchange anything"
+        )
+        yield text, ("strategy", "exchange")
+    if preset.exchange:
+        yield from _exchange_that_repeats(strategy, strategy.exchange or preset.exchange)
     if not strategy.reproducible:
         return
-    if preset.averages or preset.layout is adam:
+    if preset.averages or preset.races:
         why = "averages models that learnt apart" if preset.averages else "lets updates race"
         yield f"found true, but preset '{name}' {why}", ("strategy", "reproducible")
     yield from _shards_that_repeat(strategy, preset)
@@ -68,6 +68,18 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
     if kernels != "compiled":
         text = "found 'numpy', but a reproducible run needs 'compiled': BLAS adds up as its threads share"
         yield text, ("kernels",)
+
+
+def _exchange_that_repeats(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Is it an exchange, and one of those that a reproducible run can use?"""
+    try:
+        repeats = exchange_called(name).repeats
+    except ConfigError as error:
+        yield from ((problem, ("strategy", "exchange")) for problem in error.problems)
+        return
+    if strategy.reproducible and not repeats:
+        text = f"found true, but exchange '{name}' adds up in an order of its own, a reproducible run in pairs"
+        yield text, ("strategy", "reproducible")
 
 
 def _shards_that_repeat(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str, ...]]]:

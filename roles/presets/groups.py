@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
+from roles.coordination.regroup import FIXED, Live, LiveTree
 from roles.learning.tree import forest, reducers_needed, split
 from roles.presets.request import COORDINATOR, Link, Request
+from roles.servers.tree_reducer import ReducerOptions
 from runtime.plan.topology import ActorSpec
 
 
@@ -61,7 +62,7 @@ class Tree:
         for name in self.reducers:
             place = self.places.get(name)
             parent, part, parts = (self.server, 0, 1) if place is None else place
-            made.append(ActorSpec(name, "tree_reducer", {"parent": parent, "part": part, "parts": parts}))
+            made.append(ActorSpec(name, "tree_reducer", ReducerOptions(parent=parent, part=part, parts=parts)))
         return made
 
     def links(self) -> list[Link]:
@@ -74,11 +75,8 @@ class Tree:
         return [*inward, *among, *outward]
 
 
-def live_of(request: Request, trees: Sequence[Tree]) -> dict[str, Any] | None:
-    """What the run can become, for the coordinator (`regroup.Live`); None: only what it is."""
+def live_of(request: Request, trees: Sequence[Tree]) -> Live:
+    """What the run can become, for the coordinator."""
     if not request.strategy.live:
-        return None
-    return {
-        "workers": trees[0].workers,
-        "trees": {tree.server: {"fan_in": tree.fan_in, "reducers": tree.reducers} for tree in trees},
-    }
+        return FIXED
+    return Live(tuple(trees[0].workers), {tree.server: LiveTree(tree.fan_in, tuple(tree.reducers)) for tree in trees})

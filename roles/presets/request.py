@@ -1,13 +1,17 @@
-"""What every preset starts from: the request, the coordinator, the model servers' part of a topology."""
+"""What every preset is: what it is asked, what it says of itself, and the coordinator that all of them have."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roles.coordination.coordinator import CoordinatorOptions
+from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Timetable
+from roles.exchange.choice import Chosen, exchange_called
+from roles.exchange.exchange import Layout, Members
+from roles.learning.batch_split import Cutting
 from roles.learning.job import Job
 from roles.options import Strategy
 from runtime.plan.topology import ActorSpec, Topology
@@ -20,7 +24,8 @@ Link = tuple[str, str]
 class Request:
     """What a preset is asked to lay out: the job, the strategy's options, and what is known of net and data.
 
-    `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order.
+    `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order. `exchange`
+    is the name of the one that workers with replicas use; `options` are those of the preset (`Preset.options`).
     """
 
     job: Job
@@ -29,11 +34,22 @@ class Request:
     image_shape: tuple[int, int, int]
     strategy: Strategy
     layers: Mapping[str, int]
+    exchange: str = ""
+    options: Any = None
 
     @property
     def workers(self) -> int:
         """How many."""
         return self.strategy.workers
+
+    def exchanged(self, names: Sequence[str], server: str = "accumulator") -> tuple[Chosen, Layout]:
+        """What workers of these names are told of their exchange, and what it needs besides. `server`: the name of an
+        actor that adds up for all, should there be one."""
+        members = Members(
+            tuple(names), self.strategy.fan_in, kernels=self.job.kernels, dtype=self.job.dtype.name, server=server
+        )
+        layout = exchange_called(self.exchange).laid_out(members)
+        return Chosen(self.exchange, layout.options), layout
 
 
 @dataclass(frozen=True)
@@ -43,8 +59,10 @@ class Preset:
     `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
     once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the layers; 0 where
     that is not to be chosen. `shards`: over how many servers it shares out the FC phase by output units, if it does.
-    `averages`: before a test, all its workers meet. `grouped`: its workers are in groups below model servers, so that
-    pipelines and live changes have a meaning.
+    `averages`: its workers learn apart, and before a test all of them meet. `races`: updates race. `alone`: one worker,
+    whatever `workers` says. `grouped`: its workers are in groups below model servers, so that pipelines and live
+    changes have a meaning. `exchange`: the one that its workers, which hold replicas, use if no other is named.
+    `options`: a dataclass for the keys of [train.strategy.options]; None: it has none.
     """
 
     layout: Callable[[Request], Topology]
@@ -53,8 +71,22 @@ class Preset:
     groups: Callable[[Strategy], int] = lambda strategy: 1
     servers: Callable[[Strategy], int] = lambda strategy: 0
     averages: bool = False
+    races: bool = False
+    alone: bool = False
     grouped: bool = True
     shards: Callable[[Strategy], int] = lambda strategy: 0
+    exchange: str = ""
+    options: type[Any] | None = None
+
+
+def as_many_as_workers(strategy: Strategy) -> int:
+    """Every worker a group of its own."""
+    return strategy.workers
+
+
+def as_chosen(strategy: Strategy) -> int:
+    """As many groups as the key says."""
+    return strategy.groups
 
 
 def coordinator(
@@ -64,19 +96,19 @@ def coordinator(
     updates: int,
     servers: Sequence[str],
     holders: Sequence[str] | None = None,
-    live: Mapping[str, Any] | None = None,
+    live: Live = FIXED,
 ) -> ActorSpec:
     """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save;
-    `holders`: who holds parameters (none named: the same); `live`: what the run can become (`regroup.Live`)."""
-    options: dict[str, Any] = {
-        "job": request.job.to_options(),
-        "timetable": dataclasses.asdict(request.timetable),
-        "groups": [list(members) for members in groups],
-        "updates": updates,
-        "servers": list(servers),
-        "display": request.display,
-        "holders": list(servers if holders is None else holders),
-        "shares": request.strategy.cutting,
-        "live": live,
-    }
+    `holders`: who holds parameters (none named: the same); `live`: what the run can become."""
+    options = CoordinatorOptions(
+        job=request.job,
+        timetable=request.timetable,
+        groups=tuple(tuple(members) for members in groups),
+        updates=updates,
+        servers=tuple(servers),
+        display=request.display,
+        holders=tuple(servers if holders is None else holders),
+        shares=Cutting(**request.strategy.cutting),
+        live=live,
+    )
     return ActorSpec(COORDINATOR, "coordinator", options)

@@ -6,13 +6,27 @@ One weird trick (section 4) gives every worker both: a replica of the conv phase
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from roles.exchange.collective import adders_of
+from roles.coordination.coordinator import CoordinatorOptions
+from roles.fc.shard import ShardOptions
 from roles.options import Strategy
 from roles.presets.merged import omnivore
-from roles.presets.request import CONV_MODEL, COORDINATOR, FC_SERVER, Link, Request, coordinator
+from roles.presets.request import (
+    CONV_MODEL,
+    COORDINATOR,
+    FC_SERVER,
+    Link,
+    Preset,
+    Request,
+    as_chosen,
+    as_many_as_workers,
+    coordinator,
+)
+from roles.workers.conv import ConvOptions
+from roles.workers.conv_replica import ConvReplicaOptions
 from runtime.plan.topology import ActorSpec, Topology
 
 
@@ -24,15 +38,17 @@ def fc_servers(strategy: Strategy) -> int:
 def local_fc_shards(request: Request) -> Topology:
     """Omnivore with the FC phase on several servers (Omnivore D.4.2)."""
     plain = omnivore(request)
-    shards = [f"fc-{rank}" for rank in range(fc_servers(request.strategy))]
-    changes: dict[str, dict[str, Any]] = {
-        "coordinator": {"servers": [CONV_MODEL, *shards], "holders": [CONV_MODEL, *shards]},
-        "conv_compute": {"fc_servers": shards, "scheme": request.strategy.scheme},
-    }
+    shards = tuple(f"fc-{rank}" for rank in range(fc_servers(request.strategy)))
+
+    def told(options: Any) -> Any:
+        if isinstance(options, CoordinatorOptions):
+            return dataclasses.replace(options, servers=(CONV_MODEL, *shards), holders=(CONV_MODEL, *shards))
+        if isinstance(options, ConvOptions):
+            return dataclasses.replace(options, fc_servers=shards, scheme=request.strategy.scheme)
+        return options
+
     actors = [
-        dataclasses.replace(actor, options={**actor.options, **changes.get(actor.role, {})})
-        for actor in plain.actors
-        if actor.name != FC_SERVER
+        dataclasses.replace(actor, options=told(actor.options)) for actor in plain.actors if actor.name != FC_SERVER
     ]
     actors += [_shard(request, name, shards) for name in shards]
     links = [link for link in plain.links if FC_SERVER not in link]
@@ -43,34 +59,39 @@ def local_fc_shards(request: Request) -> Topology:
 def one_weird_trick(request: Request) -> Topology:
     """K workers, each with a replica of the conv phase and 1/K of the FC phase's units, in one process."""
     ranks = range(request.workers)
-    workers, shards = [f"worker-{rank}" for rank in ranks], [f"fc-{rank}" for rank in ranks]
-    options = {
-        "job": request.job.to_options(),
-        "part": "conv",
-        "exchange": {"kind": "collective", "members": workers, "adders": adders_of(workers)},
-        "coordinator": COORDINATOR,
-        "fc_servers": shards,
-        "scheme": request.strategy.scheme,
-    }
+    workers, shards = [f"worker-{rank}" for rank in ranks], tuple(f"fc-{rank}" for rank in ranks)
+    chosen, layout = request.exchanged(workers)
+    options = ConvReplicaOptions(
+        job=request.job,
+        part="conv",
+        exchange=chosen,
+        coordinator=COORDINATOR,
+        fc_servers=shards,
+        scheme=request.strategy.scheme,
+    )
     state, holders = [workers[0], *shards], [*workers, *shards]
-    actors = [coordinator(request, [workers], updates=0, servers=state, holders=holders)]
+    actors = [coordinator(request, [workers], updates=0, servers=state, holders=holders), *layout.servers]
     actors += [ActorSpec(name, "conv_replica", options, process=name) for name in workers]
     actors += [_shard(request, shards[rank], shards, process=workers[rank]) for rank in ranks]
     links = [(COORDINATOR, name) for name in (*workers, *shards)]
     links += [(worker, shard) for worker in workers for shard in shards]
-    return Topology("roles", tuple(actors), (*links, *_pairs(workers), *_pairs(shards)), COORDINATOR)
+    return Topology("roles", tuple(actors), (*links, *layout.links, *_pairs(shards)), COORDINATOR)
 
 
-def _shard(request: Request, name: str, shards: Sequence[str], process: str = "") -> ActorSpec:
-    options = {
-        "job": request.job.to_options(),
-        "image_shape": list(request.image_shape),
-        "shards": list(shards),
-        "scheme": request.strategy.scheme,
-        "variable_batch": request.strategy.variable_batch,
-    }
+def _shard(request: Request, name: str, shards: tuple[str, ...], process: str = "") -> ActorSpec:
+    options = ShardOptions(
+        job=request.job,
+        image_shape=request.image_shape,
+        shards=shards,
+        scheme=request.strategy.scheme,
+        variable_batch=request.strategy.variable_batch,
+    )
     return ActorSpec(name, "fc_shard", options, process)
 
 
 def _pairs(names: Sequence[str]) -> list[Link]:
-    return [(a, b) for index, a in enumerate(names) for b in names[index + 1 :]]
+    return list(itertools.combinations(names, 2))
+
+
+LOCAL_FC_SHARDS = Preset(local_fc_shards, groups=as_chosen, servers=fc_servers, shards=fc_servers)
+ONE_WEIRD_TRICK = Preset(one_weird_trick, grouped=False, shards=as_many_as_workers, exchange="collective")

@@ -6,9 +6,13 @@ compared with them: gradients of FC layers travel like all others, and are as st
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from roles.options import Strategy
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
-from roles.presets.request import COORDINATOR, Link, Request, coordinator
+from roles.presets.request import COORDINATOR, Link, Preset, Request, as_chosen, as_many_as_workers, coordinator
+from roles.servers.conv_model import ModelOptions
+from roles.workers.conv import ConvOptions
 from roles.workers.model_links import model_link, spread
 from runtime.plan.topology import ActorSpec, Topology
 
@@ -58,22 +62,29 @@ def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None 
     With a `fan_in`, a group's gradients are summed in a tree on their way to each server; else the server adds them up.
     """
     request = with_groups(request, groups)
-    job, members = request.job.to_options(), groups_of(request)
+    job, members = request.job, groups_of(request)
     shards = {f"model-{number}": layers for number, layers in enumerate(spread(request.layers, servers))}
     trees = {
         server: Tree(request, server, fan_in, f"-{number}" * (servers > 1)) for number, server in enumerate(shards)
     }
     live = live_of(request, list(trees.values()))
-    model = {"job": job, "image_shape": list(request.image_shape), "coordinator": COORDINATOR, "part": "all"}
+    model = ModelOptions(job=job, image_shape=request.image_shape, coordinator=COORDINATOR, part="all")
     actors = [coordinator(request, members, updates=servers, servers=list(shards), live=live)]
-    actors += [ActorSpec(name, "conv_model", {**model, "layers": layers}) for name, layers in shards.items()]
+    actors += [ActorSpec(name, "conv_model", replace(model, layers=tuple(layers))) for name, layers in shards.items()]
     links: list[Link] = [(COORDINATOR, name) for name in shards]
     for tree in trees.values():
         actors += tree.actors()
         links += tree.links()
     for (group, names), name in ((each, name) for each in enumerate(members) for name in each[1]):
-        models = [model_link(server, trees[server].places[name], layers) for server, layers in shards.items()]
-        options = {"job": job, "part": "all", "coordinator": COORDINATOR, "models": models, "fc_servers": []}
+        models = tuple(model_link(server, trees[server].places[name], layers) for server, layers in shards.items())
+        options = ConvOptions(job=job, part="all", coordinator=COORDINATOR, models=models)
         actors.append(ActorSpec(name, "conv_compute", options, process_of(request, group, names.index(name))))
         links += [(name, peer) for peer in (COORDINATOR, *shards)]
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
+
+
+MXNET_SYNC = Preset(mxnet_sync, part="all", servers=chosen)
+MXNET_ASYNC = Preset(mxnet_async, part="all", groups=as_many_as_workers, servers=chosen)
+SINGA = Preset(singa, part="all", groups=as_chosen, servers=chosen)
+DISTBELIEF = Preset(distbelief, part="all", groups=as_many_as_workers, servers=downpour_servers)
+PARAMETER_SERVER = Preset(parameter_server, part="all")

@@ -8,48 +8,77 @@ A single layer, read late and updated early, sees less: that is what pulling lay
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from nets import Net
+from roles.base.role import Anew, Held, JobOptions, Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import model
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
-from roles.learning.job import Job, cpu_ops
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.job import cpu_ops
+from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
-from roles.learning.wire_formats import PLAIN, Wire, layers_of
-from roles.messages import TRAIN, Done, GetState, LayerGradient, LayerModel, PullLayer, Rates, State
+from roles.learning.wire_formats import Wire, WireFormat, layers_of
+from roles.messages import (
+    TRAIN,
+    Blobs,
+    Done,
+    GetState,
+    LayerGradient,
+    LayerModel,
+    PullLayer,
+    Rates,
+    State,
+)
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from runtime import Actor, Conversation, Envelope
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
 
-class ConvModel(Actor):
-    """Options: the job, the data's image shape, the coordinator's name, which `part` of the net the model is of ("conv"
-    or "all"), and which of its `layers` this server holds (none named: all).
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(JobOptions):
+    """The job, the data's image shape, the coordinator's name, which `part` of the net the model is of ("conv" or
+    "all"), and which of its `layers` this server holds (None: all).
 
     With `hogwild`, updates of different groups race over one set of arrays, and these are what workers read (see
     `hogwild`). They lie in host memory and are updated there, whatever the device.
     """
 
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    image_shape: tuple[int, int, int]
+    coordinator: str
+    part: str = "conv"
+    layers: tuple[str, ...] | None = None
+    hogwild: bool = False
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """Its layers to every worker that names it."""
+        for worker, options in shapes.having("models").items():
+            for way in options.models:
+                if way.server == name:
+                    layers = shapes.layers(options.job, options.part, way.layers)
+                    yield worker, LayerModel, shapes.size(layers)
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Parameters and histories."""
+        return model(self.job, shapes.layers(self.job, self.part, self.layers), shapes)
+
+
+class ConvModel(Actor):
+    """See the module docstring."""
+
+    Options = ModelOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED)
 
-    def __init__(
-        self,
-        *,
-        job: Mapping[str, Any],
-        image_shape: tuple[int, int, int],
-        coordinator: str,
-        part: str = "conv",
-        layers: Sequence[str] | None = None,
-        hogwild: bool = False,
-    ) -> None:
-        self._job = Job.from_options({**job, "device": "cpu"} if hogwild else job)
-        self._hogwild = hogwild
-        self._image_shape, self._part, self._layers = image_shape, part, layers
-        self._coordinator = coordinator
+    def __init__(self, options: ModelOptions) -> None:
+        self._job = replace(options.job, device="cpu") if options.hogwild else options.job
+        self._hogwild = options.hogwild
+        self._image_shape, self._part, self._layers = options.image_shape, options.part, options.layers
+        self._coordinator = options.coordinator
         self._live: HogwildStore  # the store, if updates race
 
     async def on_start(self) -> None:
@@ -71,7 +100,7 @@ class ConvModel(Actor):
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
-        as_they_are = {**PLAIN, "format": self._job.dtype.name}  # it sends none
+        as_they_are = WireFormat(self._job.dtype.name)  # it sends none
         self._wire, self._sum = Wire(layers_of(net), self._job.host_ops, as_they_are), GradientSum(self._job.host_ops)
         mine = net.params if self._layers is None else {layer: net.params[layer] for layer in self._layers}
         blobs = net.initial_blobs(mine)

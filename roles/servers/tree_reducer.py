@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
+from roles.base.role import Held, Sent, SummingOptions, Wires
+from roles.base.shapes import Shapes
+from roles.base.sizes import arriving, encoded
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
 from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent
-from roles.learning.wire_formats import PLAIN, Blobs, Formats, Layers, Wire
-from roles.messages import Done, LayerGradient, Place
+from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
+from roles.messages import Blobs, Done, LayerGradient, Place
 from runtime import Actor, Conversation, Envelope
 
 PART = in_parts("a child's part of a layer's gradient", "iteration group layer", LayerGradient)
 
 
-class TreeReducer(Actor):
-    """Options: its parent (a reducer or the model server) and its place there, the blobs of each layer, the format of
-    what it sends, and the kernels it computes with: gradients travel in host memory."""
+@dataclass(frozen=True, kw_only=True)
+class ReducerOptions(SummingOptions):
+    """Its parent (a reducer or the model server) and its place there, the blobs of each layer, the format of what it
+    sends; the kernels that it computes with: gradients travel in host memory."""
 
+    parent: str
+    part: int
+    parts: int
+    layers: Layers = field(default_factory=dict)
+    wire: WireFormat = PLAIN
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """The sum of what came to it, in its own format. One that is kept for other groups than these sends nothing."""
+        if layers := arriving(name, shapes):
+            yield self.parent, LayerGradient, encoded(layers, self.wire)
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """A sum of each layer."""
+        return {"sums": shapes.size(self.layers)}
+
+    def parents(self) -> tuple[str, ...]:
+        """One."""
+        return (self.parent,)
+
+    def redirected(self, through: Callable[[str], str]) -> ReducerOptions:
+        """To another parent."""
+        return replace(self, parent=through(self.parent))
+
+    def with_wires(self, wires: Wires) -> ReducerOptions:
+        """It is told what to expect, too."""
+        return replace(self, wire=wires.to[self.parent], layers=wires.layers, kernels=wires.kernels)
+
+
+class TreeReducer(Actor):
+    """See the module docstring."""
+
+    Options = ReducerOptions
     conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
-    def __init__(
-        self,
-        *,
-        parent: str,
-        part: int,
-        parts: int,
-        layers: Layers,
-        wire: Mapping[str, Any] = PLAIN,
-        kernels: str = "numpy",
-    ) -> None:
-        self._parent = Parent(parent, part, parts)
-        self._layers, self._options, self._kernels = layers, wire, kernels
+    def __init__(self, options: ReducerOptions) -> None:
+        self._parent = Parent(options.parent, options.part, options.parts)
+        self._options = options
         self._parts = Parts(PART)
 
     async def on_start(self) -> None:
@@ -42,9 +70,9 @@ class TreeReducer(Actor):
         self._sums = self.counter("reductions", "Layer gradients summed and sent on.")
 
     def _build(self) -> None:
-        ops = cpu_ops(self._kernels)
+        ops = cpu_ops(self._options.kernels)
         ops.memory = self.memory
-        self._sum, self._wire = GradientSum(ops), Wire(self._layers, ops, self._options)
+        self._sum, self._wire = GradientSum(ops), Wire(self._options.layers, ops, self._options.wire)
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Add a child's gradient; with the last one, send the sum to the parent."""

@@ -10,28 +10,53 @@ rows it has computed since the last one: with tau 1 and a linear update that is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from ops import Array
-from roles.exchange.buckets import Bucket
+from roles.base.role import Anew
+from roles.base.shapes import Shapes
+from roles.exchange.buckets import Bucket, buckets_of
 from roles.learning.buffers import gradient_buffers
 from roles.messages import TRAIN, Ticket
-from roles.workers.replica import Replica
+from roles.workers.replica import Replica, ReplicaOptions
 from roles.workers.single import train
 
 
-class AveragingReplica(Replica):
-    """Options: a replica's, how many iterations there are between two means, and whether the solver's `histories`
-    are averaged too or stay each replica's own."""
+@dataclass(frozen=True, kw_only=True)
+class AveragingOptions(ReplicaOptions):
+    """A replica's, how many iterations there are between two means, and whether the solver's `histories` are averaged
+    too or stay each replica's own."""
 
-    def __init__(
-        self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str, tau: int, histories: bool
-    ) -> None:
-        super().__init__(job=job, exchange=exchange, coordinator=coordinator)
-        self._tau, self._histories = tau, histories
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    tau: int
+    histories: bool
+
+    def summed(self, shapes: Shapes) -> list[int]:
+        """Parameters and histories. They are exchanged in every tau-th iteration: that one is meant."""
+        net, solver = shapes.net(self.job, "all"), self.job.solver_spec
+        return [
+            sum(
+                math.prod(param.shape) * (1 + self.histories * len(solver.new_history(net.ops, param)))
+                for params in bucket.params.values()
+                for param in params
+            )
+            for bucket in buckets_of(net)
+        ]
+
+
+class AveragingReplica(Replica):
+    """See the module docstring."""
+
+    Options: ClassVar[type[AveragingOptions]] = AveragingOptions
+
+    def __init__(self, options: AveragingOptions) -> None:
+        super().__init__(options)
+        self._tau, self._histories = options.tau, options.histories
         self._last = -1  # the last training iteration
         self._rows = np.zeros(2, np.int64)  # since the last mean: this replica's rows, those of all
 

@@ -9,49 +9,78 @@ Where the FC phase is not merged into one server, the worker's part is the whole
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
 from nets import Stage
 from nets.data import Prefetcher
-from roles.fc.phase import FcPhase
+from roles.base.role import Held, JobOptions, Sent, Wires
+from roles.base.shapes import Shapes
+from roles.base.sizes import encoded, passes
+from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
-from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.tree import Parent
-from roles.learning.wire_formats import Blobs, Formats, layers_of
-from roles.messages import TRAIN, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
+from roles.learning.wire_formats import Formats, layers_of
+from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
 from roles.workers.exposure import Exposure
-from roles.workers.model_links import ModelLink
+from roles.workers.model_links import ModelLink, ModelWay
 from roles.workers.passes import Passes
 from runtime import Actor, Envelope
 
 Scores = dict[str, float]
 
 
-class ConvCompute(Actor):
-    """Options: the job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
+@dataclass(frozen=True, kw_only=True)
+class ConvOptions(JobOptions):
+    """The job, which `part` of the net it computes ("conv" or "all"), and the names of its peers.
 
     `models` are its model servers (`model_links`), `fc_servers` those who compute the FC phase, none for "all"; with a
     `scheme` they are shards of it.
     """
 
-    def __init__(
-        self,
-        *,
-        job: Mapping[str, Any],
-        part: str,
-        coordinator: str,
-        models: Sequence[Mapping[str, Any]],
-        fc_servers: Sequence[str],
-        scheme: str = "",
-    ) -> None:
-        self._job = Job.from_options(job)
-        self._part = part
-        self._coordinator, self._models, self._fc_servers = coordinator, models, fc_servers
-        self._scheme = scheme
+    part: str
+    coordinator: str
+    models: tuple[ModelWay, ...]
+    fc_servers: tuple[str, ...] = ()
+    scheme: str = ""
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """Activations to whoever computes the FC phase, each layer's gradient to its parent."""
+        yield from activations_sent(self, name, shapes)
+        for way in self.models:
+            yield way.parent, LayerGradient, encoded(shapes.layers(self.job, self.part, way.layers), way.wire)
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Passes on its rows, and their gradients."""
+        held = passes(self.job, self.part, shapes, name)
+        return held | {"gradients": shapes.size(shapes.layers(self.job, self.part))}
+
+    def parents(self) -> tuple[str, ...]:
+        """One for each model server."""
+        return tuple(way.parent for way in self.models)
+
+    def redirected(self, through: Callable[[str], str]) -> ConvOptions:
+        """To other parents."""
+        return replace(self, models=tuple(replace(way, parent=through(way.parent)) for way in self.models))
+
+    def with_wires(self, wires: Wires) -> ConvOptions:
+        """A format for each way."""
+        return replace(self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models))
+
+
+class ConvCompute(Actor):
+    """See the module docstring."""
+
+    Options = ConvOptions
+
+    def __init__(self, options: ConvOptions) -> None:
+        self._job, self._part = options.job, options.part
+        self._coordinator, self._models, self._fc_servers = options.coordinator, options.models, options.fc_servers
+        self._scheme = options.scheme
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
@@ -68,7 +97,7 @@ class ConvCompute(Actor):
         self._passes = Passes(self, self._coordinator, readers)
         self._nets = {phase: job.working_net(phase, self._part, sources[phase].shape) for phase in job.phases}
         layers = layers_of(self._nets[TRAIN])
-        self._links = [ModelLink(options, layers, job.host_ops) for options in self._models]
+        self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
         self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
 

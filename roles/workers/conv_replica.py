@@ -6,34 +6,55 @@ ticket -> read rows, conv phase forward -> activations to all shards, the sum of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
-from roles.fc.phase import Blobs, FcPhase
+from roles.base.role import Held, Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import model, passes
+from roles.exchange.buckets import buckets_of
+from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.scoreboard import Scores
-from roles.messages import TRAIN, Ticket
-from roles.workers.replica import Replica
+from roles.messages import TRAIN, Blobs, Ticket
+from roles.workers.replica import Replica, ReplicaOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvReplicaOptions(ReplicaOptions):
+    """A replica's, its `part` of the net, the names of the FC shards in the order of summation, their scheme."""
+
+    part: str
+    fc_servers: tuple[str, ...]
+    scheme: str
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """What a conv worker and a replica send, of the conv phase."""
+        yield from activations_sent(self, name, shapes)
+        yield from super().sends(name, shapes)
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """The conv phase's passes, gradients, sums, parameters, histories."""
+        layers = shapes.layers(self.job, self.part)
+        size = shapes.size(layers)
+        held = passes(self.job, self.part, shapes, name) | {"gradients": size, "sums": size}
+        return held | model(self.job, layers, shapes)
+
+    def summed(self, shapes: Shapes) -> list[int]:
+        """Of its part."""
+        return [bucket.size for bucket in buckets_of(shapes.net(self.job, self.part))]
 
 
 class ConvReplica(Replica):
-    """Options besides a replica's: its `part` of the net, the names of the FC shards in the order of summation, their
-    scheme."""
+    """See the module docstring."""
 
+    Options: ClassVar[type[ConvReplicaOptions]] = ConvReplicaOptions
     begins = "backward"
 
-    def __init__(
-        self,
-        *,
-        job: Mapping[str, Any],
-        exchange: Mapping[str, Any],
-        coordinator: str,
-        part: str,
-        fc_servers: Sequence[str],
-        scheme: str,
-    ) -> None:
-        super().__init__(job=job, exchange=exchange, coordinator=coordinator)
-        self.part, self._fc_servers, self._scheme = part, fc_servers, scheme
+    def __init__(self, options: ConvReplicaOptions) -> None:
+        super().__init__(options)
+        self.part, self._fc_servers, self._scheme = options.part, options.fc_servers, options.scheme
 
     def _build(self) -> None:
         super()._build()

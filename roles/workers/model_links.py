@@ -6,16 +6,29 @@ What never lives here: messages; what travels (`conv_compute`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from ops import Backend
 from roles.learning.tree import Parent
-from roles.learning.wire_formats import PLAIN, Layers, Wire
+from roles.learning.wire_formats import PLAIN, Layers, Wire, WireFormat
 
 
-def model_link(server: str, parent: Parent, layers: Sequence[str] | None = None) -> dict[str, Any]:
-    """As plain data: `server` holds `layers` (none named: all); their gradients go to `parent`."""
-    return {"server": server, "layers": layers, "parent": parent.name, "part": parent.part, "parts": parent.parts}
+@dataclass(frozen=True)
+class ModelWay:
+    """What a worker is told of a model server: `server` holds `layers` (None: all); their gradients go to `parent`, as
+    part `part` of `parts`, in the format `wire`."""
+
+    server: str
+    layers: tuple[str, ...] | None
+    parent: str
+    part: int
+    parts: int
+    wire: WireFormat = PLAIN
+
+
+def model_link(server: str, parent: Parent, layers: Sequence[str] | None = None) -> ModelWay:
+    """The way to a server, which holds `layers` (none named: all), and of their gradients to `parent`."""
+    return ModelWay(server, None if layers is None else tuple(layers), parent.name, parent.part, parent.parts)
 
 
 def spread(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
@@ -34,12 +47,12 @@ def spread(sizes: Mapping[str, int], servers: int) -> list[list[str]]:
 class ModelLink:
     """One server's layers on their way to and from a worker."""
 
-    def __init__(self, options: Mapping[str, Any], layers: Layers, ops: Backend) -> None:
-        wanted = options["layers"]
-        self.server: str = options["server"]
+    def __init__(self, way: ModelWay, layers: Layers, ops: Backend) -> None:
+        wanted = way.layers
+        self.server = way.server
         self.layers: Layers = {name: of for name, of in layers.items() if wanted is None or name in wanted}
-        self.parent = Parent(options["parent"], options["part"], options["parts"])
-        self.wire = Wire(self.layers, ops, options.get("wire", PLAIN))
+        self.parent = Parent(way.parent, way.part, way.parts)
+        self.wire = Wire(self.layers, ops, way.wire)
 
     def __repr__(self) -> str:
         return f"<{len(self.layers)} layers of {self.server}, gradients to {self.parent.name}>"

@@ -10,20 +10,23 @@ Who adds up, and which way the sums travel, is the exchange's business (`exchang
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 from nets.data import Prefetcher
 from ops import Array
+from roles.base.role import Anew, Held, Sent
+from roles.base.shapes import Shapes
 from roles.exchange.buckets import Bucket, buckets_of
-from roles.exchange.exchange import exchange_of
-from roles.learning.job import Job
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.exchange.choice import Chosen
+from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.scoreboard import Scores
 from roles.messages import (
     TRAIN,
+    Blobs,
     Contribution,
     Done,
     GetState,
@@ -36,23 +39,45 @@ from roles.messages import (
 )
 from roles.workers.exposure import Exposure
 from roles.workers.passes import Passes
+from roles.workers.single import WholeOptions
 from runtime import Actor, Envelope
 
 
-class Replica(Actor):
-    """Options: the job, the exchange that sums (`exchange_of`), the coordinator's name."""
+@dataclass(frozen=True, kw_only=True)
+class ReplicaOptions(WholeOptions):
+    """The job, the exchange that sums, the coordinator's name."""
 
+    anew: ClassVar[Anew] = Anew.FROM_PEER
+    exchange: Chosen
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """What the exchange makes it send, bucket by bucket."""
+        for size in self.summed(shapes):
+            yield from self.exchange.options.sends(name, size, shapes)
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """What one worker alone does, and the sums."""
+        return super().holds(name, shapes) | {"sums": shapes.number * sum(self.summed(shapes))}
+
+    def summed(self, shapes: Shapes) -> list[int]:
+        """Numbers that it exchanges of each bucket."""
+        return [bucket.size for bucket in buckets_of(shapes.net(self.job, "all"))]
+
+
+class Replica(Actor):
+    """See the module docstring."""
+
+    Options: ClassVar[type[ReplicaOptions]] = ReplicaOptions
     part = "all"  # of the net
     begins = "forward"  # what the piece of work is called that ends with the first bucket
 
-    def __init__(self, *, job: Mapping[str, Any], exchange: Mapping[str, Any], coordinator: str) -> None:
-        self._job = Job.from_options(job)
-        self._options, self._coordinator = exchange, coordinator
+    def __init__(self, options: ReplicaOptions) -> None:
+        self._job, self._chosen, self._coordinator = options.job, options.exchange, options.coordinator
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
         await self.compute("build", self._build)
-        self._exchange = exchange_of(self, self._options, self._sizes(), self._job.host_ops, self._job.dtype)
+        self._exchange = self._chosen.of(self, self._sizes(), self._job.host_ops, self._job.dtype)
         self._exposure = Exposure(self)
         self._clips = self._job.solver_spec.clips
         self._images = self.counter("images", "Images trained on.")

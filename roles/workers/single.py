@@ -4,25 +4,43 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from nets.data import Prefetcher
+from roles.base.role import Anew, Held, JobOptions
+from roles.base.shapes import Shapes
+from roles.base.sizes import model, passes
 from roles.learning.buffers import gradient_buffers
-from roles.learning.job import Job
 from roles.learning.micro_batches import WorkerNet
-from roles.learning.parameter_store import Blobs, ParameterStore
+from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
-from roles.messages import TRAIN, Done, GetState, PassDone, Rates, State, Ticket
+from roles.messages import TRAIN, Blobs, Done, GetState, PassDone, Rates, State, Ticket
 from roles.workers.passes import Passes
 from runtime import Actor, Envelope
 
 
-class Single(Actor):
-    """Options: the job and the coordinator's name."""
+@dataclass(frozen=True, kw_only=True)
+class WholeOptions(JobOptions):
+    """Of a worker that holds the whole net: the job and the coordinator's name."""
 
-    def __init__(self, *, job: Mapping[str, Any], coordinator: str) -> None:
-        self._job = Job.from_options(job)
-        self._coordinator = coordinator
+    anew: ClassVar[Anew] = Anew.FROM_STATE
+    coordinator: str
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Passes, gradients, parameters, histories."""
+        layers = shapes.layers(self.job, "all")
+        held = passes(self.job, "all", shapes, name) | {"gradients": shapes.size(layers)}
+        return held | model(self.job, layers, shapes)
+
+
+class Single(Actor):
+    """See the module docstring."""
+
+    Options = WholeOptions
+
+    def __init__(self, options: WholeOptions) -> None:
+        self._job, self._coordinator = options.job, options.coordinator
 
     async def on_start(self) -> None:
         """Open the data and build the net."""

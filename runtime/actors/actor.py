@@ -57,8 +57,12 @@ class Host(Protocol):
 
 
 class Actor:
-    """Base of all actors. Subclasses take plain options in `__init__` and talk only after `on_start`."""
+    """Base of all actors. Subclasses take options in `__init__` and talk only after `on_start`.
 
+    A class that declares `Options`, a frozen dataclass, is called with one of them; any other with keywords.
+    """
+
+    Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
     conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
     name: str

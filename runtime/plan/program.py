@@ -7,19 +7,28 @@ What never lives here: `plan` and `Options` of cluster.toml (`config`).
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
+from collections.abc import Callable, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from runtime import extensions
 from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT
-from runtime.plan.topology import ActorSpec
+from runtime.options import typed
+from runtime.plan.topology import ActorSpec, Topology
 
+Role = Callable[..., Actor]
+
+GROUP = "convoy.roles"  # entry points
 MAIN = "__main__"
 GUARD = 'keep that under `if __name__ == "__main__":`'
 
@@ -84,13 +93,60 @@ def stop_if_loading() -> None:
         raise LaunchError(f"{_loading[-1]}: starts a run when its roles are loaded: {GUARD}")
 
 
-def actor_of(module: ModuleType, spec: ActorSpec) -> Actor:
-    """A new actor. LaunchError if the program has no such role."""
+def roles_of(module: ModuleType) -> Mapping[str, Role]:
+    """The program's ROLES. ConfigError if it has none."""
     roles = getattr(module, "ROLES", None)
-    if not isinstance(roles, dict):
-        raise LaunchError(f"program '{module.__name__}' has no ROLES, a table of role names and actor classes")
-    if spec.role not in roles:
-        known = ", ".join(sorted(roles))
-        raise LaunchError(f"actor '{spec.name}': the program has no role '{spec.role}'; its roles are {known}")
-    made: Actor = roles[spec.role](**spec.options)
-    return made
+    if isinstance(roles, dict):
+        return roles
+    raise ConfigError([f"program '{module.__name__}' has no ROLES, a table of role names and actor classes"])
+
+
+def role_of(roles: Mapping[str, Role], spec: ActorSpec) -> Role:
+    """The class of an actor: of the program's roles, else an entry point of the group `convoy.roles`.
+
+    ConfigError if there is none.
+    """
+    found = roles.get(spec.role) or extensions.find(GROUP, spec.role)
+    if callable(found):
+        return found
+    known = ", ".join(sorted([*roles, *extensions.names(GROUP)]))
+    raise ConfigError([f"actor '{spec.name}': the program has no role '{spec.role}'; its roles are {known}"])
+
+
+def options_of(role: Role, spec: ActorSpec) -> Any:
+    """An actor's options as its role declares them. ConfigError names the actor, the role and the key."""
+    kind = getattr(role, "Options", None)
+    try:
+        if kind is not None:
+            return typed(kind, spec.options)
+        inspect.signature(role).bind(**spec.options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError([f"actor '{spec.name}' (role '{spec.role}'): {error}"]) from None
+    return spec.options
+
+
+def made_of(roles: Mapping[str, Role], spec: ActorSpec) -> Actor:
+    """A new actor, with options of its own. ConfigError as `role_of` and `options_of`."""
+    role = role_of(roles, spec)
+    options = options_of(role, spec)
+    return role(**options) if getattr(role, "Options", None) is None else role(options)
+
+
+def actor_of(module: ModuleType, spec: ActorSpec) -> Actor:
+    """A new actor of the program. ConfigError as `roles_of` and `made_of`."""
+    return made_of(roles_of(module), spec)
+
+
+def checked(topology: Topology, module: ModuleType) -> Topology:
+    """The topology with all options as the program's roles declare them. ConfigError with every mistake in them."""
+    roles = roles_of(module)
+    actors: list[ActorSpec] = []
+    problems: list[str] = []
+    for spec in topology.actors:
+        try:
+            actors.append(dataclasses.replace(spec, options=options_of(role_of(roles, spec), spec)))
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return dataclasses.replace(topology, actors=tuple(actors))

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import ConfigError
+from runtime.options import plain
 
 SUPERVISOR = "supervisor"  # the actor that leads every run's processes; no program's actor is called so
 
 
 @dataclass(frozen=True)
 class ActorSpec:
-    """An actor to be: its unique name, its role (a key of the program's ROLES) and the role's plain options.
+    """An actor to be: its unique name, its role (a key of the program's ROLES, or the name of an entry point in the
+    group `convoy.roles`) and its options: the role's `Options`, or the same as plain data.
 
     Actors that name the same `process` share it, unless cluster.toml says otherwise.
     `emulated`: its array work takes the time that a profile says, {"profile": path or "" for no time, "seed": number}.
@@ -29,7 +31,7 @@ class ActorSpec:
 
     name: str
     role: str
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Any = dataclasses.field(default_factory=dict)
     process: str = ""
     emulated: Mapping[str, Any] | None = None
 
@@ -99,8 +101,8 @@ class Placement:
         return {spec.name: spec.actors for spec in self.processes if spec.name in wanted}
 
     def to_json(self) -> str:
-        """As JSON text; `from_json` reads it back equal."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        """As JSON text; `from_json` reads it back, with options as plain data."""
+        return json.dumps(plain(self), indent=1)
 
     @staticmethod
     def from_json(text: str) -> Placement:

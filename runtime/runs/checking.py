@@ -12,6 +12,7 @@ from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
+from runtime.plan.program import checked
 from runtime.plan.topology import Placement, Topology
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
     """Read cluster.toml, plan and place. ConfigError with every mistake. `early`: it hears of the program as soon as
     that is known."""
     loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
-    topology = loaded.program.plan(loaded.config, loaded.options)
+    topology = checked(loaded.program.plan(loaded.config, loaded.options), loaded.program)
     return Checked(loaded, placed(topology, loaded.config))
 
 

@@ -10,6 +10,7 @@ import asyncio
 import dataclasses
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
-from runtime.plan.program import MAIN, is_script, main_program, stop_if_loading
+from runtime.plan.program import MAIN, checked, import_program, is_script, main_program, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
 from runtime.report.events import Event
@@ -50,6 +51,8 @@ def launch(
     ConfigError with every mistake in them, and if the topology's program is a script without a file.
     """
     stop_if_loading()
+    module = sys.modules[MAIN] if topology.program == MAIN else import_program(topology.program)
+    topology = checked(topology, module)
     here, simulation = processes == HERE, sections.get("simulation")
     virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
     if topology.program == MAIN and not here and not virtual:

@@ -18,6 +18,7 @@ from runtime.actors.node import Node
 from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
+from runtime.plan.program import made_of
 from runtime.plan.topology import ActorSpec, Placement
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -58,7 +59,7 @@ async def simulate(
     `service_time` is that of the actors without an emulated device of their own.
     """
     simulation = Simulation(placement, network=network, limits=limits, service_time=service_time, directory=directory)
-    await simulation.run(lambda spec: roles[spec.role](**spec.options), prepared)
+    await simulation.run(lambda spec: made_of(roles, spec), prepared)
     return simulation.journal
 
 

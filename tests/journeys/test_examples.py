@@ -56,7 +56,7 @@ def test_the_chain_is_a_strategy_of_at_most_thirty_lines(tmp_path: Path) -> None
 
 def test_a_chain_adds_up_what_one_reducer_does_in_the_same_order(tmp_path: Path) -> None:
     chained = roles.training({**OPTIONS, "strategy": {"workers": 3}}, strategy=chain)
-    sums = {a.name: a.options["parent"] for a in chained.actors if a.role == "tree_reducer"}
+    sums = {a.name: a.options.parent for a in chained.actors if a.role == "tree_reducer"}
     assert sums == {"sum-1": "sum-2", "sum-2": "conv_model"}
     _, found = simulated(chained, tmp_path / "chain")
     options = {**OPTIONS, "strategy": {"preset": "sync", "workers": 3, "fan_in": 3}}

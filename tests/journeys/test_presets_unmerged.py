@@ -197,8 +197,8 @@ def test_weights_for_no_layer_of_the_net_are_refused_before_anything_starts(
 
 def test_the_layers_lie_on_the_servers_as_evenly_as_whole_layers_allow(tmp_path: Path) -> None:
     topology = planned(laid_out(tmp_path, "mxnet-async", servers=3, workers=2))
-    held = {actor.name: actor.options["layers"] for actor in topology.actors if actor.role == "conv_model"}
-    assert held == {"model-0": ["ip1"], "model-1": ["conv2"], "model-2": ["conv1", "ip2"]}
+    held = {actor.name: actor.options.layers for actor in topology.actors if actor.role == "conv_model"}
+    assert held == {"model-0": ("ip1",), "model-1": ("conv2",), "model-2": ("conv1", "ip2")}
 
 
 @pytest.mark.parametrize("preset", ["mxnet-sync", "mxnet-async", "singa", "distbelief"])
@@ -208,7 +208,7 @@ def test_every_layer_is_pulled_from_and_pushed_to_the_server_that_holds_it(
     cluster = laid_out(tmp_path, preset, servers=3, workers=4, groups=2, iterations=4)
     train(cluster)
     servers = [actor for actor in planned(cluster).actors if actor.role == "conv_model"]
-    home = {layer: actor.name for actor in servers for layer in actor.options["layers"]}
+    home = {layer: actor.name for actor in servers for layer in actor.options.layers}
     pulls = Counter((to, said.layer) for _, to, said in told if isinstance(said, PullLayer))
     pushes = {(to, said.layer) for _, to, said in told if isinstance(said, LayerGradient) and to in home.values()}
     assert set(pulls) == {(home[layer], layer) for layer in LENET} == pushes
@@ -277,7 +277,7 @@ def test_gradients_have_the_formats_of_their_links_to_several_servers(tmp_path: 
 def test_devices_are_given_to_workers_and_model_servers_by_pattern(tmp_path: Path) -> None:
     lines = 'devices = { "conv-0-*" = "cuda:0", "model-1" = "cuda:1" }\n'
     topology = planned(laid_out(tmp_path, "mxnet-async", servers=2, workers=2, train_lines=lines))
-    devices = {actor.name: actor.options["job"]["device"] for actor in topology.actors}
+    devices = {actor.name: actor.options.job.device for actor in topology.actors}
     assert devices == {
         "coordinator": "cpu", "model-0": "cpu", "model-1": "cuda:1", "conv-0-0": "cuda:0", "conv-1-0": "cpu",
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 
 import roles
 from examples.chain import chain
-from roles.forecasting import footprint
-from roles.forecasting.traffic import RULES, traffic
-from runtime import Actor, Topology
+from roles.base.role import RoleOptions
+from roles.exchange.choice import Chosen
+from roles.forecasting.traffic import traffic
+from roles.workers.replica import ReplicaOptions
+from runtime import Actor, ActorSpec, Topology
+from runtime.options import plain
 from runtime.plan.forecast import Forecast
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.simulation.clock import run_virtual
@@ -144,11 +148,17 @@ def test_with_several_groups_each_link_carries_it_in_the_iterations_of_its_group
     assert sum(times.pop() for times in counts.values()) == ITERATIONS
 
 
+def with_three_adders(actor: ActorSpec) -> ActorSpec:
+    """Whatever this host has."""
+    if not isinstance(actor.options, ReplicaOptions):
+        return actor
+    three = dataclasses.replace(actor.options.exchange.options, adders=3)
+    return dataclasses.replace(actor, options=dataclasses.replace(actor.options, exchange=Chosen("collective", three)))
+
+
 def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_shared(tmp_path: Path) -> None:
     of = topology("replicas", workers=5)  # four times 1.6 MB: no longer everybody's own work
-    for actor in of.actors:
-        if actor.role == "replica":
-            actor.options["exchange"]["adders"] = 3  # whatever this host has
+    of = dataclasses.replace(of, actors=tuple(map(with_three_adders, of.actors)))
     found, said = measured(of, tmp_path), traffic(of, shared_memory=False)
     assert found == {link: {kind: ITERATIONS * (size or 0) for kind, size in of_.items()} for link, of_ in said.items()}
     in_place = traffic(of)
@@ -159,17 +169,29 @@ def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_share
         assert in_place[link]["Contribution"] == said[link]["Contribution"]
 
 
-def test_what_depends_on_the_numbers_is_not_known_and_roles_may_say_themselves_what_they_send() -> None:
+def test_what_depends_on_the_numbers_is_not_known() -> None:
     of = topology("sync", {"format": "threshold"}, workers=2)
     assert traffic(of)["conv-0-0", "reducer-0"] == {"LayerGradient": None}
     assert Forecast(traffic=traffic(of)).on_link(("conv-0-0", "reducer-0")) is None
-    without = {role: rule for role, rule in RULES.items() if role != "tree_reducer"}
-    assert ("reducer-0", "conv_model") not in traffic(of, without)
 
 
-def test_every_training_role_that_sends_arrays_has_a_rule_and_every_actor_that_holds_some_a_footprint() -> None:
-    silent = {"coordinator", "single"}
-    assert set(RULES) | silent == set(roles.ROLES) == {"coordinator", *footprint.RULES}
+def test_a_role_that_says_nothing_of_itself_sends_and_holds_nothing_that_is_known() -> None:
+    of = topology("sync", workers=2)
+    silent = dataclasses.replace(
+        of,
+        actors=tuple(
+            dataclasses.replace(a, options=plain(a.options)) if a.name == "reducer-0" else a for a in of.actors
+        ),
+    )
+    assert ("reducer-0", "conv_model") in traffic(of)
+    assert ("reducer-0", "conv_model") not in traffic(silent)
+
+
+def test_every_training_role_that_sends_arrays_says_so_and_every_actor_that_holds_some() -> None:
+    says = {name: role.Options for name, role in roles.ROLES.items() if role.Options is not None}
+    assert says.keys() == roles.ROLES.keys()
+    assert {name for name, of in says.items() if of.sends is RoleOptions.sends} == {"coordinator", "single"}
+    assert {name for name, of in says.items() if of.holds is RoleOptions.holds} == {"coordinator"}
     for preset in ("single", "sync", "replicas", "host-accumulate", "singa", "local-fc-shards", "one-weird-trick"):
         held = roles.forecast(topology(preset, workers=2)).memory
         assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}

@@ -42,8 +42,7 @@ def by_hand(directory: Path, scheme: str, cuts: tuple[int, ...], batch: int, ite
     solver = load_solver(directory / "solver.prototxt")
     loaded = load_with_program(directory / "cluster.toml")
     assert isinstance(loaded.options, Options)
-    job_options = plan(loaded.config, loaded.options).actors[0].options["job"]
-    job = Job.from_options(job_options)
+    job: Job = plan(loaded.config, loaded.options).actors[0].options.job
     source = job.source("TRAIN")
     batches = job.batches("TRAIN", source)
     common: dict[str, Any] = {"ops": backend, "batch": batch, "input_shape": source.shape, "seed": job.seed}

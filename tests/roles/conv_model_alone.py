@@ -7,13 +7,13 @@ from typing import Any
 
 from roles.learning.job import Job
 from roles.messages import TRAIN, LayerGradient, LayerModel, PullLayer
-from roles.servers.conv_model import ConvModel
+from roles.servers.conv_model import ConvModel, ModelOptions
 from runtime.messages.message import Envelope, Message
 
 JOB = Job(
     net="lenet", solver="lenet_solver", data={"TRAIN": {"format": "digits", "split": "train"}}, seed=1, batch=4,
     test_batch=4, base_directory=".", solver_values={"momentum": 0.0},
-).to_options()  # fmt: skip
+)  # fmt: skip
 PATIENCE = 20  # seconds until a test that hangs has failed
 
 
@@ -21,7 +21,7 @@ class Model(ConvModel):
     """A conv model that keeps what it says."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(job=JOB, image_shape=(1, 28, 28), coordinator="coordinator", **options)
+        super().__init__(ModelOptions(job=JOB, image_shape=(1, 28, 28), coordinator="coordinator", **options))
         self.said: list[Message] = []
 
     async def reply(self, envelope: Envelope, message: Message) -> None:

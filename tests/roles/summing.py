@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 import ops
 from ops import Array
 from roles.exchange.accumulator import HostAccumulator
-from roles.exchange.exchange import exchange_of
+from roles.exchange.choice import Chosen
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, ActorSpec, Envelope, Topology
 from runtime.plan.topology import Placement, ProcessSpec
@@ -32,13 +31,13 @@ def array_of(rank: int, step: int, size: int) -> Array:
 class Member(Actor):
     """Sums every bucket of some steps, all of a step at once, and keeps what it gets and when a step was done."""
 
-    def __init__(self, *, rank: int, exchange: Mapping[str, Any], sizes: list[int], steps: int) -> None:
-        self._rank, self._options, self._sizes, self._steps = rank, exchange, sizes, steps
+    def __init__(self, *, rank: int, exchange: Chosen, sizes: list[int], steps: int) -> None:
+        self._rank, self._chosen, self._sizes, self._steps = rank, exchange, sizes, steps
         self.found: dict[tuple[int, int], Array] = {}
         self.ended: list[float] = []
 
     async def on_start(self) -> None:
-        self.exchange = exchange_of(self, self._options, dict(enumerate(self._sizes)), OPS, np.float32)
+        self.exchange = self._chosen.of(self, dict(enumerate(self._sizes)), OPS, np.float32)
 
     async def run(self) -> None:
         for step in range(self._steps):
@@ -63,13 +62,14 @@ def names_of(members: int) -> list[str]:
     return [f"member-{rank}" for rank in range(members)]
 
 
-def options_of(kind: str, members: int, **more: int) -> dict[str, Any]:
+def options_of(kind: str, members: int, **more: int) -> Chosen:
     """The options of an exchange among so many members."""
-    return {"kind": kind, **({"accumulator": "sums"} if kind == "host" else {"members": names_of(members)}), **more}
+    options: dict[str, Any] = {"accumulator": "sums"} if kind == "host" else {"members": names_of(members)}
+    return Chosen(kind, {**options, **more})
 
 
 def summed(
-    exchange: dict[str, Any],
+    exchange: Chosen,
     members: int,
     *,
     steps: int = 3,
@@ -82,7 +82,7 @@ def summed(
     options = {"exchange": exchange, "sizes": list(sizes), "steps": steps}
     specs = [ActorSpec(name, "member", {"rank": rank, **options}) for rank, name in enumerate(names)]
     links = [(a, b) for a in names for b in names if a < b]
-    if exchange["kind"] == "host":
+    if exchange.kind == "host":
         specs.append(ActorSpec("sums", "host_accumulator", {"members": names, "kernels": "numpy"}))
         links = [("sums", name) for name in names]
     placement = Placement(

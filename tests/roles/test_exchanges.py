@@ -13,8 +13,7 @@ import pytest
 
 import roles.exchange.collective
 from ops import Array
-from roles.exchange.accumulator import HostAccumulator
-from roles.exchange.exchange import exchange_of
+from roles.exchange.accumulator import AccumulatorOptions, HostAccumulator
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork
@@ -82,7 +81,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 
     actor.ask = actor.tell = tell  # type: ignore[method-assign, assignment]
     actor.compute = compute  # type: ignore[method-assign, assignment]
-    exchange = exchange_of(actor, options_of("tree", 8, fan_in=2), {0: 2}, OPS, np.float32)
+    exchange = options_of("tree", 8, fan_in=2).of(actor, {0: 2}, OPS, np.float32)
     for child in (1, 2, 4):
         exchange.contributed(contribution(0, np.full(2, child, np.float32)), f"member-{child}")
     assert (await exchange.sum((0, 0), np.zeros(2, np.float32)))().tolist() == [7, 7]
@@ -95,7 +94,7 @@ async def test_down_the_tree_those_are_told_first_who_have_most_to_tell() -> Non
 def member(kind: str, name: str = "member-1", dtype: Any = np.float32, **more: int) -> Any:
     actor = Actor()
     actor.name = name
-    return exchange_of(actor, options_of(kind, 3, **more), dict(enumerate(SIZES)), OPS, dtype)
+    return options_of(kind, 3, **more).of(actor, dict(enumerate(SIZES)), OPS, dtype)
 
 
 def contribution(bucket: int, values: Array, into: tuple[Array, ...] = ()) -> Contribution:
@@ -216,7 +215,7 @@ class Accumulator(HostAccumulator):
     """Computes at once and keeps what it tells."""
 
     def __init__(self) -> None:
-        super().__init__(members=["a", "b"], kernels="numpy")
+        super().__init__(AccumulatorOptions(members=("a", "b")))
         self.name, self.told, self._sums = "sums", [], SimpleNamespace(inc=lambda: None)
         self.memory = lambda size: np.empty(size, np.uint8)  # type: ignore[method-assign]
         self._build()

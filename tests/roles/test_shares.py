@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.learning.batch_split import Shares
+from roles.learning.batch_split import Cutting, Shares
 
 MEMBERS = ["a", "b", "c"]
 
 
 @given(st.lists(st.floats(0.1, 1000), min_size=1, max_size=8), st.integers(8, 300))
 def test_the_shares_make_up_the_batch_and_nobody_goes_without(seconds: list[float], rows: int) -> None:
-    shares = Shares(in_proportion=True)
+    shares = Shares(Cutting(in_proportion=True))
     members = [f"worker-{n}" for n in range(len(seconds))]
     for name, taken in zip(members, seconds, strict=True):
         shares.seen(name, rows, taken)
@@ -25,7 +25,7 @@ def test_the_shares_make_up_the_batch_and_nobody_goes_without(seconds: list[floa
 
 
 def test_a_member_three_times_as_fast_gets_three_times_the_rows() -> None:
-    shares = Shares(in_proportion=True)
+    shares = Shares(Cutting(in_proportion=True))
     shares.seen("a", 10, 1.0)
     shares.seen("b", 10, 3.0)
     low, cut, high = shares.cuts(["a", "b"], 400)
@@ -33,17 +33,17 @@ def test_a_member_three_times_as_fast_gets_three_times_the_rows() -> None:
 
 
 def test_shares_are_equal_until_everyone_was_seen_and_when_nothing_else_was_asked_for() -> None:
-    shares = Shares(in_proportion=True)
+    shares = Shares(Cutting(in_proportion=True))
     shares.seen("a", 10, 1.0)
     assert shares.cuts(MEMBERS, 30) == (0, 10, 20, 30)
-    equal = Shares(in_proportion=False)
+    equal = Shares(Cutting(in_proportion=False))
     for name in MEMBERS:
         equal.seen(name, 10, 1.0 + 5 * (name == "a"))
     assert equal.cuts(MEMBERS, 31) == (0, 11, 21, 31)
 
 
 def test_one_slow_pass_moves_a_share_by_a_fifth_of_the_difference() -> None:
-    shares = Shares(in_proportion=True)
+    shares = Shares(Cutting(in_proportion=True))
     for name in ("a", "b"):
         shares.seen(name, 100, 1.0)
     shares.seen("a", 100, 2.0)  # 50 rows per second once: 90 from now on

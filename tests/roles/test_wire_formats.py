@@ -7,7 +7,7 @@ import pytest
 
 import ops
 from ops import Array
-from roles.learning.wire_formats import FORMATS, PLAIN, Wire
+from roles.learning.wire_formats import FORMATS, Wire, WireFormat
 from runtime.errors import MessageError
 
 OPS = ops.get_backend("numpy")
@@ -20,7 +20,7 @@ FEEDBACK = ("one-bit", "threshold")
 
 
 def wire(name: str = "float32") -> Wire:
-    return Wire(LAYERS, OPS, {**PLAIN, "format": name, "block": 64, "tau": 0.5})
+    return Wire(LAYERS, OPS, WireFormat(name, 64, 0.5))
 
 
 def drawn(layer: str, seed: int) -> tuple[Array, ...]:
@@ -73,7 +73,7 @@ def test_formats_without_an_error_round_each_number_within_their_bound(name: str
 @pytest.mark.parametrize(("name", "left"), [("one-bit", 0.02), ("threshold", 0.5 + 1e-5)])
 def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(name: str, left: float) -> None:
     layers = {**LAYERS, "more": LAYERS["conv"]}
-    sender, receiver = (Wire(layers, OPS, {**PLAIN, "format": n, "block": 64, "tau": 0.5}) for n in (name, "float32"))
+    sender, receiver = (Wire(layers, OPS, WireFormat(n, 64, 0.5)) for n in (name, "float32"))
     told = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
     meant = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
     for step in range(100):  # five gradients, the layers taking turns as in a training; then only what is left

@@ -1,0 +1,103 @@
+"""What every role of training says of itself, in its own file: `Options`, a frozen dataclass on `RoleOptions`.
+
+    fields          what the actor is told; typed, checked before anything starts, plain data in plan.json
+    sends, holds    the bytes that it will send in an iteration and hold in memory
+    parents, redirected, with_wires    which links its gradients travel, and in which formats
+    on_device       where it can compute
+    anew            what becomes of it when it is started anew
+
+Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Self
+
+from roles.base.shapes import Shapes
+from roles.learning.job import Job
+from roles.learning.wire_formats import Layers, WireFormat
+from runtime.messages.message import Message
+
+Bytes = int | None  # None: it depends on the numbers
+Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, what, how much
+Held = dict[str, int]  # what for -> bytes
+
+EMULATED = "emulated"
+
+
+class Anew(Enum):
+    """How a role is started anew."""
+
+    FROM_OPTIONS = "it keeps nothing that lasts: its options are enough"
+    FROM_STATE = "it holds a part of the model, which GetState gives: that is put back"
+    FROM_PEER = "it holds what each of its peers holds: the state of any of them"
+    WITH_THE_RUN = "what it knows, all others would have to forget: the run goes on from its last checkpoint"
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What an actor is told of gradients: the format on the way to each parent, the layers they are of, the kernels
+    that encode and decode."""
+
+    to: Mapping[str, WireFormat]
+    layers: Layers
+    kernels: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleOptions:
+    """Base of all; what is said here is said of a role that only talks."""
+
+    anew: ClassVar[Anew] = Anew.FROM_OPTIONS
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        """What the actor of this name sends in one training iteration: bytes of arrays, by receiver and message."""
+        return ()
+
+    def holds(self, name: str, shapes: Shapes) -> Held:
+        """Bytes of arrays it holds, by what they are for; empty: next to none."""
+        return {}
+
+    def parents(self) -> tuple[str, ...]:
+        """Who gets its gradients."""
+        return ()
+
+    def redirected(self, through: Callable[[str], str]) -> Self:
+        """The same, but what went to a parent goes to `through(parent)`."""
+        return self
+
+    def with_wires(self, wires: Wires) -> Self:
+        """The same, with the formats in which its gradients travel."""
+        return self
+
+    def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
+        """The same, computing on "cpu", "cuda:N" or "emulated"; None: it computes nothing there. `blank`: data of the
+        job's shapes that nobody has to read, for emulated devices."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions(RoleOptions):
+    """Of a role that builds a part of the net, or data, from the job."""
+
+    job: Job
+
+    def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
+        """On every device."""
+        data = blank if device == EMULATED else self.job.data
+        return dataclasses.replace(self, job=dataclasses.replace(self.job, device=device, data=data))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummingOptions(RoleOptions):
+    """Of a role that only adds up, in host memory."""
+
+    kernels: str = "numpy"
+
+    def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
+        """Its sums can take no time, but they are made nowhere but here."""
+        return dataclasses.replace(self, kernels=EMULATED) if device == EMULATED else None

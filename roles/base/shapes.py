@@ -1,0 +1,103 @@
+"""What a topology's actors work on, from their options alone: nets, layers, groups, rows. Nothing is computed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from nets import Net
+from nets.sharding.division import ShardedNet
+from roles.learning.batch_split import Shares
+from roles.learning.job import Job
+from roles.learning.wire_formats import Layers, layers_of
+from roles.messages import TRAIN
+from runtime.options import plain
+from runtime.plan.topology import Topology
+
+
+class Shapes:
+    """Of one topology whose options are typed. `shared_memory`: its processes read one another's arrays in place. Nets
+    are built once for each job, part of the net and number of rows."""
+
+    def __init__(self, topology: Topology, shared_memory: bool = True) -> None:
+        self.topology, self.shared_memory = topology, shared_memory
+        self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
+        self._nets: dict[tuple[str, str, str, int], Net] = {}
+        self._images: dict[str, tuple[int, int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"<shapes of {len(self.options)} actors, {len(self._nets)} nets built>"
+
+    def having(self, option: str) -> dict[str, Any]:
+        """The options of the actors that have this one, and something in it."""
+        return {name: options for name, options in self.options.items() if getattr(options, option, None)}
+
+    @cached_property
+    def groups(self) -> list[list[str]]:
+        """The workers of each group, by rank, as the coordinator has them."""
+        return [list(members) for options in self.having("groups").values() for members in options.groups]
+
+    @cached_property
+    def number(self) -> int:
+        """Bytes of one, the same in every actor of a run."""
+        job: Job = next(options.job for options in self.having("job").values())
+        return job.dtype.itemsize
+
+    def size(self, layers: Layers) -> int:
+        """Bytes of the parameters in these layers."""
+        return self.number * sum(math.prod(shape) for blobs in layers.values() for shape, _ in blobs)
+
+    def rows(self, worker: str, phase: str = TRAIN) -> int:
+        """How many rows of its group's batch a worker computes at first, as the coordinator cuts it; all of them
+        without a group."""
+        job: Job = self.options[worker].job
+        batch = job.batch if phase == TRAIN else job.test_batch
+        for members in self.groups:
+            if worker in members:
+                cuts, rank = self._shares.cuts(members, batch), members.index(worker)
+                return cuts[rank + 1] - cuts[rank]
+        return batch
+
+    @cached_property
+    def _shares(self) -> Shares:
+        return next((Shares(options.shares) for options in self.having("shares").values()), Shares())
+
+    def net(self, job: Job, part: str, rows: int = 0, phase: str = TRAIN) -> Net:
+        """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for the whole batch."""
+        job = _on_cpu(job)
+        key = (_key(job), part, phase, rows)
+        if key not in self._nets:
+            sized = dataclasses.replace(job, batch=rows, test_batch=rows) if rows else job
+            self._nets[key] = sized.build(phase, part, self._image(job))
+        return self._nets[key]
+
+    def shard(self, job: Job, rank: int, of: int, phase: str = TRAIN) -> ShardedNet:
+        """The share of the FC phase that an FC shard builds."""
+        job = _on_cpu(job)
+        return job.build_shard(phase, rank, of, self._image(job))
+
+    def layers(self, job: Job, part: str, named: Sequence[str] | None = None) -> Layers:
+        """The layers with parameters of that part, all or some."""
+        found = layers_of(self.net(job, part))
+        return found if named is None else {name: found[name] for name in named}
+
+    def _image(self, job: Job) -> tuple[int, int, int]:
+        """The shape of the data: as some role was told it, else the data are opened, once."""
+        told, key = self.having("image_shape"), _key(job)
+        if key not in self._images:
+            shape = next((options.image_shape for options in told.values()), None)
+            self._images[key] = job.source(TRAIN).shape if shape is None else tuple(shape)
+        return self._images[key]
+
+
+def _on_cpu(job: Job) -> Job:
+    """Shapes are the same on every device."""
+    return dataclasses.replace(job, device="cpu")
+
+
+def _key(job: Job) -> str:
+    return json.dumps(plain(job), sort_keys=True, default=str)

@@ -1,0 +1,88 @@
+"""Bytes that roles of training send and hold, for what they say of themselves (`role`).
+
+Memory leaves out the interpreter and its libraries, rows read ahead, messages under way, and what of a published model
+its readers still hold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from nets import Net
+from ops.reference.compression import F32, HALVES, one_bit_shapes
+from roles.base.role import Bytes, Held
+from roles.base.shapes import Shapes
+from roles.learning.job import Job
+from roles.learning.wire_formats import Layers, WireFormat, plain_of
+
+
+def crossing(net: Net, rows: int, *, back: bool = False) -> int:
+    """Bytes that cross the cut for so many rows: the blobs of a conv part, or the gradients that come back."""
+    shapes = net.boundary_shapes
+    names = net.boundary_grads if back else net.boundary
+    number: int = net.dtype.itemsize
+    return number * rows * sum(math.prod(shapes[name][1:]) for name in names)
+
+
+def answers(server: str, shapes: Shapes) -> Iterator[tuple[str, int]]:
+    """(worker, bytes) of the gradients that whoever computes the FC phase gives every worker that names it."""
+    for worker, options in shapes.having("fc_servers").items():
+        if server in options.fc_servers:
+            net = shapes.net(options.job, options.part)
+            yield worker, crossing(net, shapes.rows(worker), back=True)
+
+
+def encoded(layers: Layers, wire: WireFormat) -> Bytes:
+    """Bytes of the gradients of these layers in a wire format; None with "threshold"."""
+    return _sum(_blob(math.prod(shape), learned, wire) for blobs in layers.values() for shape, learned in blobs)
+
+
+def _blob(size: int, learned: bool, wire: WireFormat) -> Bytes:
+    name = wire.format if learned else plain_of(wire.format)
+    if name == "threshold":
+        return None
+    if name == "one-bit":
+        signs, means = one_bit_shapes(size, wire.block)
+        return math.prod(signs) + F32.itemsize * math.prod(means)
+    return size * (HALVES[name] if name in HALVES else np.dtype(name)).itemsize
+
+
+def _sum(sizes: Iterator[Bytes]) -> Bytes:
+    known, counted = itertools.tee(sizes)
+    return None if any(size is None for size in known) else sum(size or 0 for size in counted)
+
+
+def arriving(reducer: str, shapes: Shapes) -> Layers:
+    """The layers whose gradients come to a reducer: those of any child."""
+    for name, options in shapes.options.items():
+        for way in getattr(options, "models", ()):
+            if way.parent == reducer:
+                return shapes.layers(options.job, options.part, way.layers)
+        if getattr(options, "parent", None) == reducer:
+            return arriving(name, shapes)
+    return {}
+
+
+def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
+    """The arrays of a pass in each phase, on the worker's share of the rows, or on all of them."""
+    nets = [shapes.net(job, part, shapes.rows(worker, phase) if worker else 0, phase) for phase in job.phases]
+    return activations(nets)
+
+
+def activations(nets: list[Net]) -> Held:
+    """The arrays of passes through these nets."""
+    scratch = max(net.scratch for net in nets)
+    return {"activations": sum(net.memory_plan.size for net in nets)} | ({"scratch": scratch} if scratch else {})
+
+
+def model(job: Job, layers: Layers, shapes: Shapes) -> Held:
+    """Parameters, and what the solver keeps beside each."""
+    net = shapes.net(job, "all")
+    learned = next(param for params in net.params.values() for param in params if param.keep is None)
+    histories = len(job.solver_spec.new_history(net.ops, learned))
+    size = shapes.size(layers)
+    return {"parameters": size} | ({"history": histories * size} if histories else {})

@@ -1,0 +1,77 @@
+"""What cluster.toml can name: where each is declared. Other packages add theirs by entry points of the same form.
+
+A preset is a `roles.presets.request.Preset`, an exchange a class on `roles.exchange.exchange.Exchange`. They are
+imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from runtime import extensions
+from runtime.errors import ConfigError
+from runtime.suggest import hint, near_hint
+
+
+class Registry:
+    """Names of one kind of thing. `known` are ours, name -> "module:attribute"; `group` is that of the entry points."""
+
+    def __init__(self, group: str, known: Mapping[str, str]) -> None:
+        self.group, self.known = group, known
+
+    def __repr__(self) -> str:
+        return f"<{self.group}: {', '.join(self.names())}>"
+
+    def names(self) -> list[str]:
+        """Ours, then those of other packages."""
+        return [*self.known, *(name for name in extensions.names(self.group) if name not in self.known)]
+
+    def find(self, name: str) -> object:
+        """What has this name. ConfigError if nothing has."""
+        if name in self.known:
+            module, _, attribute = self.known[name].partition(":")
+            found: object = getattr(import_module(module), attribute)
+            return found
+        brought = extensions.find(self.group, name)
+        if brought is None:
+            raise ConfigError([f"{self.group}: nothing is called '{name}'{hint(name, self.names())}"])
+        return brought
+
+    def judged(self, name: str) -> str:
+        """The name. ValueError in the words of cluster.toml's mistakes if nothing has it."""
+        if name not in self.known and name not in (names := self.names()):
+            raise ValueError(f"expected {' or '.join(map(repr, names))}{near_hint(name, names)}")
+        return name
+
+
+PRESETS = Registry(
+    "convoy.presets",
+    {
+        "single": "roles.presets.whole:SINGLE",
+        "sync": "roles.presets.merged:SYNC",
+        "async": "roles.presets.merged:ASYNC",
+        "omnivore": "roles.presets.merged:OMNIVORE",
+        "replicas": "roles.presets.whole:REPLICAS",
+        "mxnet-sync": "roles.presets.unmerged:MXNET_SYNC",
+        "mxnet-async": "roles.presets.unmerged:MXNET_ASYNC",
+        "singa": "roles.presets.unmerged:SINGA",
+        "distbelief": "roles.presets.unmerged:DISTBELIEF",
+        "parameter-server": "roles.presets.unmerged:PARAMETER_SERVER",
+        "adam": "roles.presets.merged:ADAM",
+        "firecaffe": "roles.presets.whole:FIRECAFFE",
+        "host-accumulate": "roles.presets.whole:HOST_ACCUMULATE",
+        "sparknet": "roles.presets.whole:SPARKNET",
+        "dl4j": "roles.presets.whole:DL4J",
+        "local-fc-shards": "roles.presets.shards:LOCAL_FC_SHARDS",
+        "one-weird-trick": "roles.presets.shards:ONE_WEIRD_TRICK",
+    },
+)
+EXCHANGES = Registry(
+    "convoy.exchanges",
+    {
+        "collective": "roles.exchange.collective:Collective",
+        "tree": "roles.exchange.tree:TreeExchange",
+        "host": "roles.exchange.host:HostExchange",
+    },
+)

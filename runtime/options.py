@@ -1,0 +1,67 @@
+"""Options of an actor: typed where its class declares them (`Actor.Options`), plain data on the way to its process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from runtime.suggest import hint
+
+T = TypeVar("T")
+
+_AT = re.compile(r"^(?P<text>.*?)(?: - at `\$\.?(?P<key>.*)`)?$", re.DOTALL)
+_TYPE = re.compile(r"^Expected `(?P<wanted>.*)`, got `(?P<got>.*)`$")
+_MISSING = re.compile(r"^Object missing required field `(?P<key>.*)`$")
+
+
+def plain(options: object) -> Any:
+    """Dataclasses as dicts, and so on inside: dicts, lists, tuples, strings, numbers, True, False and None only."""
+    return msgspec.to_builtins(_fields(options))
+
+
+def typed(kind: type[T], options: object) -> T:
+    """A new `kind`, a dataclass, of an instance of it or of plain data. ValueError names the key and what is wrong."""
+    try:
+        given = plain(options)
+        made = msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_worded(str(error))) from None
+    except TypeError as error:  # an object that is no data
+        raise ValueError(str(error)) from None
+    for key, known in _unknown(given, _fields(made)):
+        raise ValueError(f"{key}: unknown key{hint(key.rpartition('.')[2], known)}")
+    return made
+
+
+def _fields(options: object) -> object:
+    """Every field: msgspec leaves out those of a dataclass that it made whose defaults are the class's."""
+    return asdict(options) if is_dataclass(options) and not isinstance(options, type) else options
+
+
+def _worded(text: str) -> str:
+    """msgspec's message as "key: found int, expected str"."""
+    at = _AT.match(text)
+    text, key = (at["text"], at["key"] or "") if at else (text, "")
+    if missing := _MISSING.match(text):
+        return f"{'.'.join(filter(None, (key, missing['key'])))}: missing"
+    if wrong := _TYPE.match(text):
+        text = f"found {wrong['got']}, expected {wrong['wanted'].replace(' | null', ' or nothing')}"
+    return f"{key}: {text}" if key else text
+
+
+def _unknown(given: Any, kept: Any, key: str = "") -> Iterator[tuple[str, list[str]]]:
+    """The keys of `given` that a typed object did not keep, each with those that it knows."""
+    if isinstance(given, Mapping) and isinstance(kept, Mapping):
+        for name, value in given.items():
+            inner = f"{key}.{name}" if key else str(name)
+            if name in kept:
+                yield from _unknown(value, kept[name], inner)
+            else:
+                yield inner, list(map(str, kept))
+    elif isinstance(given, Sequence) and isinstance(kept, Sequence) and not isinstance(given, str):
+        for index, (value, of) in enumerate(zip(given, kept, strict=False)):
+            yield from _unknown(value, of, f"{key}[{index}]")

@@ -1,0 +1,146 @@
+"""A role, a preset and an exchange of an installed package: named in cluster.toml, planned, run, and wrong in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import roles
+from nets.files.checkpoint import load
+from ops import Array
+from roles.forecasting.traffic import traffic
+from runtime import ConfigError
+from runtime.cli.main import main
+from tests.journeys.test_traffic import ITERATIONS, measured, topology
+from tests.roles.summing import array_of, names_of, options_of, summed
+from tests.support import configure, events, run_directory, run_up
+
+BROUGHT = {
+    "convoy.roles": {"tally": "tests.stranger.role:Tally"},
+    "convoy.presets": {"tallied": "tests.stranger.preset:TALLIED"},
+    "convoy.exchanges": {"ring": "tests.stranger.ring:Ring"},
+}
+Install = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def brought(install: Install) -> None:
+    install(BROUGHT)
+
+
+def trained(folder: Path, strategy: str, *settings: str) -> tuple[Path, dict[str, Array]]:
+    """The run directory and the last checkpoint of a run by processes."""
+    folder.mkdir()
+    cluster = configure(folder, strategy, workers=3, iterations=3)
+    done = run_up(cluster, *(word for setting in settings for word in ("--set", setting)))
+    assert done.returncode == 0, done.stderr
+    directory = run_directory(cluster)
+    return directory, load(max(directory.glob("*.safetensors")))[0]
+
+
+def test_the_role_works_where_the_preset_puts_it_and_changes_no_number(tmp_path: Path) -> None:
+    directory, found = trained(tmp_path / "tallied", "tallied", "train.strategy.options.every=2")
+    told = events(directory, "tally")
+    assert sorted((event["actor"], event["iteration"], event["bytes"]) for event in told) == [
+        (f"tally-conv-0-{rank}", iteration, 4 * 25_570) for rank in range(3) for iteration in (0, 2)
+    ]
+    _, expected = trained(tmp_path / "sync", "sync")
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+def test_processes_sum_by_the_ring_what_others_sum_otherwise(tmp_path: Path) -> None:
+    _, found = trained(tmp_path / "ring", "replicas", 'train.strategy.exchange="ring"')
+    _, expected = trained(tmp_path / "collective", "replicas")
+    assert found.keys() == expected.keys()
+    for name, of in expected.items():
+        assert np.abs(found[name] - of).max() <= 1e-5 * np.abs(of).max(), name
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 5, 8])
+def test_all_members_of_the_ring_have_the_same_bits_of_the_sum(members: int) -> None:
+    found = summed(options_of("ring", members), members)
+    for step, bucket in found["member-0"].found:
+        mine = [found[name].found[step, bucket] for name in names_of(members)]
+        arrays = [array_of(rank, step, mine[0].size).astype(np.float64) for rank in range(members)]
+        assert len({array.tobytes() for array in mine}) == 1
+        largest = sum(map(np.abs, arrays))
+        assert (np.abs(mine[0] - sum(arrays)) <= 1e-6 * largest).all()
+
+
+@pytest.mark.parametrize("strategy", [{"preset": "replicas", "exchange": "ring"}, {"preset": "tallied"}])
+def test_the_traffic_that_they_say_of_themselves_is_what_they_send(tmp_path: Path, strategy: dict[str, str]) -> None:
+    of = topology(**strategy, workers=3)
+    assert measured(of, tmp_path) == {
+        link: {kind: ITERATIONS * (size or 0) for kind, size in kinds.items()} for link, kinds in traffic(of).items()
+    }
+
+
+def test_every_preset_of_replicas_takes_every_exchange() -> None:
+    for preset in ("replicas", "firecaffe", "host-accumulate", "sparknet", "dl4j", "one-weird-trick"):
+        for exchange in ("collective", "tree", "host", "ring"):
+            of = topology(preset, workers=3, exchange=exchange)
+            (kind,) = {actor.options.exchange.kind for actor in of.actors if hasattr(actor.options, "exchange")}
+            assert kind == exchange
+
+
+# what is wrong, in words
+
+MISTAKES = {
+    "a preset's name": ('preset = "talied"', r"preset: found 'talied' \(string\), expected .*'tallied' \(did you mean"),
+    "an exchange's name": (
+        'preset = "replicas"\nexchange = "rong"',
+        r"exchange: found 'rong' \(string\), expected 'collective' or 'tree' or 'host' or 'ring' \(did you mean 'ring'",
+    ),
+    "an exchange without replicas": (
+        'preset = "sync"\nexchange = "ring"',
+        "exchange: found 'ring', but the workers of preset 'sync' hold no replicas that exchange anything$",
+    ),
+    "an order that does not repeat": (
+        'preset = "replicas"\nexchange = "ring"\nworkers = 2\nreproducible = true',
+        "reproducible: found true, but exchange 'ring' adds up in an order of its own",
+    ),
+    "an option": (
+        'preset = "tallied"\n[train.strategy.options]\nevry = 2',
+        r"options: evry: unknown key \(did you mean 'every'\?\)$",
+    ),
+    "an option's type": (
+        'preset = "tallied"\n[train.strategy.options]\nevery = "2"',
+        "options: every: found str, expected int$",
+    ),
+    "options of a preset that has none": (
+        'preset = "sync"\n[train.strategy.options]\nevery = 2',
+        "options: found a table, but preset 'sync' has no options of its own$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_be_is_one_line_with_its_key(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, expected = MISTAKES[name]
+    monkeypatch.chdir(tmp_path)
+    Path("cluster.toml").write_text(f"[train.strategy]\n{text}\n")
+    assert main(["check", "cluster.toml"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert re.search(rf"^cluster.toml:\d+: train\.strategy\.{expected}", line), line
+
+
+@pytest.mark.parametrize(
+    ("group", "key", "place", "expected"),
+    [
+        ("convoy.presets", "preset", "no_such_module:X", r"convoy\.presets: 'odd' of other 1\.0 .* cannot be imported"),
+        ("convoy.presets", "preset", "tests.stranger.ring:__doc__", "preset 'odd': found .*, expected a roles"),
+        ("convoy.exchanges", "exchange", "tests.stranger.ring:parts", "exchange 'odd': found .*, expected a class on"),
+    ],
+)
+def test_what_a_package_brings_that_is_none_is_told(
+    install: Install, group: str, key: str, place: str, expected: str
+) -> None:
+    install({group: {"odd": place}}, package="other")
+    with pytest.raises(ConfigError, match=rf"^training\(\): train\.strategy\.{key}: {expected}"):
+        roles.training({"strategy": {"preset": "replicas", key: "odd"}})
