@@ -96,7 +96,7 @@ class Simulation:
         """From making the actors to the lead's end; the first failure comes through."""
         try:
             await self._prepare(make)
-            prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
+            prepared({name: cell.actor for node, _ in self.nodes.values() for name, cell in node.actors.items()})
             for process in self.placement.processes:
                 self.nodes[process.name][0].begin(process.actors)
             await self.over

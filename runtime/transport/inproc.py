@@ -70,6 +70,11 @@ class InprocTransport(Transport):
             route = self.network.route(self.process, peer, lane)
             self._links[peer, lane] = _Link(self.limits.credit_of(lane), route)
 
+    def disconnect(self, peer: str, why: str) -> None:
+        """See Transport.disconnect."""
+        for key in [key for key in self._links if key[0] == peer]:
+            self._links.pop(key).gate.close(why)
+
     async def send(self, peer: str, envelope: Envelope) -> None:
         """See Transport.send. The receiver gets read-only views of the sender's arrays."""
         link = self._links.get((peer, envelope.message.lane))

@@ -122,10 +122,8 @@ class SocketTransport(Transport):
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect."""
         watcher = self._on_link_lost
+        self.disconnect(peer, f"{peer} was started anew")
         for lane in _LANES:
-            former = self._links.pop((peer, lane), None)
-            if former is not None:
-                former.close(f"{peer} was started anew")
             address: str = getattr(endpoints, lane)
             on_lost = partial(watcher, peer) if watcher is not None and lane == "control" else None
             connect = partial(self._connect, address, lane, on_lost)
@@ -133,6 +131,13 @@ class SocketTransport(Transport):
         if self._shared is not None and endpoints.arena:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
+
+    def disconnect(self, peer: str, why: str) -> None:
+        """See Transport.disconnect."""
+        for lane in _LANES:
+            link = self._links.pop((peer, lane), None)
+            if link is not None:
+                link.close(why)
 
     def _connect(self, address: str, lane: Lane, on_lost: OnLost | None, on_answer: Callable[[Frames], None]) -> Port:
         return self._kind(address).connect(address, lane, self._identity, on_answer, on_lost)
