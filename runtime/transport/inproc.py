@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from runtime.errors import ActorStopped, MessageError
 from runtime.messages import wire
+from runtime.messages.arrays import Frame
 from runtime.messages.credits import CreditGate, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
@@ -92,7 +93,7 @@ class InprocTransport(Transport):
         else:
             link.route.send(size, arrive)
 
-    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int, sent: float) -> None:
+    def _arrive(self, peer: str, link: _Link, frames: list[Frame], size: int, sent: float) -> None:
         def release() -> None:
             link.gate.grant(cost_of(size))
 
