@@ -12,7 +12,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -49,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(record.title, flush=True)
         with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
             run(record, PARTS[name][1], Plan(Path(folder), given.rounds, given.scale))
-    paths = write(given.results, f"messages-{datetime.now(UTC):%Y-%m-%d}", machine(), records)
+    paths = write(given.results, "messages", machine(), records)
     print("results:", *paths)
     return int(any(record.status not in ("passed", "skipped") for record in records.values()))
 

@@ -20,6 +20,10 @@ import pytest  # noqa: E402
 import pytest_asyncio  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
+from tests.stranger.installed import install  # noqa: E402
+
+__all__ = ["install"]
+
 # How long a case takes, or how many are drawn in vain, says something about the machine, not about the code.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")

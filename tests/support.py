@@ -104,7 +104,8 @@ def runtime_command(*arguments: str | Path) -> list[str]:
 
 def environment() -> dict[str, str]:
     """The environment of a run started from a test: the checkout is importable, BLAS has one thread."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
 
 
 def run_up(cluster: Path, *arguments: str, timeout: float = 100) -> subprocess.CompletedProcess[str]:

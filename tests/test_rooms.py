@@ -51,10 +51,10 @@ ROOMS: dict[str, str] = {
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
     "runtime.config": "runtime",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
-    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.memory runtime.messages runtime.plan"
-    " runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.messages runtime.plan runtime.transport",
+    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
+    " runtime.plan runtime.transport",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
@@ -62,8 +62,8 @@ ROOMS: dict[str, str] = {
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
     "roles": "runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime"
-    " runtime.compute",
-    "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory runtime.messages",
+    " runtime! runtime.compute",
+    "roles.exchange": "nets! ops! roles roles.learning runtime! runtime.memory",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.exchange roles.fc roles.learning runtime!",
     "roles.servers": "nets! roles roles.learning runtime!",
@@ -74,7 +74,7 @@ ROOMS: dict[str, str] = {
     "roles.planning": "nets! nets.data nets.files nets.tools ops! roles roles.coordination roles.learning roles.presets"
     " runtime runtime.cli runtime.compute runtime.config runtime.plan",
     "roles!": "ops! roles roles.coordination roles.exchange roles.fc roles.forecasting roles.planning roles.servers"
-    " roles.workers runtime!",
+    " roles.workers runtime! runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

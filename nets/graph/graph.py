@@ -27,7 +27,7 @@ from nets.graph.sharing import Slot, check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module
 from nets.graph.stages import cut
 from nets.graph.wiring import Node, Value, wire
-from nets.layers import KINDS, Run, Setup, Values, make_layer
+from nets.layers import Run, Setup, Values, make_layer
 from nets.layers.base import Shape
 from nets.layers.dense import InnerProduct
 from ops import Array, Backend, OpsError
@@ -70,10 +70,9 @@ class Net:
         self.spec = spec.for_phase(phase, level=level, stages=stages)
         self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
-        kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
-        self.time_first = any(kind is not None and kind.time_first for kind in kinds)
         setup = Setup(phase, batch, input_shape)
         self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through)
+        self.time_first = any(node.layer.time_first for node in self._wiring.nodes)
         self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if takes(node, part)]
         if part in ("conv", "fc"):

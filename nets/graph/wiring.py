@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError, PrototxtError, did_you_mean
-from nets.layers import KINDS, Layer, Setup
+from nets.layers import Layer, Setup, kind_of
 from nets.layers.base import Shape
 
 
@@ -153,7 +153,8 @@ def _wanted(wiring: Wiring, node: Node) -> list[bool]:
 
 def _scores(spec: LayerSpec) -> bool:
     """Whether the layer is a loss or an accuracy: those are told apart by their tops."""
-    return spec.proto.type in KINDS and KINDS[spec.proto.type].scores
+    kind = kind_of(spec)
+    return kind is not None and kind.scores
 
 
 def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:

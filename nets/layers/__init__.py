@@ -22,7 +22,8 @@ from nets.layers import (
     shape,
     softmax,
 )
-from nets.layers.base import KINDS, REFUSED, Layer, Run, Setup, Values, make_layer
+from nets.layers.base import KINDS, Layer, Run, Setup, Values
+from nets.layers.kinds import REFUSED, kind_of, make_layer, settings
 
 __all__ = [
     "KINDS",
@@ -39,6 +40,7 @@ __all__ = [
     "dense",
     "dropout",
     "elementwise",
+    "kind_of",
     "loss",
     "make_layer",
     "normalise",
@@ -46,6 +48,7 @@ __all__ = [
     "prelu",
     "recurrent",
     "reduce",
+    "settings",
     "shape",
     "softmax",
 ]

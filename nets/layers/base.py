@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from nets.definition.params import ParamSpec, check_filler, generator
 from nets.definition.spec import LayerSpec
-from nets.errors import NetError, did_you_mean
+from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.layer_types import LAYER_TYPES
 from ops import Array, Backend
 
 Shape: TypeAlias = tuple[int, ...]
@@ -203,6 +202,11 @@ class Layer:
         """Which part of the top's axis 1 each bottom is, for layers that put their bottoms side by side there."""
         return None
 
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        """Multiplications of a forward pass by the parameters that are matrices; backward has as many for each of
+        parameters and data."""
+        return 0
+
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         """Bytes of scratch memory that its operations take from the backend at most."""
         return 0
@@ -276,16 +280,6 @@ class Layer:
 
 KINDS: dict[str, type[Layer]] = {}
 
-# Types of Caffe that no class computes, and why; a test keeps KINDS and REFUSED complete and disjoint.
-REFUSED = {
-    "BatchReindex": "it makes the number of rows depend on the data; do it in the data source",
-    "Filter": "it makes the number of rows depend on the data; do it in the data source",
-    "HDF5Output": "a net writes no files; read its outputs instead",
-    "Im2col": "it is an inner step of convolution; use Convolution",
-    "Python": "it would run code that a prototxt names; write the layer as a class of this package",
-    "WindowData": "its windows are cut while reading; prepare the crops and use ImageData",
-}
-
 
 def register(kind: str) -> Callable[[type[Layer]], type[Layer]]:
     """Class decorator: the class computes prototxt layers of type `kind`."""
@@ -295,15 +289,3 @@ def register(kind: str) -> Callable[[type[Layer]], type[Layer]]:
         return cls
 
     return add
-
-
-def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
-    """Return the layer of `spec.proto.type`; NetError names the nearest type there is."""
-    kind = spec.proto.type
-    if kind in KINDS:
-        return KINDS[kind](spec, ops, dtype)
-    if kind in LAYER_TYPES:
-        text = f"layer type '{kind}' of Caffe is not supported: {REFUSED[kind]}"
-    else:
-        text = f"found '{kind}', expected a layer type{did_you_mean(kind, LAYER_TYPES)}"
-    raise spec.where.error("type", text)

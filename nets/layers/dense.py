@@ -45,6 +45,9 @@ class InnerProduct(Layer):
             found.append(Need("bottom", bottoms[0] if self.flattens else (self.rows, self.width), GRADIENT))
         return found
 
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        return math.prod(tops[0]) // tops[0][-1] * math.prod(self.params[0].shape)
+
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         sizes, bias = (self.rows, self.width, self.top_shape[-1]), len(self.params) > 1
         return self.ops.dense_scratch(*sizes, training=training, bias=bias, turned=self.transpose)

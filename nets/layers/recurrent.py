@@ -45,6 +45,10 @@ class Recurrent(Layer):
         state = (1, self.rows, self.hidden)
         return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]
 
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        steps = bottoms[0][0] * bottoms[0][1]  # at each, every weight of input and state once
+        return steps * sum(math.prod(param.shape) for param in self.params if len(param.shape) == 2)
+
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         shape, found = (self.steps, self.rows, self.width), 0
         if self.static:

@@ -6,23 +6,38 @@ What never lives here: the adding up (`host_accumulator`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
-from roles.exchange.partial_sums import Key, Summands
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
-from runtime import Actor, MessageError
+from runtime import Actor, Conversation
+
+AWAITED = "awaited from the accumulator"
+TOTAL = Conversation(
+    "the sum of all",
+    BY,
+    AWAITED,
+    {(AWAITED, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
+    never=(Contribution,),
+)
 
 
 class HostExchange:
     """For one actor; see `exchange.Exchange`."""
 
+    conversations: ClassVar[tuple[Conversation, ...]] = (TOTAL,)
+
     def __init__(
         self, actor: Actor, accumulator: str, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
         self._actor, self._accumulator = actor, accumulator
-        self._summands = Summands(sizes, dtype)
+        self._summands = Summands(
+            TOTAL, lambda bucket, sender: AWAITED if sender == accumulator else None, sizes, dtype
+        )
 
     def __repr__(self) -> str:
         return f"<exchange at {self._accumulator}>"
@@ -38,10 +53,11 @@ class HostExchange:
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """Nobody sends its gradients to a worker here."""
-        raise MessageError("unexpected", f"{message!r} of {sender}: sums are made at {self._accumulator}")
+        self._summands.size(message, sender, (message.number, message.bucket))
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """The accumulator has the sum of all."""
-        if sender != self._accumulator or len(message.values) != 1:
-            raise MessageError("unexpected", f"{message!r} of {sender}: sums are made at {self._accumulator}")
-        self._summands.arrived((message.number, message.bucket), sender, message.values)
+        key = (message.number, message.bucket)
+        self._summands.size(message, sender, key)
+        check_count(message, sender, "arrays", len(message.values), 1)
+        self._summands.arrived(message, sender, key, message.values)

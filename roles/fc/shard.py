@@ -12,26 +12,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from nets.graph.warm import warm
 from ops import Array
 from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
-from roles.fc.queue import FcQueue, Key, Slice
-from roles.fc.swap import ColumnSwap
+from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
+from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
 from roles.learning.job import Job
 from roles.learning.parameter_store import Blobs, ParameterStore
 from roles.learning.resume import restored
 from roles.learning.slices import slices_of_state
 from roles.messages import TRAIN, ActivationGrads, ActivationSlice, Columns, Done, FcTurn, GetState, Rates, State
-from runtime import Actor, Envelope, MessageError
+from runtime import Actor, Conversation, Envelope
 
 
 class FcShard(Actor):
     """Options: the job, the data's image shape, the names of all `shards` in the order of summation, the scheme by
     which FC batches are made (`fc_batches`), and whether each of them is an update."""
+
+    conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS)
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class FcShard(Actor):
         if job.micro_batches:
             build = partial(job.build_shard, TRAIN, rank, of, self._image_shape)
             self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
-        self._queue = FcQueue(self._scheme, self._shard.input_shapes)
+        self._queue = FcQueue(self._scheme, self._shard.input_shapes, self._shards[0])
 
     async def run(self) -> None:
         """Do pass after pass in the order that the first shard says; between them, what was asked of the parameters."""
@@ -93,9 +95,7 @@ class FcShard(Actor):
 
     async def on_fc_turn(self, message: FcTurn, envelope: Envelope) -> None:
         """The first shard says which pass is next."""
-        if envelope.sender != self._shards[0]:
-            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: only {self._shards[0]} gives turns")
-        self._queue.turn(message.phase, message.number)
+        self._queue.told(message, envelope.sender)
         self._changed.set()
 
     async def on_columns(self, message: Columns, envelope: Envelope) -> None:
@@ -134,7 +134,9 @@ class FcShard(Actor):
                     await self._until(partial(self._queue.complete, key, part))
                 slices = self._queue.take(key, part)
                 with self.phase("fc"):
-                    for slice_, answer in zip(slices, await self._batch(key, part, members, slices), strict=True):
+                    answers = await self._batch(key, part, members, slices)
+                    self._queue.answered(slices)
+                    for slice_, answer in zip(slices, answers, strict=True):
                         answering.create_task(self.reply(slice_[1], answer))
                 last = part == len(batches) - 1
                 if key[0] == TRAIN and (last or self._variable):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from runtime.actors.conversation import Conversation
 from runtime.actors.measured import Gauges, Measured
 from runtime.compute.compute import Compute
 from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
@@ -52,6 +53,7 @@ class Actor(Measured):
     """Base of all actors. Subclasses take plain options in `__init__` and talk only after `on_start`."""
 
     handlers: ClassVar[dict[type[Message], str]] = {}
+    conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
     log: logging.Logger
     device: Compute  # where this actor's array work is done
     _node: Host

@@ -20,6 +20,8 @@ from enum import Enum
 
 from runtime.messages.message import Json, Message, message
 
+FIRST = 1  # the incarnation of a process in its first life; each following one counts up
+
 
 class Stage(Enum):
     """Where a process is in its life."""

@@ -15,6 +15,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.launcher import Launched, Launcher, describe_exit
 from runtime.cluster.lifecycle import (
+    FIRST,
     Begin,
     Directory,
     EventReport,
@@ -54,7 +55,8 @@ class Watcher(Protocol):
 
 
 class Supervisor(Actor):
-    """Runs one placement to its end. `outcome` is done when the run is over: None, or the error that ended it."""
+    """Runs one placement to its end. `began` is set when every actor has; `outcome` is done when the run is over: None,
+    or the error that ended it."""
 
     def __init__(
         self,
@@ -73,6 +75,8 @@ class Supervisor(Actor):
         self._launched: dict[str, Launched] = {}
         self._greetings: dict[str, Hello] = {}
         self._watchers: list[asyncio.Task[None]] = []
+        self.began = asyncio.Event()
+        self.statuses: dict[str, dict[str, Any]] = {}  # actor -> what its process's last heartbeat said of it
         self.outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
 
@@ -81,8 +85,12 @@ class Supervisor(Actor):
     async def supervise(self) -> ConvoyError | None:
         """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
         try:
+            used = {spec.machine for spec in self._placement.processes}
+            for machine in self._launcher.plan.machines:
+                if machine.name in used:
+                    await self._launcher.open(machine)
             for spec in self._placement.processes:
-                launched = await self._launcher.launch(spec)
+                launched = await self._launcher.launch(spec, FIRST)
                 self._launched[spec.name] = launched
                 self._watchers.append(asyncio.create_task(self._watch_exit(launched), name=f"exit of {spec.name}"))
             while not self.outcome.done():
@@ -143,6 +151,7 @@ class Supervisor(Actor):
                 self._supervision.note(spec.name, "begin", self.now())
             await self._tell_all(Begin())
             self._watcher.event(self.name, "began", {"processes": len(self._placement.processes)})
+            self.began.set()
 
     def _is_halting(self, process: str) -> bool:
         """What it says of its start it said before it heard that the run is over."""
@@ -151,6 +160,8 @@ class Supervisor(Actor):
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""
         self._supervision.beat(message, self.now())
+        for actor, status in message.actors.items():
+            self.statuses[actor] = {**status, "process": message.process}
         self._watcher.beat(message.process, message)
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:

@@ -249,7 +249,7 @@ def test_a_run_in_which_every_part_of_a_sum_is_sent_twice_gives_the_same_numbers
     monkeypatch.setattr(Node, "send", twice)
     monkeypatch.setattr(Node, "reject", count)
     doubled = train(averaging(tmp_path / "doubled", preset, 1, workers=3, iterations=2))
-    assert set(reasons) == {"unexpected"}
+    assert set(reasons) == {"illegal"}
     assert same_bits(doubled.arrays, clean.arrays)
 
 

@@ -206,7 +206,7 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
     monkeypatch.setattr(Node, "reject", count)
     spoiled = train(configure(tmp_path / "spoiled", "sync", workers=2, iterations=3, more=more))
     assert len(reasons) == 3 * 2 * 3  # iterations, layers, gradients: two to the reducer, one to the model
-    assert set(reasons) <= {"unexpected", "bad_shape"}
+    assert set(reasons) <= {"illegal", "bad_shape"}
     for name, expected in clean.arrays.items():
         assert spoiled.arrays[name].tobytes() == expected.tobytes(), name
 
