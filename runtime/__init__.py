@@ -35,7 +35,7 @@ from runtime.errors import (
     Refused,
     RoleDied,
 )
-from runtime.messages.message import Array, Envelope, Json, Message, Save, WindDown, message
+from runtime.messages.message import Array, Envelope, Json, Lost, Message, Save, WindDown, message
 from runtime.plan.topology import ActorSpec, Topology
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ __all__ = [
     "Event",
     "Json",
     "LaunchError",
+    "Lost",
     "Message",
     "MessageError",
     "ProgramFailed",

@@ -11,15 +11,13 @@ asker if there is one, otherwise it ends the run and names the actor. Time comes
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from runtime.actors.conversation import Conversation
-from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
+from runtime.actors.measured import Gauges, Measured
 from runtime.compute.compute import Compute
 from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
 
@@ -27,11 +25,10 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 
-class Host(Protocol):
+class Host(Gauges, Protocol):
     """What an actor needs of the process it lives in; a node is one."""
 
     compute: Compute
-    metrics: Metrics
     directory: Path
     on_event: Callable[[str, str, dict[str, Any]], None]
 
@@ -51,12 +48,8 @@ class Host(Protocol):
     def finished(self, name: str) -> None:
         """See Actor.finish."""
 
-    def phase_seconds(self, actor: str, phase: str) -> Histogram:
-        """See Actor.phase."""
-        ...
 
-
-class Actor:
+class Actor(Measured):
     """Base of all actors. Subclasses take options in `__init__` and talk only after `on_start`.
 
     A class that declares `Options`, a frozen dataclass, is called with one of them; any other with keywords.
@@ -65,8 +58,6 @@ class Actor:
     Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
     conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
-    name: str
-    role: str
     log: logging.Logger
     device: Compute  # where this actor's array work is done
     _node: Host
@@ -155,29 +146,6 @@ class Actor:
     def run_directory(self) -> Path:
         """Where this run's files are kept."""
         return self._node.directory
-
-    def now(self) -> float:
-        """Seconds on the event loop's clock."""
-        return asyncio.get_running_loop().time()
-
-    def counter(self, name: str, help_text: str, **labels: str) -> Counter:
-        """This actor's counter `convoy_<name>_total`."""
-        return self._node.metrics.counter(name, help_text, role=self.role, actor=self.name, **labels)
-
-    def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
-        """This actor's gauge `convoy_<name>`."""
-        return self._node.metrics.gauge(name, help_text, role=self.role, actor=self.name, **labels)
-
-    def histogram(self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str) -> Histogram:
-        """This actor's histogram `convoy_<name>`."""
-        return self._node.metrics.histogram(name, help_text, buckets, role=self.role, actor=self.name, **labels)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure a phase of the actor's work: `convoy_phase_duration_seconds{phase=...}`."""
-        started = self.now()
-        yield
-        self._node.phase_seconds(self.name, name).observe(self.now() - started)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"

@@ -16,7 +16,7 @@ from runtime.transport import Release
 STOP_SECONDS = 1.0  # how long on_stop may take
 
 
-class Hosted:
+class Cell:
     """Runs one actor. `failed(name, error)`, `finished(name)` report; `reject(peer, error)` counts what is illegal."""
 
     def __init__(

@@ -104,7 +104,7 @@ class Simulation:
         """From making the actors to the lead's end; the first failure comes through."""
         try:
             await self.prepare(make)
-            prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
+            prepared({name: cell.actor for node, _ in self.nodes.values() for name, cell in node.actors.items()})
             self.begin()
             await self.over
         finally:

@@ -68,6 +68,10 @@ class Transport(ABC):
         """Make `peer` reachable. Connecting again replaces the former link (a new incarnation)."""
 
     @abstractmethod
+    def disconnect(self, peer: str, why: str) -> None:
+        """Let go of the links to `peer`: who waits for its credits, or sends later, gets ActorStopped."""
+
+    @abstractmethod
     async def send(self, peer: str, envelope: Envelope) -> None:
         """Hand an envelope to the road to `peer`; waits for byte credits, not for delivery.
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from runtime.errors import LaunchError
+from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import IN_PLACE_FROM, Arena, Array, Window
 
 _lives = itertools.count(1)
@@ -130,3 +130,17 @@ class Loan:
         """The message was not sent."""
         for offset in self.offsets:
             self._arena.returned(self._reader, offset)
+
+
+class Borrow:
+    """The arrays of one received message that are read in place. Call it with offset and bytes: see `wire.Borrow`."""
+
+    def __init__(self, window: Window | None) -> None:
+        self.window = window
+        self.size = 0
+
+    def __call__(self, offset: int, size: int) -> Array:
+        if self.window is None:
+            raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory that is not mapped here")
+        self.size += size
+        return self.window.bytes_at(offset, size)

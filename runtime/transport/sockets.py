@@ -2,80 +2,32 @@
 
 A process listens once per lane and has a port to each peer and lane. Messages flow out of the port; credit grants, and
 word of arrays that are not seen any more, come back on the same port, so no other link is needed to bound memory.
-What never lives here: how a socket is read and written (`unix` on one host, `zeromq` between hosts).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import struct
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
-from runtime.memory.arena import Arena, Array, Window
+from runtime.memory.arena import Arena
 from runtime.messages import wire
-from runtime.messages.credits import CreditGate, GrantBook, cost_of
+from runtime.messages.arrays import Frame
+from runtime.messages.credits import GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.transport import host, unix
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.links import Link, Source, granted
 from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
-from runtime.transport.shared import SharedMemory
+from runtime.transport.shared import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
-_GRANT = struct.Struct("!Q")
+KINDS: dict[str, type[Ports]] = {"unix": UnixPorts, "ipc": ZmqPorts, "tcp": ZmqPorts}  # by an address's scheme
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
 FILES = (unix.SCHEME, "ipc://")  # addresses that are files
-
-
-class _Link:
-    """To one peer on one lane: a port and its credits."""
-
-    def __init__(self, limit: int, connect: Callable[[Callable[[Frames], None]], Port]) -> None:
-        self.gate = CreditGate(limit)
-        self.on_returned: Callable[[list[int]], None] = lambda offsets: None
-        self.port = connect(self._granted)
-
-    def close(self, why: str, *, flush: bool = False) -> None:
-        self.gate.close(why)
-        self.port.close(flush=flush)
-
-    def _granted(self, frames: list[Any]) -> None:
-        if len(frames) == 1 and frames[0] and not len(frames[0]) % _GRANT.size:
-            (granted,), *offsets = _GRANT.iter_unpack(frames[0])
-            self.on_returned([offset for (offset,) in offsets])  # first: who gets credits may need the memory
-            self.gate.grant(granted)
-
-
-class _Source:
-    """From one peer on one lane: what it is owed."""
-
-    def __init__(self, peer: str, pid: int, book: GrantBook, grant: Callable[[int], None]) -> None:
-        self.peer, self.pid = peer, pid
-        self._book, self._grant = book, grant
-
-    def release(self, size: int) -> None:
-        """A message of `size` bytes is done with; the peer hears of it when it is worth a message."""
-        due = self._book.release(cost_of(size))
-        if due:
-            self._grant(due)
-
-
-class _Borrow:
-    """What one message takes of its sender's memory."""
-
-    def __init__(self, window: Window | None) -> None:
-        self.window = window
-        self.size = 0
-
-    def __call__(self, offset: int, size: int) -> Array:
-        if self.window is None:
-            raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory that is not mapped here")
-        self.size += size
-        return self.window.bytes_at(offset, size)
 
 
 def nearest(addresses: tuple[str, ...], near: bool) -> str:
@@ -87,7 +39,7 @@ def nearest(addresses: tuple[str, ...], near: bool) -> str:
 
 
 class SocketTransport(Transport):
-    """Transport over sockets: Unix ones to addresses that begin with unix://, ZeroMQ's to all others.
+    """Transport over sockets of the KINDS that addresses name.
 
     `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the nearest first: a peer
     of this host is reached at its first one, a peer of another host at the first that is no file.
@@ -114,8 +66,8 @@ class SocketTransport(Transport):
         self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
         self._host = host.identity()
-        self._links: dict[tuple[str, Lane], _Link] = {}
-        self._sources: dict[tuple[Lane, bytes], _Source] = {}
+        self._links: dict[tuple[str, Lane], Link] = {}
+        self._sources: dict[tuple[Lane, bytes], Source] = {}
         self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
         self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
 
@@ -137,23 +89,28 @@ class SocketTransport(Transport):
         addresses = {lane: nearest(getattr(endpoints, lane), near) for lane in _LANES}
         if not all(addresses.values()):
             raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which listens nowhere")
+        self.disconnect(peer, f"{peer} was started anew")
         for lane in _LANES:
-            former = self._links.pop((peer, lane), None)
-            if former is not None:
-                former.close(f"{peer} was started anew")
             on_lost = partial(watcher, peer) if watcher is not None and lane == "control" else None
             connect = partial(self._connect, addresses[lane], lane, on_lost)
-            self._links[peer, lane] = _Link(self.limits.credit_of(lane), connect)
+            self._links[peer, lane] = Link(self.limits.credit_of(lane), connect)
         if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
+
+    def disconnect(self, peer: str, why: str) -> None:
+        """See Transport.disconnect."""
+        for lane in _LANES:
+            link = self._links.pop((peer, lane), None)
+            if link is not None:
+                link.close(why)
 
     def _connect(self, address: str, lane: Lane, on_lost: OnLost | None, on_answer: Callable[[Frames], None]) -> Port:
         return self._kind(address).connect(address, lane, self._identity, on_answer, on_lost)
 
     def _kind(self, address: str) -> Ports:
         """The sockets that reach this address; made when they are needed: ZeroMQ's come with threads."""
-        kind = UnixPorts if address.startswith(unix.SCHEME) else ZmqPorts
+        kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
             self._ports[kind] = kind(self.limits.message_bytes)
         return self._ports[kind]
@@ -171,13 +128,13 @@ class SocketTransport(Transport):
             loan.revoke()
             raise
 
-    def _link(self, peer: str, envelope: Envelope) -> _Link:
+    def _link(self, peer: str, envelope: Envelope) -> Link:
         link = self._links.get((peer, envelope.message.lane))
         if link is None:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         return link
 
-    async def _send(self, link: _Link, envelope: Envelope, frames: list[wire.Frame], in_place: int) -> None:
+    async def _send(self, link: Link, envelope: Envelope, frames: list[Frame], in_place: int) -> None:
         size = wire.size_of(frames) + in_place
         if max(map(len, frames)) > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
@@ -189,7 +146,7 @@ class SocketTransport(Transport):
     def _arrived(self, lane: Lane, identity: bytes, frames: Frames) -> None:
         source = self._sources.get((lane, identity)) or self._source(lane, identity)
         borrow = (
-            _Borrow(self._shared.window(source.peer, source.pid))
+            Borrow(self._shared.window(source.peer, source.pid))
             if self._shared is not None and lane == "bulk"
             else None
         )
@@ -198,17 +155,14 @@ class SocketTransport(Transport):
             envelope = wire.decode(frames, borrow) if borrow is not None else wire.decode(frames)
         except MessageError as error:
             source.release(size + (borrow.size if borrow is not None else 0))
-            self._refuse(identity, error)
+            self.reject(repr(identity)[2:-1], error)
             return
         if borrow is not None and borrow.window is not None:
             self._identities[source.peer] = identity
             size += borrow.size
         self.deliver(envelope, size, partial(source.release, size))
 
-    def _refuse(self, identity: bytes, error: MessageError) -> None:
-        self.reject(repr(identity)[2:-1], error)
-
-    def _source(self, lane: Lane, identity: bytes) -> _Source:
+    def _source(self, lane: Lane, identity: bytes) -> Source:
         def grant(due: int) -> None:
             # the last views may have gone a moment ago: what they held goes back with the credits, not after them
             if lane == "bulk" and self._identities.get(peer) == identity:
@@ -219,7 +173,7 @@ class SocketTransport(Transport):
         peer, _, life = identity.decode(errors="replace").rpartition("/")
         pid = life.rpartition(".")[2]
         book = GrantBook(self.limits.credit_of(lane))
-        source = _Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
+        source = Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
         self._sources[lane, identity] = source
         return source
 
@@ -237,7 +191,7 @@ class SocketTransport(Transport):
 
     def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
         """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
-        listeners, word = self._listeners[lane], [b"".join(map(_GRANT.pack, numbers))]
+        listeners, word = self._listeners[lane], [granted(numbers)]
         return not listeners or any(listener.answer(identity, word) for listener in listeners)
 
     async def close(self) -> None:

@@ -195,7 +195,7 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
         said = envelope.message
         if type(said) is LayerGradient:
             deliver(node, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
-            node._switchboard._places[envelope.sender].latest.clear()  # what repeats is not tested here
+            node.router._places[envelope.sender].latest.clear()  # what repeats is not tested here
         deliver(node, envelope, size, release)
 
     def count(node: Node, peer: str, error: MessageError | None) -> None:

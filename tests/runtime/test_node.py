@@ -24,7 +24,7 @@ async def test_an_ask_brings_the_answer_and_a_tell_only_arrives(pair: Pair) -> N
     await pair.settled()
     assert pair.server.seen == [21, 5, 0]
     assert rejected(pair.p, "unasked") == 0  # nothing is sent in reply to a tell
-    assert repr(pair.p) == "<node p.1: 1 actors, <switchboard: 1 actors known, 0 asks open>>"
+    assert repr(pair.p) == "<node p.1: 1 actors, <router: 1 actors known, 0 asks open>>"
 
 
 async def test_handlers_run_one_at_a_time_in_the_order_of_arrival(pair: Pair) -> None:
