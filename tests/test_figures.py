@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -133,5 +132,4 @@ def test_a_new_result_replaces_the_parts_that_it_measured_and_keeps_the_others(t
         "b": ("passed", "2026-01-01"),
     }
     sections = path.with_suffix(".md").read_text().split("\n## ")
-    assert all(day in text for day, text in pairwise(["2026-01-02", sections[1]]))
-    assert "2026-01-01" in sections[2]
+    assert "2026-01-02" in sections[1] and "2026-01-01" in sections[2]

@@ -19,8 +19,8 @@ Apply = Callable[[Backend, caffe.SolverParameter, int, Array, Array, History, Sh
 
 @dataclass(frozen=True)
 class Rule:
-    """`histories`: how many arrays of the parameter's shape it keeps. `apply` gives (w', *history'), and may write over
-    the old histories."""
+    """One solver type. `histories`: how many arrays of the parameter's shape it keeps. `apply` gives (w', *history')
+    and may write over the old histories."""
 
     histories: int
     apply: Apply

@@ -17,8 +17,10 @@ PARTS = ("all", "conv", "fc", "link")
 
 @dataclass(frozen=True)
 class Borders:
-    """`inputs`: what is fed, by name; `boundary`: values that cross to other parts; `names`: the last value of each
-    blob; `outputs`: what is made here and read by no layer of the part.
+    """The borders of a part; a value is an index into `Wiring.values`.
+
+    `inputs`: what is fed, by name. `boundary`: values that cross to other parts. `names`: the last value of each blob.
+    `outputs`: names of what this part makes and none of its layers reads.
     """
 
     inputs: dict[str, int]

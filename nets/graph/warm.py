@@ -8,7 +8,7 @@ ROWS = 8
 
 
 def warm(net: Net) -> None:
-    """Run one pass and forget it, if the backend compiles anything. No parameter is loaded or changed for good."""
+    """Run one pass and forget it, if the backend compiles anything. The net is then as it was."""
     if not net.ops.compiles:
         return
     net.begin(0, (0, min(net.batch, ROWS)))

@@ -35,7 +35,7 @@ class Scale(Layer):
 
     bottoms = (1, 2)
     planned, reads_tops, gradient_in_place_ok = True, False, True
-    norm: BatchNorm | None = None  # the layer below, whose work is done here, with a sum's and a ReLU's (`fusion`)
+    norm: BatchNorm | None = None  # the layer below, if its work is done here (`fusion`)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -87,7 +87,7 @@ class Scale(Layer):
         return [dx] if learned else [dx, dgamma if wanted[1] else None], params
 
     def _backward_joined(self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None) -> Gradients:
-        """From dy to the gradient of what BatchNorm reads; where there was an addend the ReLU has rectified dy."""
+        """From dy to the gradient of BatchNorm's bottom; with an addend the ReLU has already rectified dy."""
         dx, dgamma, dbeta = self.ops.norm_scale_backward(
             dy, x, blobs[0], blobs[1], norm.mean, norm.variance, eps=norm.eps, fixed=norm.fixed,
             rectify=self.rectify and not self.added, out=dy if self.over_gradient else self.buffer("bottom", x.shape),

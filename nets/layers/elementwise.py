@@ -50,7 +50,7 @@ class ReLU(Elementwise):
     top_is_free = True
     reads_bottoms = False
     gradient_in_place_ok = True
-    absorbed = False  # the layer below has done it on its way
+    absorbed = False  # the layer below rectifies as it writes
 
     def _read(self) -> None:
         self.slope = float(self.proto.relu_param.negative_slope)

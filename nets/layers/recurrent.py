@@ -37,7 +37,9 @@ class Recurrent(Layer):
         self.width = math.prod(shapes[0][2:])
         self.static = math.prod(shapes[2][1:]) if self._has_static(len(shapes)) else 0
         self._declare(self.gates * self.hidden)
-        self.state: list[Array] = []  # after the last pass; two buffers take turns: backward reads the one before
+        self.state: list[
+            Array
+        ] = []  # after the last pass; two buffers take turns, since backward reads the state before
         self.passes = 0
         state = (1, self.rows, self.hidden)
         return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]
@@ -101,7 +103,7 @@ class Recurrent(Layer):
         return bottoms[2].reshape(self.rows, self.static)
 
     def _ends(self, *ends: Array) -> list[Array]:
-        """The states after the last step as tops; kept for the next pass if they are none."""
+        """The states after the last step as tops; without such tops they are kept for the next pass."""
         if self.exposed:
             return [end[None] for end in ends]
         self.passes += 1
@@ -125,7 +127,7 @@ class Recurrent(Layer):
         return self.buffer(key, (self.steps, self.rows, width))
 
     def _destinations(self, wanted: list[bool], out: Blobs | None) -> tuple[dict[str, Array | None], list[str]]:
-        """Where the gradients that LSTM and RNN share go, and the names of those that nobody wants."""
+        """Destinations of the gradients that LSTM and RNN share, and the names of those not wanted."""
         gated, state = self.gates * self.hidden, (self.rows, self.hidden)
         w_x, b, w_h = (out[0], out[1], out[3 if self.static else 2]) if out else (None, None, None)
         into = {

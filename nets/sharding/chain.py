@@ -54,7 +54,7 @@ def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
 
 
 def _after(wiring: Wiring, place: dict[int, int], node: Node) -> int:
-    """The link a layer belongs to: that of what it reads, or the next one behind an InnerProduct."""
+    """The link a layer belongs to: that of its bottoms, or the next one behind an InnerProduct."""
     makers = [wiring.nodes[wiring.values[i].producer] for i in node.bottoms]
     return max((place[maker.index] + maker.layer.is_dense for maker in makers if maker.in_fc), default=0)
 
@@ -77,7 +77,7 @@ def _add(wiring: Wiring, sharing: Sharing, links: Sequence[Link], place: dict[in
 
 
 def _check_kind(link: Link, node: Node) -> None:
-    """One InnerProduct after the other, and nothing else that is dense."""
+    """Check that one InnerProduct follows the other and no other layer is dense."""
     kind = node.layer.proto.type
     if node.layer.is_dense and kind != KIND:
         raise node.layer.error("type", f"found '{kind}', but only {KIND} layers can be shared out by output units")
@@ -87,7 +87,7 @@ def _check_kind(link: Link, node: Node) -> None:
 
 
 def _check_reach(wiring: Wiring, place: dict[int, int], node: Node, at: int) -> None:
-    """Nothing leads past an InnerProduct, but for labels and other numbers of the conv phase without a gradient."""
+    """Check that nothing bypasses an InnerProduct, except numbers of the conv phase without a gradient (labels)."""
     for i in node.bottoms:
         value, maker = wiring.values[i], wiring.nodes[wiring.values[i].producer]
         known = place.get(maker.index)

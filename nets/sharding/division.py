@@ -69,7 +69,7 @@ class ShardedNet(Shard):
         self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
 
     def cut_units(self, parts: int) -> None:
-        """As Net.cut_units, where `parts` shards of all units would be cut: `unit_parts`."""
+        """As Net.cut_units, cut as `parts` shards of all units would cut (`unit_parts`)."""
         for link, net in enumerate(self.nets[: self.last]):
             mine = unit_parts(self._total(link), parts, self.rank, self.of)
             net.cut_units(lambda _, mine=mine: mine)  # type: ignore[misc]

@@ -33,7 +33,7 @@ def units(rank: int, of: int, total: int) -> tuple[int, int]:
 
 
 def unit_parts(total: int, parts: int, rank: int = 0, of: int = 1) -> list[slice]:
-    """The units of shard `rank`, cut where `parts` shards of all units would be; both numbers are powers of two.
+    """The units of shard `rank`, cut as `parts` shards of all units would cut them; both numbers are powers of two.
 
     With fewer units than `parts` these are fewer too, and so no part is empty.
     """

@@ -37,7 +37,7 @@ def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
 
 
 def prepare() -> None:
-    """Let numba read what it knows of types and functions, as it would before the first kernel."""
+    """Load numba's registries of types and functions now instead of before the first kernel."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 

@@ -90,7 +90,7 @@ def pixels(a: Any, at: Corner, c0: Whole) -> View:
 
 
 def copy_block(code: Code, a: Any, to: Whole, x: Whole, part: Part) -> tuple[View, Whole]:
-    """Copy what a block reads; x: its first image and channel. Returns the copy's first pixel and the bytes it takes.
+    """Copy what a block reads, from x, its first image and channel, on. Returns the copy's first pixel and its bytes.
 
     An image's row is an odd number of cache lines, so that images do not share the sets of a cache.
     """
@@ -183,7 +183,7 @@ def _weave(code: Code, channels: int, x: tuple[Whole, Whole, Whole], to: Whole, 
 
 
 class Region(NamedTuple):
-    """What will be read later: `pieces` of `size` bytes, n images, `columns` times, then rows."""
+    """Memory that will be read later: `pieces` of `size` bytes, for n images, `columns` and rows."""
 
     view: View
     n: Whole
@@ -193,7 +193,7 @@ class Region(NamedTuple):
 
 
 class Ahead:
-    """Brings a region near bit by bit while other work goes on: with each call of the micro-kernel a piece, or a few.
+    """Fetches a region bit by bit while other work goes on: a piece or a few with each call of the micro-kernel.
 
     Pieces that follow one another without gaps are one run. It is cut into as many as leave one piece to a call:
     requests in bursts would hold up what the sums wait for.
@@ -206,7 +206,7 @@ class Ahead:
         self._view: View | None = None
 
     def start(self, region: Region, calls: Whole) -> None:
-        """From here on this region, over so many calls."""
+        """Fetch this region from now on, over so many calls."""
         self._view = view = region.view
         calls = calls.most(1)
         want = up(region.pieces * region.size, calls).most(LINE)
@@ -228,7 +228,7 @@ class Ahead:
             self._now[name].set(number)
 
     def take(self, steps: Whole, near: Whole) -> tuple[Whole, Whole]:
-        """What a call of so many steps is to ask for: address and stride; where that is nothing, `near` ever again.
+        """Address and stride that a call of so many steps fetches; `near` again and again if there is nothing.
 
         One piece is left to the call, more are asked for at once.
         """
@@ -245,7 +245,7 @@ class Ahead:
         return any_left.pick(at, near), any_left.pick(up(now["size"], steps.most(1)), 0)
 
     def _onward(self) -> None:
-        """To the next piece."""
+        """Go to the next piece."""
         view, now = self._view, {name: variable.get() for name, variable in self._now.items()}
         assert view is not None
         n = now["n"] - 1
@@ -256,12 +256,12 @@ class Ahead:
 
 
 class Operands(NamedTuple):
-    """Of one run of tiles: A, its strides of row, k, o and call; B, its strides of k, o and call; the result."""
+    """The operands of one run of tiles: A with its strides of row, k, o and call; B with those of k, o and call."""
 
     a: tuple[Count, Count, Count, Count, Count]
     b: tuple[Count, Count, Count, Count]
     result: tuple[Whole, Whole]  # address, stride of rows
-    start: tuple[Whole, Choice]  # a row that sums start from, and whether they do: else they go on from the result
+    start: tuple[Whole, Choice]  # the row that sums start from, and whether they do; else they continue the result
     counts: tuple[Whole, Whole, Whole]  # of k, o and calls
 
 

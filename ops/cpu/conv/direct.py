@@ -33,10 +33,10 @@ from ops.geometry import Pair
 KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
-LONG = 24  # rows of a run from which tiles of any height fit it
-# Rows of a product over pixels up to which its panels are not copied: with 16 it takes 0.7 of the time, with 32 0.83
+LONG = 24  # rows of a run from which on tiles of any height fit
+# Most rows of a product over pixels whose panels are not copied: 16 rows take 0.7 of the time then, 32 take 0.83
 FEW_ROWS = 32
-FAR = 1024  # bytes between pixels from which they are copied: they would share few sets of the first-level cache
+FAR = 1024  # bytes between pixels from which on they are copied, since they share few sets of the first-level cache
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Work:
     y_at: int
     w_at: int
     block: Any
-    packing: Any  # None: no tap reaches these pixels, or a gradient of weights is made where it belongs
+    packing: Any  # None: no tap reaches these pixels, or a gradient of weights is written in place
     weights_bytes: int
     scratch_bytes: int
     past: bool = False
@@ -56,7 +56,7 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """Of the workspace."""
+        """What it takes of the workspace."""
         return self.weights_bytes + self.scratch_bytes
 
 
@@ -200,7 +200,7 @@ class Direct:
         most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
         large = s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
         past = large and not any(step % LINE for step in (y.n, y.h, y.w))
-        if past and s.images >= LONG:  # only whole lines go past the caches: halves of them take 2 to 3 times as long
+        if past and s.images >= LONG:  # only whole lines bypass the caches: halves take 2 to 3 times as long
             most = max(1, most - most % -(-LINE // (host().lanes * FLOAT)))
         panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
         past = past and not (panels.table[:, 2] * FLOAT % LINE).any()
@@ -291,7 +291,7 @@ class Direct:
         }  # fmt: skip
 
     def _most_bytes(self) -> int:
-        """Of all passes, for images as they usually lie, for channels apart, and for x image by image."""
+        """The most that a pass takes: images as they usually lie, channels apart, and x image by image."""
         n, c, h, w = self.shape.in_shape
         _, k, high, wide = self.shape.out_shape
         x, y = hwnc(n, c, h, w), hwnc(n, k, high, wide)

@@ -55,7 +55,7 @@ def convolve(code: Code) -> None:
             many = (a.packed.equals(0) & (unit < end - 1)).pick(n * p * q, 0)
             wish = Region(pixels(a, following, c0), n, q, many, part.c * 4)
             _outputs(code, a, member, at, part, View(*(part.get() for part in place)), wish, soon)
-    code.b.fence("seq_cst")  # what went past the caches is seen by others only after a fence
+    code.b.fence("seq_cst")  # other threads see what bypassed the caches only after a fence
 
 
 def _set(variables: list[Any], values: View) -> None:
@@ -116,7 +116,7 @@ def _operands(
 
 
 def _next_panel(code: Code, a: Any, at: Corner, part: Part, index: Whole, members: tuple[Whole, Whole]) -> Region:
-    """The weights that come after those of this panel, if they do not all stay near."""
+    """The weights behind those of this panel, if not all of them stay in the cache."""
     low, high = members
     around = (index + 1).equals(high)
     following = around.pick(low, index + 1)

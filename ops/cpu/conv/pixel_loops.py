@@ -30,7 +30,7 @@ from ops.cpu.conv.block_loops import (
 from ops.cpu.conv.pack import first_vectors, panel
 from ops.cpu.gemm.calls import Arguments, entry, mover, up
 
-CHUNK = 16  # pixels copied at a time: as many streams as a processor reads ahead of itself
+CHUNK = 16  # pixels copied at a time: as many streams as a processor prefetches
 
 
 @generated(WORK)
@@ -91,7 +91,7 @@ def _products(
         first, vectors, outputs, before = panel(code, a, index)
         width = vectors * (code.lanes * 4)
         y = View(a.y + at.g * a.y_group + at.n * a.yn + at.p * a.yh + at.q * a.yw + first * 4, a.yn, a.yh, a.yw)
-        once = a.in_place.equals(1)  # so few rows that a copied panel would hardly be read again: y is read in place
+        once = a.in_place.equals(1)  # with so few rows a copied panel is hardly read again, so y is read in place
         for i in code.loop(0, once.pick(0, part.p)):
             for j in code.loop(0, part.q):
                 onto = spare + (i * part.q + j) * part.n * width

@@ -46,7 +46,7 @@ def backward_taps(size: int, residue: int, kernel: int, stride: int, pad: int, d
 
 
 def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
-    """One tap, no edges: axes that lie in equal steps become one; the images are then the longest run."""
+    """For one tap without edges: join axes that lie in equal steps into one; the longest run becomes the images."""
     axes = [(s.images, x.n, y.n), (s.wide, s.step[1] * x.w, y.w), (s.high, s.step[0] * x.h, y.h)]
     merged: list[tuple[int, int, int]] = []
     for size, sx, sy in sorted((axis for axis in axes if axis[0] > 1), key=lambda axis: axis[2]):
@@ -86,7 +86,7 @@ def hwnc(n: int, c: int, h: int, w: int) -> Steps:
 
 
 def one_step(taps: Pair, by: Pair) -> int:
-    """The step from tap to tap in memory if it is one number, forward or back; else 0."""
+    """The step from tap to tap in memory if it is one number, forwards or backwards; else 0."""
     step = by[1] if taps[1] > 1 else by[0] if taps[0] > 1 else 0
     if taps[0] > 1 and taps[1] > 1 and by[0] != taps[1] * by[1]:
         return 0

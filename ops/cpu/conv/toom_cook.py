@@ -16,7 +16,7 @@ import numpy as np
 
 from ops.errors import Array
 
-# Finite points, of the few that are exact in binary those with the least error. With infinity: six, seven, eight.
+# Finite points, exact in binary and with the least error. With infinity they are six, seven, eight.
 # 0, +-3/4, +-3/2 keep their powers near 1: a quarter of the error of 0, +-1, +-2.
 SIX_POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 SEVEN_POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.375)
@@ -65,7 +65,7 @@ MODES = {
 
 
 def mirrored(P: Array) -> list[tuple[int, int]]:
-    """Pairs of rows of P that differ in some signs only, with at least three numbers: they share their work."""
+    """Pairs of rows of P with at least three numbers that differ only in signs, so that they share their work."""
     found: list[tuple[int, int]] = []
     taken: set[int] = set()
     for one in range(len(P)):

@@ -27,7 +27,7 @@ from ops.cpu.conv.pack import first_vectors, panel
 from ops.cpu.conv.pixel_loops import columns
 from ops.cpu.gemm.calls import Arguments, entry, mover, up
 
-FEW = 12  # channels: with fewer, zeros of the padding cost less than tiles of few rows
+FEW = 12  # channels; with fewer, products with the padding's zeros cost less than tiles of few rows
 
 
 class Order(NamedTuple):
@@ -119,7 +119,7 @@ def _operands(
     a: Any, part: Part, x: View, tap: tuple[Whole, Whole, Choice], order: Order, y: tuple[Whole, Whole, Whole, Whole],
     result: Whole, fresh: Choice,
 ) -> Operands:  # fmt: skip
-    """Of one tap. Pixels that it finds in the padding are left out."""
+    """The sums of one tap, without its pixels in the padding."""
     (i, j, whole), (from_y, width, sBo, sBc), (swapped, _, outer) = tap, y, order
     i0, i1 = reached(part.p0 * a.step_h + a.off_h + i * a.hop_h, a.step_h, part.p, a.height)
     j0, j1 = reached(part.q0 * a.step_w + a.off_w + j * a.hop_w, a.step_w, part.q, a.width)
@@ -129,7 +129,7 @@ def _operands(
     B = from_y + i0 * sBc + swapped.pick(j0 * sBo, j0 * width)
     nk, no = swapped.pick(part.n, j1 - j0), swapped.pick(j1 - j0, part.n)
     sAk, sAo = swapped.pick(x.n, column), swapped.pick(column, x.n)
-    # rows that go on where the outer sums end are summed with them in one call
+    # rows that continue where the outer sums end are summed in the same call
     joined = row.equals(outer * sAo) & no.equals(outer) & sBc.equals(outer * sBo)
     empty = (i1 < i0 + 1) | (j1 < j0 + 1)
     no = joined.pick(no * (i1 - i0), no)

@@ -23,7 +23,7 @@ _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; anything else as the reference."""
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; the rest is the reference's."""
 
     team: Team
     workspace: Workspace
@@ -128,7 +128,7 @@ class DenseKernels(Backend):
         return True
 
     def _bias_sum(self, key: Key, x: Array, out: Array | None) -> bool:
-        """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
+        """out (C,) = the sum of x (R, C) over its rows: a product with ones, which are one number with stride 0."""
         assert out is not None
         plan = self._bias_products.get(key)
         if plan is None:
@@ -145,7 +145,7 @@ def _pair(x: Array) -> Strides:
 
 
 def _looks(a: Array, b: Array, c: Array | None, d: Array | None = None) -> Key:
-    """All that a plan and the checks depend on. The last one that is given is a destination."""
+    """All that a plan and the checks depend on. The last array given is the destination."""
     return (
         a.shape, a.strides, a.dtype.num, b.shape, b.strides, b.dtype.num, c is not None and _look(c),
         d is not None and _look(d),

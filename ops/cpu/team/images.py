@@ -15,7 +15,7 @@ from ops.cpu.team.operands import address
 from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
-TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC and back are the same exchange
+TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC, and back: the same permutation
 
 
 class Image(NamedTuple):
