@@ -1,0 +1,44 @@
+"""A role: it passes gradients on and tells how many bytes went by in an iteration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from roles.base.role import RoleOptions, Sent
+from roles.base.shapes import Shapes
+from roles.base.sizes import arriving, encoded
+from roles.learning.wire_formats import PLAIN
+from roles.messages import LayerGradient
+from runtime import Actor, Envelope
+
+
+@dataclass(frozen=True, kw_only=True)
+class TallyOptions(RoleOptions):
+    """Gradients go to `parent`; every `every`-th iteration is told, once its `layers` are through."""
+
+    parent: str
+    layers: int
+    every: int = 1
+
+    def sends(self, name: str, shapes: Shapes) -> Sent:
+        yield self.parent, LayerGradient, encoded(arriving(name, shapes), PLAIN)
+
+
+class Tally(Actor):
+    Options = TallyOptions
+
+    def __init__(self, options: TallyOptions) -> None:
+        self._options = options
+        self._bytes: Counter[int] = Counter()
+        self._layers: Counter[int] = Counter()
+
+    async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
+        await self.tell(self._options.parent, message, step=message.number)
+        number = message.number
+        self._bytes[number] += sum(blob.nbytes for blob in message.blobs)
+        self._layers[number] += 1
+        if self._layers[number] == self._options.layers:
+            size = self._bytes.pop(number)
+            if number % self._options.every == 0:
+                self.emit("tally", iteration=number, bytes=size)
