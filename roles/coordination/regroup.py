@@ -1,7 +1,4 @@
-"""Other groups, workers and rates while a run goes on: what may be asked, and who must be told. Plain decisions.
-
-What never lives here: when it happens (`schedule`), messages.
-"""
+"""Other groups, workers and rates while a run goes on: what may be asked, and who must be told. Plain decisions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Arrays that peers send for sums: each is taken once, checked, and kept until it is asked for.
-
-What never lives here: who sends what to whom, and what is added up.
-"""
+"""Arrays that peers send for sums: each is taken once, checked, and kept until it is asked for."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The passes that wait for an FC shard: whose slices have come, and which pass is next.
 
 All shards take the passes in one order, since each needs the others' columns of the pass it is at. The first shard
-decides: a pass gets its turn when its first FC batch is complete there. What never lives here: messages sent, arrays.
+decides: a pass gets its turn when its first FC batch is complete there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What FC shards tell one another: each has something for each, and goes on when all have come.
-
-What never lives here: what the arrays mean; waiting.
-"""
+"""What FC shards tell one another: each has something for each, and goes on when all have come."""
 
 from __future__ import annotations
 

@@ -119,8 +119,7 @@ class ModelLedger:
         self._parts.check(gradient, sender, *_part(gradient))
 
     def came(self, gradient: LayerGradient, sender: str) -> bool:
-        """A part of a gradient is added up; whether it was the last. MessageError as `check`."""
-        self.check(gradient, sender)
+        """A part of a gradient that was checked is added up; whether it was the last."""
         whole = self._parts.came(gradient, sender, *_part(gradient))
         subject = (gradient.number, gradient.group, gradient.layer)
         self._training.move(LayerGradient, subject, WHOLE if whole else ADDING)
