@@ -11,6 +11,7 @@ from benchmarks.allreduce_members import input_of
 from benchmarks.report import Record
 
 
+@pytest.mark.slow
 def test_our_members_sum_in_the_order_of_ranks_whether_the_array_is_small_or_shared_out() -> None:
     for numbers in (1000, 1_100_000):
         seconds, digests = allreduce.convoy(3, numbers, rounds=2)
