@@ -81,7 +81,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     run.process.communicate()
 
 
-@pytest.mark.few("[conv-0-1]", "[coordinator]")
+@pytest.mark.few("[coordinator]")
 @pytest.mark.parametrize("victim", [victim for victim in VICTIMS for _ in range(KILLS)])
 def test_a_killed_role_is_named_and_everything_else_stops(running: Running, victim: str) -> None:
     os.kill(running.pids[victim], signal.SIGKILL)

@@ -27,6 +27,7 @@ def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Pat
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
 
 
+@pytest.mark.few("[1]", "[3]")
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_replicas_equal_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int) -> None:
     reference = train(configure(tmp_path / "single", "single"))

@@ -106,7 +106,7 @@ def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(tmp_path: Pa
     assert all(np.isfinite(array).all() for array in first.arrays.values())
 
 
-@pytest.mark.few("[firecaffe]", "[host-accumulate]")
+@pytest.mark.few("[firecaffe]")
 @pytest.mark.parametrize("preset", SUMMING + AVERAGING)
 def test_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
@@ -204,6 +204,7 @@ def test_a_checkpoint_between_two_averages_holds_the_mean_of_all_replicas(
     np.testing.assert_allclose(run.arrays["ip1.0"].ravel(), expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.few("[dl4j-2]")
 @pytest.mark.parametrize(("preset", "tau"), [("firecaffe", 1), ("host-accumulate", 1), ("dl4j", 2)])
 def test_a_run_resumed_after_an_average_equals_an_unbroken_one_to_the_last_bit(
     tmp_path: Path, preset: str, tau: int
