@@ -32,7 +32,6 @@ from tests.support import ROOT, environment
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system has no memory files")
 LIVES = int(os.environ.get("CONVOY_TRANSFERS", "200"))
-WARM = LIVES // 10  # lives after which nothing may grow any more
 GROWTH = 2 * LIMITS.credit_bytes  # one array of each life that is never returned would be 200 to 600 MB
 
 
@@ -149,10 +148,12 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     assert {path.name for path in sockets.iterdir()} <= {"peer.control", "peer.bulk"}
 
 
+@pytest.mark.few("[30]")
+@pytest.mark.parametrize("lives", [30, LIVES])
 @pytest.mark.timeout(60)
-async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(survivor: Survivor) -> None:
+async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(survivor: Survivor, lives: int) -> None:
     chance, in_flight, warm, writing = random.Random(1), 0, 0, None
-    for life in range(1, LIVES + 1):
+    for life in range(1, lives + 1):
         survivor.bear(f"reader-{life}")
         if writing is not None:
             await writing
@@ -162,22 +163,24 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(s
             await asyncio.sleep(0)
         in_flight += survivor.arena.used > 0
         survivor.kill()
-        if life == WARM:
+        if life == lives // 10:  # from here on nothing may grow any more
             warm = resident()
-    assert in_flight > LIVES // 2, "hardly any was killed during a transfer"
-    assert survivor.told > LIVES // 2
+    assert in_flight > lives // 2, "hardly any was killed during a transfer"
+    assert survivor.told > lives // 2
     assert resident() - warm < GROWTH
-    survivor.bear(f"reader-{LIVES + 1}")
+    survivor.bear(f"reader-{lives + 1}")
     await writing
     await write(survivor.road, survivor.arena, "peer", 7, range(100))  # six windows: the last one reads to the end
     survivor.kill()
     await survivor.nothing_lent()
 
 
+@pytest.mark.few("[30]")
+@pytest.mark.parametrize("lives", [30, LIVES])
 @pytest.mark.timeout(60)
-async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survivor: Survivor) -> None:
+async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survivor: Survivor, lives: int) -> None:
     chance, warm = random.Random(2), 0
-    for life in range(1, LIVES + 1):
+    for life in range(1, lives + 1):
         survivor.bear(f"writer-{life}")
         wanted = survivor.arrived + chance.randrange(1, 12)
         async with asyncio.timeout(10):
@@ -186,7 +189,7 @@ async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survi
         survivor.kill()
         assert all(intact(message) for message in survivor.kept), "the memory of the dead is not what it was"
         assert mapped() <= 1 + HOLDS
-        if life == WARM:
+        if life == lives // 10:  # from here on nothing may grow any more
             warm = resident()
     assert resident() - warm < GROWTH
     # what the dead had sent, read after their memory was let go

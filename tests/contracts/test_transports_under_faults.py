@@ -134,6 +134,7 @@ async def test_what_is_told_is_handled_once_or_never_and_in_order_and_every_loss
     assert linked.counted("q", linked.fault) > 10 or linked.fault == "all"
 
 
+@pytest.mark.few("[inproc with latency drop]", "[tcp duplicate]", "[ipc delay]", "[shared memory all]", "[unix delay]")
 async def test_every_ask_ends_once_with_its_answer_or_with_a_timeout(linked: Linked) -> None:
     loses = linked.fault not in ("duplicate", "delay")
     asks = [

@@ -45,6 +45,7 @@ def simulated(topology: Topology, directory: Path, known: dict = roles.ROLES) ->
     return journal, checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])[0]
 
 
+@pytest.mark.slow
 def test_the_chain_is_a_strategy_of_at_most_thirty_lines(tmp_path: Path) -> None:
     tree = ast.parse((ROOT / "examples" / "chain.py").read_text())
     (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]

@@ -21,6 +21,7 @@ from tests.support import train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.mark.few("[a]", "[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
     delays = np.random.default_rng(0)

@@ -132,6 +132,7 @@ def test_float32_is_the_default_to_the_last_bit(tmp_path: Path, told: Any) -> No
         assert named.arrays[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.few("[one-bit]")
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_every_format_learns_and_repeats_itself(tmp_path: Path, name: str) -> None:
     runs = [train(configure(tmp_path / part, "sync", workers=2, iterations=60, more=gradients(name))) for part in "ab"]

@@ -194,7 +194,12 @@ class Blocks(RuleBasedStateMachine):
 
 
 TestBlocks = Blocks.TestCase
-TestBlocks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestBlocks.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+class TestManyBlocks(Blocks.TestCase):
+    settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 PEER = """
