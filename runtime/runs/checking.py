@@ -28,5 +28,5 @@ def check(path: Path, overrides: Sequence[str] = (), nursery: Nursery | None = N
     """Read cluster.toml, plan and place. ConfigError with every mistake. `nursery`: it hears of the program as soon as
     that is known."""
     loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
-    topology = checked(loaded.program.plan(loaded.config, loaded.options), loaded.program)
+    topology = checked(loaded.program.plan(loaded.config, loaded.options))
     return Checked(loaded, place(topology, loaded.config))

@@ -12,7 +12,6 @@ import asyncio
 import dataclasses
 import re
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +22,7 @@ from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.placement import place
-from runtime.plan.program import MAIN, checked, import_program, is_script, main_program, stop_if_loading
+from runtime.plan.program import MAIN, checked, is_script, main_program, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
 from runtime.report.events import Event
@@ -50,14 +49,14 @@ def launch(
     "one" process, or "here", on this event loop. `show` prints what `up` prints. `sections` are those of cluster.toml
     by their names, as dicts: machine=[{"name": "a", "cores": 2}], process=[{"name": "servers", "actors": ["fc*"]}],
     links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}.
-    ConfigError with every mistake in them, and if the topology's program is a script without a file.
+    ConfigError with every mistake in them or in the topology's options, and if the topology's program is a script
+    without a file.
     """
     stop_if_loading()
     here = processes == HERE
-    topology = checked(topology, sys.modules[MAIN] if topology.program == MAIN else import_program(topology.program))
-    if topology.program == MAIN and not here:
-        topology = dataclasses.replace(topology, program=main_program())
-    config = _config(topology, directory, name, "one" if here else processes, sections)
+    program = topology.program if here or topology.program != MAIN else main_program()
+    config = _config(program, directory, name, "one" if here else processes, sections)
+    topology = dataclasses.replace(checked(topology), program=program)
     placement = place(topology, config)
     if here:
         actors = tuple(actor.name for actor in topology.actors)
@@ -100,7 +99,7 @@ def _on_a_loop() -> bool:
 
 
 def _config(
-    topology: Topology, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
+    program: str, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
 ) -> ClusterConfig:
     known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
     problems = [f"launch(): {key}: {unknown_key(key, known)}" for key in sections if key not in known]
@@ -109,8 +108,8 @@ def _config(
     if problems:
         raise ConfigError(problems)
     tables = {
-        "program": topology.program,
-        "run": {"directory": str(directory), "name": _called(topology.program) if name is None else name},
+        "program": program,
+        "run": {"directory": str(directory), "name": _called(program) if name is None else name},
         "placement": {"processes": processes},
         **sections,
     }

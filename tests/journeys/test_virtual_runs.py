@@ -106,5 +106,5 @@ def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(tmp_path: 
 
 def test_a_script_whose_run_would_not_be_virtual_is_told_what_to_use() -> None:
     topology = Topology("office", (ActorSpec("clerk", "clerk"),), (), "clerk")
-    with pytest.raises(ConfigError, match=r"a script's runs are real; see runtime\.simulation\.simulate"):
+    with pytest.raises(ConfigError, match=r"a script's runs are real; see runtime\.simulation\.cluster\.simulate"):
         launch(topology, simulation={"clock": "virtual"})
