@@ -1,19 +1,16 @@
 """The built-in program: training convolutional networks as role processes.
 
-    messages                                  what the roles say
-    conv_compute conv_model fc_server         one training iteration, in this order
-    tree_reducer single                       the tree inside a group; one worker that does it all
-    fc_shard     fc_queue column_swap fc_work fc_batches slices   the FC phase on several servers
-    replica      conv_replica averaging buckets exchange   workers with replicas that add up their gradients, and how:
-                 collective tree_exchange binomial host_exchange host_accumulator summands
-    coordinator  schedule grouping shares scoreboard resume mean_state   tickets, tests, checkpoints
-    passes fc_phase model_links               a worker's way through a pass, and to its peers
-    parameter_store gradient_sum tree job     plain objects behind the roles
-    hogwild                                   updates that race, and live arrays
-    wire_formats gradient_links               how gradients travel, and on which link
-    strategies presets planner options        presets, cluster.toml -> topology
-    scripting                                 options from Python -> topology
-    shapes traffic footprint outlook          what a topology will send and hold
+    messages        what the roles say
+    base            what every role says of itself before it runs: options, traffic, memory, devices
+    workers         conv workers, replicas, one worker that does it all, and their way through a pass
+    servers  fc     model servers and reducers; the FC phase on one server or several
+    exchange        how workers with replicas add up
+    coordination    tickets, tests, checkpoints, the end
+    learning        plain objects behind the roles: job, parameters, sums, wire formats, trees
+    presets         families of topologies
+    registry        the names of presets and exchanges, ours and those of other packages
+    options  planning    cluster.toml, or options from Python -> topology
+    forecasting     what a topology will send and hold
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
 is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES only, so all else is

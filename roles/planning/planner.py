@@ -29,7 +29,7 @@ from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_c
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.program import checked, import_program
+from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
 
@@ -103,8 +103,7 @@ class _Planner:
             exchange=strategy.exchange or self.preset.exchange,
             options=self.options,
         )
-        topology = self.preset.layout(request)
-        topology = checked(topology, import_program(topology.program))
+        topology = checked(self.preset.layout(request))
         return self._on_devices(self._with_formats(topology, job), sources)
 
     def _with_formats(self, topology: Topology, job: Job) -> Topology:

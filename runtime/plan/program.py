@@ -137,9 +137,13 @@ def actor_of(module: ModuleType, spec: ActorSpec) -> Actor:
     return made_of(roles_of(module), spec)
 
 
-def checked(topology: Topology, module: ModuleType) -> Topology:
-    """The topology with all options as the program's roles declare them. ConfigError with every mistake in them."""
-    roles = roles_of(module)
+def checked(topology: Topology) -> Topology:
+    """The topology with all options as its program's roles declare them. ConfigError with every mistake in them, or if
+    the program cannot be imported."""
+    try:
+        roles = roles_of(import_program(topology.program))
+    except ImportError as error:
+        raise ConfigError([f"topology: program '{topology.program}' cannot be imported: {error}"]) from None
     actors: list[ActorSpec] = []
     problems: list[str] = []
     for spec in topology.actors:

@@ -31,7 +31,7 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
     """Read cluster.toml, plan and place. ConfigError with every mistake. `early`: it hears of the program as soon as
     that is known."""
     loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
-    topology = checked(loaded.program.plan(loaded.config, loaded.options), loaded.program)
+    topology = checked(loaded.program.plan(loaded.config, loaded.options))
     return Checked(loaded, placed(topology, loaded.config))
 
 

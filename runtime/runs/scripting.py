@@ -10,7 +10,6 @@ import asyncio
 import dataclasses
 import re
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
-from runtime.plan.program import MAIN, checked, import_program, is_script, main_program, stop_if_loading
+from runtime.plan.program import MAIN, checked, is_script, main_program, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
 from runtime.report.events import Event
@@ -48,16 +47,15 @@ def launch(
     by their names, as dicts: machine=[{"name": "a", "cores": 2}], process=[{"name": "servers", "actors": ["fc*"]}],
     links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}.
     A run on virtual time needs an event loop that has it: `runtime.run` makes one, and so does `run.loop_factory`.
-    ConfigError with every mistake in them, and if the topology's program is a script without a file.
+    ConfigError with every mistake in them or in the topology's options, and if the topology's program is a script
+    without a file.
     """
     stop_if_loading()
-    module = sys.modules[MAIN] if topology.program == MAIN else import_program(topology.program)
-    topology = checked(topology, module)
     here, simulation = processes == HERE, sections.get("simulation")
     virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
-    if topology.program == MAIN and not here and not virtual:
-        topology = dataclasses.replace(topology, program=main_program())
-    config = _config(topology, directory, name, "one" if here else processes, sections)
+    program = topology.program if here or virtual or topology.program != MAIN else main_program()
+    config = _config(program, directory, name, "one" if here else processes, sections)
+    topology = dataclasses.replace(checked(topology), program=program)
     placement = placed(topology, config)
     if here:
         actors = tuple(actor.name for actor in topology.actors)
@@ -100,15 +98,15 @@ def _on_a_loop() -> bool:
 
 
 def _config(
-    topology: Topology, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
+    program: str, directory: str | Path, name: str | None, processes: str, sections: dict[str, Any]
 ) -> ClusterConfig:
     known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
     problems = [f"launch(): {key}: {unknown_key(key, known)}" for key in sections if key not in known]
     if problems:
         raise ConfigError(problems)
     tables = {
-        "program": topology.program,
-        "run": {"directory": str(directory), "name": _called(topology.program) if name is None else name},
+        "program": program,
+        "run": {"directory": str(directory), "name": _called(program) if name is None else name},
         "placement": {"processes": processes},
         **sections,
     }

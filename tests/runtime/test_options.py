@@ -127,3 +127,9 @@ def test_an_actor_gets_its_options_typed_in_whatever_process(tmp_path: Path, pro
 
 def test_plain_data_stay_as_they_are() -> None:
     assert plain({"a": [1, 2.5, None, True, "x"]}) == {"a": [1, 2.5, None, True, "x"]}
+
+
+def test_a_program_that_is_not_there_is_told_before_anything_starts(tmp_path: Path) -> None:
+    nowhere = Topology("no_such_program", (ActorSpec("a", "greeter", GIVEN),), (), "a")
+    with pytest.raises(ConfigError, match=r"^topology: program 'no_such_program' cannot be imported: No module named"):
+        runtime.launch(nowhere, directory=tmp_path)
