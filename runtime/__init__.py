@@ -39,6 +39,7 @@ from runtime.plan.topology import ActorSpec, Topology
 
 if TYPE_CHECKING:
     from runtime.report.events import Event
+    from runtime.runs.attach import attach
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
 
@@ -63,12 +64,19 @@ __all__ = [
     "Save",
     "Topology",
     "WindDown",
+    "attach",
     "launch",
     "message",
     "run",
 ]
 
-_STARTING = {"Event": "report.events", "Run": "runs.run", "launch": "runs.scripting", "run": "runs.scripting"}
+_STARTING = {
+    "Event": "report.events",
+    "Run": "runs.run",
+    "attach": "runs.attach",
+    "launch": "runs.scripting",
+    "run": "runs.scripting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -175,6 +175,13 @@ class SocketTransport(Transport):
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
 
+    def disconnect(self, peer: str) -> None:
+        """Let go of a peer that is gone; who waits for its credits gets ActorStopped."""
+        for lane in _LANES:
+            link = self._links.pop((peer, lane), None)
+            if link is not None:
+                link.close(f"{peer} is gone")
+
     def _connect(self, address: str, lane: Lane, on_lost: OnLost | None, on_answer: Callable[[Frames], None]) -> Port:
         return self._kind(address).connect(address, lane, self._identity, on_answer, on_lost)
 
