@@ -40,6 +40,7 @@ from runtime.plan.topology import ActorSpec, Topology
 
 if TYPE_CHECKING:
     from runtime.report.events import Event
+    from runtime.runs.attach import attach
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
 
@@ -67,12 +68,19 @@ __all__ = [
     "Standing",
     "Topology",
     "WindDown",
+    "attach",
     "launch",
     "message",
     "run",
 ]
 
-_STARTING = {"Event": "report.events", "Run": "runs.run", "launch": "runs.scripting", "run": "runs.scripting"}
+_STARTING = {
+    "Event": "report.events",
+    "Run": "runs.run",
+    "attach": "runs.attach",
+    "launch": "runs.scripting",
+    "run": "runs.scripting",
+}
 
 
 def __getattr__(name: str) -> Any:

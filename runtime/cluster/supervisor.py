@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
@@ -306,13 +305,3 @@ class Supervisor(Actor):
 
 def _endpoints(hello: Hello) -> Endpoints:
     return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)
-
-
-def admitting_deliver(node: Node, supervisor: Callable[[], Supervisor]) -> Callable[..., None]:
-    """The supervisor's deliver: a process of the run is linked by its first message, which is then judged like any."""
-
-    def deliver(envelope: Envelope, size: int, release: Callable[[], None]) -> None:
-        supervisor().admit(envelope)
-        node.deliver(envelope, size, release)
-
-    return deliver

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.supervisor import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
@@ -21,6 +22,32 @@ from runtime.report.rundir import RunDirectory
 from runtime.transport import Limits
 
 R = TypeVar("R", bound=Message)
+
+
+class Watchers:
+    """A watcher that tells others."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._watchers = list(watchers)
+
+    def add(self, watcher: Watcher) -> None:
+        """It hears what comes from now on."""
+        self._watchers.append(watcher)
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """See Watcher."""
+        for watcher in self._watchers:
+            watcher.event(actor, event, fields)
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """See Watcher."""
+        for watcher in self._watchers:
+            watcher.beat(process, heartbeat)
+
+    def failed(self, error: ConvoyError) -> None:
+        """See Watcher."""
+        for watcher in self._watchers:
+            watcher.failed(error)
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,22 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
+from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
 from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor, admitting_deliver
+from runtime.cluster.supervisor import Supervisor
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
 from runtime.errors import ConvoyError
 from runtime.memory.arena import available
-from runtime.messages.message import Message
+from runtime.messages.message import Envelope, Message
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import make_socket_directory
-from runtime.runs.house import House, Site
-from runtime.transport import Endpoints
+from runtime.runs.house import House, Site, Watchers
+from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
@@ -44,19 +45,22 @@ class ProcessHouse(House):
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
-            admitting_deliver(self._node, lambda: self._supervisor),
+            self._deliver,
             self._node.reject,
             self._limits,
             incarnation=FIRST,
             bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
-            on_link_lost=lambda process: self._supervisor.link_lost(process),
+            on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
         plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early)
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
-        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, site.watcher)
+        watchers = Watchers(site.watcher)
+        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watchers)
         self.began = self._supervisor.began
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began)
+        watchers.add(self._clients)
         self._pages: Pages | None = None
 
     async def open(self) -> None:
@@ -71,7 +75,20 @@ class ProcessHouse(House):
 
     async def supervise(self) -> ConvoyError | None:
         """See House.supervise."""
-        return await self._supervisor.supervise()
+        try:
+            return await self._supervisor.supervise()
+        finally:
+            await self._clients.close()
+
+    def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
+        """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""
+        if not self._clients.take(envelope, release):
+            self._supervisor.admit(envelope)
+            self._node.deliver(envelope, size, release)
+
+    def _link_lost(self, process: str) -> None:
+        self._supervisor.link_lost(process)
+        self._clients.lost(process)
 
     async def tell(self, actor: str, message: Message) -> None:
         """See House.tell."""

@@ -18,9 +18,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
-from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.process import event_loop_factory
-from runtime.cluster.supervisor import Watcher
 from runtime.cluster.versions import versions
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
@@ -30,7 +28,7 @@ from runtime.plan.topology import Placement
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
-from runtime.runs.house import House, Site
+from runtime.runs.house import House, Site, Watchers
 from runtime.runs.loop_run import LoopHouse
 from runtime.runs.process_run import ProcessHouse
 from runtime.simulation.clock import VirtualTimeLoop
@@ -111,7 +109,7 @@ class Run:
 
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
-        watcher = _Watchers(directory, self._events, *consoles)
+        watcher = Watchers(directory, self._events, *consoles)
         try:
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", versions())
@@ -269,22 +267,3 @@ class Run:
         if self._error is not None:
             self._raised = True
             raise self._error
-
-
-class _Watchers:
-    """Events and heartbeats go to each of these."""
-
-    def __init__(self, *watchers: Watcher) -> None:
-        self._watchers = watchers
-
-    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        for watcher in self._watchers:
-            watcher.event(actor, event, fields)
-
-    def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        for watcher in self._watchers:
-            watcher.beat(process, heartbeat)
-
-    def failed(self, error: ConvoyError) -> None:
-        for watcher in self._watchers:
-            watcher.failed(error)
