@@ -2,7 +2,7 @@
 
 Each emulated actor has a device of its own, so that many in one process do not wait for one another; work on one device
 is done one piece after the other. The work itself runs on the event loop and must cost little: it is an emulated net's,
-which computes nothing. What never lives here: what is emulated, and whether the clock is real.
+which computes nothing.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the work; the first that fits counts. Its values are
     {"seconds": [...], "rows": 32}                measured on so many rows: work on more takes longer in proportion
     {"mean": ..., "rows": 32}
 
-The same seed gives each actor the same times for each label, whatever the others do. What never lives here: waiting.
+The same seed gives each actor the same times for each label, whatever the others do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How many threads the libraries of a process compute with: one until it is forked, then as many as it is given.
 
-What never lives here: how many a process gets (`placing`), and our own kernels' threads, which read CONVOY_THREADS.
+Placement decides how many a process gets. Our own kernels' threads read CONVOY_THREADS instead.
 """
 
 from __future__ import annotations

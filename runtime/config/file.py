@@ -1,8 +1,8 @@
 """Reading cluster.toml: one call that returns the checked configuration or raises ConfigError with every mistake.
 
-    read (config_source) -> sections (config_sections) -> the program's Options -> all problems, by line
+    read (`source`) -> sections (`sections`) -> the program's Options -> all problems, by line
 
-Only the `up` process imports this file: pydantic is slow to import, and roles are handed what they need.
+Only the process that starts a run imports this file: pydantic is slow to import, and role processes read plan.json.
 """
 
 import importlib

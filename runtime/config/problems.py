@@ -1,7 +1,7 @@
 """pydantic's errors in our words: "found 'two' (string), expected an integer >= 1".
 
-The one place that knows how pydantic reports. What is expected is read off the model, not off pydantic's message, so
-a constraint shows even where the type was wrong already. No section of cluster.toml is named here.
+Only this file knows how pydantic reports. What is expected is read off the model, not off pydantic's message, so a
+constraint shows even where the type was wrong already.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

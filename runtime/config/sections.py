@@ -1,7 +1,6 @@
 """What cluster.toml may say about the runtime: every section, key, default and limit, and the rules between sections.
 
-Nothing of nets or training: unknown top-level keys belong to the program. No reading, no wording of
-pydantic's errors.
+Top-level keys that are not here belong to the program.
 """
 
 import re

@@ -1,6 +1,6 @@
 """The text of cluster.toml and the --set overrides, as plain data that remembers where each value came from.
 
-Reading, overriding and locating live here. What the keys mean never does: that is config_sections and the program.
+What the keys mean is said by `sections` and by the program.
 """
 
 import re

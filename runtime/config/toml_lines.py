@@ -1,7 +1,7 @@
 """On which line each key of a TOML document stands, for error messages.
 
 tomllib decides what is valid and what the values are; here the text is only walked once more for positions, so the
-scanner may be lenient: it is given nothing that tomllib refuses. No values, no error wording live here.
+scanner may be lenient: it is given nothing that tomllib refuses.
 """
 
 import re

@@ -1,6 +1,4 @@
-"""Plain data to TOML text that tomllib reads back equal. Only what a resolved configuration holds; no
-comments, no layout options, no reading.
-"""
+"""Plain data to TOML text that tomllib reads back equal: as much of TOML as a resolved configuration needs."""
 
 import json
 import re

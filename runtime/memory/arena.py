@@ -9,8 +9,6 @@ nobody calls anything: Python's own counting of references is the lease.
             arena.lend(array, reader)   and once more for each message that carries it
     reader  window.array(offset, ...)   its views keep the block; with the last, `on_drop(offset)` tells the owner
     owner   arena.returned(reader, offset), or arena.forget(reader) when the reader died
-
-What never lives here: messages and sockets.
 """
 
 from __future__ import annotations

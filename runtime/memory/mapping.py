@@ -3,7 +3,6 @@
 A mapping as large as the machine's memory, put where the system puts libraries, leaves no room beside them: parts of a
 compiled kernel then lie over 2 GiB apart, which its calls cannot span, and LLVM's loader ends the process. `mmap.mmap`
 cannot say where; the C function can.
-What never lives here: what the memory is for (`arena`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Actors stand in rows: a link's first actor stands below its second where that can be, so senders are below those they
 send to. Each machine has a band of columns, and in it each process with several actors; so the boxes around them never
 meet. A link that passes a row has a slot of its own there: no line runs behind a box.
-What never lives here: colours, SVG (`drawing`).
 """
 
 from __future__ import annotations

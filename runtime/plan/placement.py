@@ -1,4 +1,4 @@
-"""Puts actors into processes, processes on machines and cores, as the configuration says. Starts nothing."""
+"""Puts actors into processes, processes on machines and cores, as the configuration says."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 A script's own module is `__main__`, which no other process can import: there it is loaded by its path, under the name
 SCRIPT, as `multiprocessing` does it. So a script keeps what starts a run under `if __name__ == "__main__":`.
-What never lives here: `plan` and `Options` of cluster.toml (`config`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A placement in words, and as an SVG drawing that needs nothing beside it. Pure; `layout` says what lies where."""
+"""A placement in words, and as an SVG drawing that needs nothing beside it. `geometry` says what lies where."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The events of a run as a stream: any number of readers, each from the first event on, at its own pace.
-
-What never lives here: files (`rundir`) and terminals (`console`).
-"""
+"""The events of a run as a stream: any number of readers, each from the first event on, at its own pace."""
 
 from __future__ import annotations
 

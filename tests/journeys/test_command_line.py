@@ -80,6 +80,8 @@ def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the
     assert main(["convert"]) == 5
     assert main(["up", "nowhere.toml"]) == 2
     assert capsys.readouterr().err == "nowhere.toml: no such file\n"
+    assert main([]) == 0
+    assert "│ up           Start the roles, train, and show what happens. " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("file", [["other.toml"], ["--file=other.toml"]])
