@@ -13,7 +13,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -72,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
             exposure(record, net, preset)
     if record.status == "running":
         record.status = "passed"
-    paths = write(given.results, f"distributed-{datetime.now(UTC):%Y-%m-%d}", machine(), {"distributed": record})
+    paths = write(given.results, "distributed", machine(), {"distributed": record})
     print("results:", *paths)
     return int(record.status != "passed")
 

@@ -16,7 +16,6 @@ import tempfile
 import time
 import traceback
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.report import ROOT, Record, machine, missing, write
@@ -82,7 +81,7 @@ def without_gpu() -> str | None:
 
 def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:
     """Run the parts one after the other and write the results after each."""
-    name = f"{'rehearsal' if rehearse else 'gpu'}-{datetime.now(UTC):%Y-%m-%d}"
+    name = "rehearsal" if rehearse else "gpu"
     known, records, began = machine(), {}, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-", ignore_cleanup_errors=True) as folder:
         for part in names:

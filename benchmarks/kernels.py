@@ -17,7 +17,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
             for threads in given.threads:
                 title = f"{precision}, {threads} threads"
                 records[title] = run_apart(given, title, precision, threads, Path(folder, f"{precision}{threads}.json"))
-    paths = write(given.results, f"kernels-{datetime.now(UTC):%Y-%m-%d}", machine(), records)
+    paths = write(given.results, "kernels", machine(), records)
     print("results:", *paths)
     return int(any(record.status != "passed" for record in records.values()))
 

@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -80,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         record = Record.load(path)
     if record.status == "running":
         record.fail("the measuring process ended early")
-    print("results:", *write(given.results, f"lowering-{datetime.now(UTC):%Y-%m-%d}", machine(), {"lowering": record}))
+    print("results:", *write(given.results, "lowering", machine(), {"lowering": record}))
     return int(record.status == "failed")
 
 

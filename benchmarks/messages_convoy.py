@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from statistics import median
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -25,7 +26,6 @@ from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
 
 TICK = 0.005  # seconds between the beats of the loop's heart
-REST = 8 << 20  # bytes that are still to be written when an array is announced: about 1 ms
 
 
 @message
@@ -117,18 +117,18 @@ class Convoy:
         limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
         self.road = SocketTransport(
             self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
-            bind=lambda lane: self._bind[self._name].format(lane=lane), arena=self.node.arena,
+            bind=lambda lane: (self._bind[self._name].format(lane=lane),), arena=self.node.arena,
         )  # fmt: skip
         self.caller, self.server = Caller(), Server()
         actor: Actor = self.caller if self._name == "a" else self.server
         self.node.add(type(actor).__name__.lower(), "benchmark", actor)
         found = await self.road.open()
-        return [found.control, found.bulk, found.arena]
+        return asdict(found)
 
     async def connect(self, other: Any) -> None:
         """Link the two nodes."""
         peer, actor = ("b", "server") if self._name == "a" else ("a", "caller")
-        self.node.connect(peer, 1, Endpoints(*other), [actor], self.road)
+        self.node.connect(peer, 1, Endpoints.of(other), [actor], self.road)
         await self.node.prepare(self.node.actors)
         self.node.begin(self.node.actors)
         if self._name == "a":
@@ -162,30 +162,23 @@ class Convoy:
         await self.caller.ask("server", Ping(number=0), Pong)
         return count / (perf_counter() - since)
 
-    async def arrays(self, size: int, count: int, read: bool, ahead: bool) -> dict[str, float]:
+    async def arrays(self, size: int, count: int, read: bool) -> dict[str, float]:
         """Medians of arrays of `size` bytes, each in memory of its own, written, sent, and gone before the next.
 
         Seconds from the moment when the array is complete until the handler has it, and until it has read it; and of
-        one such reading. `ahead`: an array of more than REST bytes is announced when no more than these are still to be
-        written; a smaller one is sent when it is written, as all are otherwise.
+        one such reading.
         """
         found: dict[str, list[float]] = {"arrive": [], "read": [], "once": []}
         for number in range(count):
             array = self.node.memory(size).view(np.float32)
-            rest = (REST if ahead and size > REST else 0) // array.itemsize
-            array[: array.size - rest].fill(number)
-            self._complete = perf_counter_ns()
-            after = self._write(array[-rest:], number) if rest else None
-            took = await self.caller.ask("server", Load(read=read, blob=array), Took, after=after)
-            found["arrive"].append((took.arrived - self._complete) / 1e9)
-            found["read"].append((took.read - self._complete) / 1e9)
+            array.fill(number)
+            complete = perf_counter_ns()
+            took = await self.caller.ask("server", Load(read=read, blob=array), Took)
+            found["arrive"].append((took.arrived - complete) / 1e9)
+            found["read"].append((took.read - complete) / 1e9)
             found["once"].append(took.once)
             del array
         return {name: median(seconds) for name, seconds in found.items()}
-
-    async def _write(self, rest: Array, number: int) -> None:
-        rest.fill(number)
-        self._complete = perf_counter_ns()
 
     async def stream(self, size: int, count: int) -> float:
         """Bytes per second of `count` arrays of `size` bytes, one after another, until the last was handled."""

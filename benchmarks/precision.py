@@ -13,7 +13,6 @@ import argparse
 import math
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -69,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     records = {}
     for task in tasks(given.cifar10, {"digits": given.digits_iterations, "cifar10": given.cifar10_iterations}):
         records[task.net] = compared(task, given)
-    paths = write(given.results, f"precision-{datetime.now(UTC):%Y-%m-%d}", machine(), records)
+    paths = write(given.results, "precision", machine(), records)
     print("results:", *paths)
     return int(any(record.status == "failed" for record in records.values()))
 

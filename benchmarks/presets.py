@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -86,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         PARTS[name][1](records[name], data, given)
         records[name].status = "passed" if records[name].status == "running" else records[name].status
     made = {name: records[name] for name in given.parts}
-    print("results:", *write(given.results, f"presets-{datetime.now(UTC):%Y-%m-%d}", machine(), made))
+    print("results:", *write(given.results, "presets", machine(), made))
     return int(any(record.status == "failed" for record in made.values()))
 
 

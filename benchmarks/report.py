@@ -1,6 +1,7 @@
 """What every benchmark shares: facts about the machine, medians, a record that is saved as it grows, JSON and tables.
 
-What never lives here: what is measured.
+A result is named by its benchmark and the width of the processor's vectors, as in `messages-avx2`. A new run replaces
+the parts that it measured; the others stay, each with the day, the commit and the machine of its own run.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from statistics import median
@@ -20,6 +22,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 SETTLE = 0.02  # seconds
+WIDTHS = {"512 bits": "avx512", "256 bits": "avx2"}
 VERSIONS = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "pyzmq", "msgpack", "protobuf", "safetensors", "pydantic")
 
 
@@ -47,19 +50,26 @@ class Record:
     facts: dict[str, Any] = field(default_factory=dict)
     tables: list[Table] = field(default_factory=list)
     path: Path | None = None
+    machine: dict[str, Any] = field(default_factory=dict)  # where and when it was measured
+
+    def content(self) -> dict[str, Any]:
+        """What is kept of it, as plain data."""
+        return {key: value for key, value in asdict(self).items() if key != "path"}
+
+    @staticmethod
+    def of(content: dict[str, Any]) -> Record:
+        """The record whose `content` this is."""
+        return Record(**content | {"tables": [Table(**table) for table in content["tables"]]})
 
     def save(self) -> None:
         """Write the record to its path, if it has one."""
         if self.path is not None:
-            content = {key: value for key, value in asdict(self).items() if key != "path"}
-            self.path.write_text(json.dumps(content, indent=1, default=str) + "\n")
+            self.path.write_text(json.dumps(self.content(), indent=1, default=str) + "\n")
 
     @staticmethod
     def load(path: Path) -> Record:
         """A record that `save` wrote."""
-        content = json.loads(path.read_text())
-        tables = [Table(**table) for table in content.pop("tables")]
-        return Record(**content, tables=tables)
+        return Record.of(json.loads(path.read_text()))
 
     def table(self, title: str, *headers: str) -> Table:
         """Begin a table."""
@@ -84,8 +94,11 @@ class Record:
         self.save()
 
     def markdown(self) -> str:
-        """A section: title, status, notes, facts, tables."""
-        parts = [f"## {self.title}: {self.status}", *self.notes]
+        """A section: title, status, where and when, notes, facts, tables."""
+        parts = [f"## {self.title}: {self.status}"]
+        if self.machine:
+            parts.append("Measured: " + ", ".join(f"{key} {value}" for key, value in self.machine.items()) + ".")
+        parts += self.notes
         if self.facts:
             parts.append("\n".join(f"- {key}: {value}" for key, value in self.facts.items()))
         return "\n\n".join([*parts, *(table.markdown() for table in self.tables)])
@@ -167,10 +180,11 @@ def missing(modules: dict[str, str]) -> list[str]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, width of its vectors, system and versions of this machine. No GPU is touched."""
+    """The day; processor, width of its vectors, system and versions of this machine. No GPU is touched."""
     from ops.cpu.codegen.target import host
 
     found: dict[str, Any] = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "processor": _processor(),
         "vectors": f"{host().bits} bits",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -185,14 +199,21 @@ def machine() -> dict[str, Any]:
     return found | threads
 
 
-def write(directory: Path, name: str, facts: dict[str, Any], records: dict[str, Record]) -> tuple[Path, Path]:
-    """Write NAME.json and NAME.md with the facts and every record; returns their paths."""
+def write(directory: Path, benchmark: str, found: dict[str, Any], records: dict[str, Record]) -> tuple[Path, Path]:
+    """Put the records, measured on the machine `found`, into BENCHMARK-WIDTH.json and .md; returns their paths.
+
+    Parts of an earlier run that are not among the records stay.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    content = {"facts": facts, "parts": {key: asdict(record) for key, record in records.items()}}
+    name = f"{benchmark}-{WIDTHS.get(found['vectors'], found['vectors'].replace(' ', '-'))}"
     as_json, as_text = directory / f"{name}.json", directory / f"{name}.md"
+    before = json.loads(as_json.read_text())["parts"] if as_json.exists() else {}
+    parts = {key: Record.of(content) for key, content in before.items()} | records
+    for record in records.values():
+        record.machine = found
+    content = {"parts": {key: record.content() for key, record in parts.items()}}
     as_json.write_text(json.dumps(content, indent=1, default=str) + "\n")
-    listed = "\n".join(f"- {key}: {value}" for key, value in facts.items())
-    as_text.write_text("\n\n".join([f"# {name}", listed, *(r.markdown() for r in records.values())]) + "\n")
+    as_text.write_text("\n\n".join([f"# {name}", *(record.markdown() for record in parts.values())]) + "\n")
     return as_json, as_text
 
 

@@ -18,7 +18,6 @@ import math
 import sys
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -55,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
             PARTS[name][1](record, Path(folder), given.most)
         if record.status == "running":
             record.status = "passed"
-    paths = write(given.results, f"scaling-{datetime.now(UTC):%Y-%m-%d}", machine(), records)
+    paths = write(given.results, "scaling", machine(), records)
     print("results:", *paths)
     return int(any(record.status not in ("passed", "skipped") for record in records.values()))
 

@@ -16,7 +16,6 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +71,12 @@ def main(arguments: list[str] | None = None) -> int:
     records = {}
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         for threads in given.threads:
-            records[f"{threads} threads"] = run_apart(given, threads, Path(folder, f"{threads}.json"))
-    special = [f"{given.vector_bits}-bits"] if given.vector_bits else []
-    special += ["beside-numpy"] if given.beside == "numpy" else []
-    name = "-".join(["training", given.precision, *special, f"{datetime.now(UTC):%Y-%m-%d}"])
-    paths = write(given.results, name, machine(), records)
+            some = "" if set(given.nets) == set(WORKLOADS) else f", {' '.join(given.nets)}"
+            part = f"{threads} threads{some}"  # a run of some nets does not replace one of all
+            records[part] = run_apart(given, threads, Path(folder, f"{threads}.json"))
+    name = "-".join(["training", given.precision, *(["beside-numpy"] if given.beside == "numpy" else [])])
+    vectors = {"vectors": f"{given.vector_bits} bits"} if given.vector_bits else {}
+    paths = write(given.results, name, machine() | vectors, records)
     print("results:", *paths)
     return int(any(record.status == "failed" for record in records.values()))
 

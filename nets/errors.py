@@ -1,6 +1,6 @@
 """What can be wrong with a net, its data or its checkpoint, told to the person who can mend it.
 
-What lives here: the error tree and the helper that finds the nearest name. What never: a traceback for bad input.
+Also the helper that finds the nearest name. Bad input never ends in a traceback.
 
     NetError(ValueError)        the file or value is wrong; `problems` has one readable line per mistake
      |- PrototxtError           a net or solver prototxt

@@ -1,7 +1,14 @@
 """The array operations of CNN training, forward and backward, behind one small interface.
 
-`get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of layers, nets,
-files or messages, and this package imports none of the others.
+interface/           signatures and meaning of every operation
+reference/           each operation written plainly with NumPy
+backends/            NumPy, the compiled CPU kernels, CuPy, emulated devices
+cpu/  cuda/          the kernels of the CPU and of NVIDIA GPUs
+geometry  errors     windows and their sizes; the one error and the checks
+gradcheck            one line proves a layer's backward pass
+
+`get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of layers, nets, files or
+messages, and this package imports none of the others.
 """
 
 from __future__ import annotations

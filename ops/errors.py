@@ -1,7 +1,7 @@
 """The one error of ops and the input checks that raise it.
 
-Every check says which operation and argument is meant, what was found and what was expected. No check copies
-an array or reads its values. Arithmetic never lives here.
+Every check says which operation and argument is meant, what was found and what was expected. No check copies an array
+or reads its values.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Where windows lie: kernel, stride, pad and dilation of convolution and pooling, and the shapes that follow.
 
-Only integers live here, never arrays. Sizes follow Caffe: convolution rounds the output size down, pooling rounds it
-up.
+Sizes follow Caffe: convolution rounds the output size down, pooling rounds it up.
 """
 
 from __future__ import annotations

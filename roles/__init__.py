@@ -13,7 +13,8 @@
     forecasting     what a topology will send and hold
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
-is its part of cluster.toml. Role processes need ROLES only, so all else is imported when asked for.
+is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES only, so all else is
+imported when asked for.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import ops
+from roles.commands import COMMANDS
 from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.fc.server import FcServer
@@ -56,7 +58,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["ROLES", "Options", "forecast", "plan", "preload", "training"]
+__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "plan", "preload", "training"]
 
 
 def __getattr__(name: str) -> Any:

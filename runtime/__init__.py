@@ -9,7 +9,7 @@ supervision  supervisor        who counts as dead; starting and ending everythin
 launchers/                     where processes are started
 config*  toml_*  program       cluster.toml and the module it names, every mistake at its line
 clock  simulation              a whole cluster on one event loop, on virtual time
-running  processes  here       a run as an object, its actors in processes or on this event loop
+runs/                          a run as an object; its house: processes, this event loop, virtual time
 rundir  events  console        what is known of a run: on disk, as a stream, on a terminal
 forecast  layout  drawing      what will run: in words, as a drawing
 checking  scripting            where a run begins: a file that is checked, a script
@@ -23,6 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from runtime.actors.actor import Actor
+from runtime.actors.conversation import Conversation, Standing
 from runtime.errors import (
     ActorStopped,
     AskTimeout,
@@ -34,11 +35,12 @@ from runtime.errors import (
     Refused,
     RoleDied,
 )
-from runtime.messages.message import Array, Envelope, Json, Message, Save, WindDown, message
+from runtime.messages.message import Array, Envelope, Json, Lost, Message, Save, WindDown, message
 from runtime.plan.topology import ActorSpec, Topology
 
 if TYPE_CHECKING:
     from runtime.report.events import Event
+    from runtime.runs.attach import attach
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
 
@@ -49,11 +51,13 @@ __all__ = [
     "Array",
     "AskTimeout",
     "ConfigError",
+    "Conversation",
     "ConvoyError",
     "Envelope",
     "Event",
     "Json",
     "LaunchError",
+    "Lost",
     "Message",
     "MessageError",
     "ProgramFailed",
@@ -61,14 +65,22 @@ __all__ = [
     "RoleDied",
     "Run",
     "Save",
+    "Standing",
     "Topology",
     "WindDown",
+    "attach",
     "launch",
     "message",
     "run",
 ]
 
-_STARTING = {"Event": "report.events", "Run": "runs.run", "launch": "runs.scripting", "run": "runs.scripting"}
+_STARTING = {
+    "Event": "report.events",
+    "Run": "runs.run",
+    "attach": "runs.attach",
+    "launch": "runs.scripting",
+    "run": "runs.scripting",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -51,7 +51,7 @@ class MessageError(ConvoyError):
     """A message is malformed or not legal here; it was rejected and changed nothing.
 
     `reason` is a short label (bad_header, too_large, bad_shape, bad_type, unknown_kind, wrong_version, ...)
-    under which the rejection is counted.
+    under which the rejection is counted; `illegal` is what no row of an actor's table takes (`Conversation`).
     """
 
     def __init__(self, reason: str, text: str) -> None:

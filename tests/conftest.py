@@ -1,12 +1,15 @@
-"""Alarms for every test: no asyncio task, socket file or child process may be left behind."""
+"""Alarms for every test: no asyncio task, socket file or child process may be left behind. Which tests a run has."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from pathlib import Path
 
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -28,7 +31,8 @@ __all__ = ["install"]
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
+TESTS = Path(__file__).resolve().parent
+SHARED = TESTS.parents[1] / "shared"
 
 
 @pytest.fixture
@@ -39,12 +43,67 @@ def shared_data() -> Path:
     return SHARED / "data"
 
 
+@cache
+def files_naming(word: str) -> frozenset[Path]:
+    """The test files that say a word, if it stands in the name of a test; else none."""
+    word = word.lower()
+    texts = {path: path.read_text("utf-8").lower() for path in TESTS.rglob("test_*.py")} if word.isidentifier() else {}
+    if not any(re.search(rf"def (?=test)\w*{word}", text) for text in texts.values()):
+        return frozenset()
+    return frozenset(path for path, text in texts.items() if word in text or word in str(path.relative_to(TESTS)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Who names one test or one file waits for no second process, and gets the test also if it is slow."""
+    paths = config.args if config.args_source is pytest.Config.ArgsSource.ARGS else []
+    named = bool(files_naming(config.option.keyword)) or any("::" in path for path in paths)
+    given = config.invocation_params.args
+    if (named or (len(paths) == 1 and Path(paths[0]).is_file())) and not any(
+        argument.startswith(("-n", "--numprocesses")) for argument in given
+    ):
+        config.option.numprocesses = 0
+        config.option.dist = "no"
+    if named and not any(argument.startswith("-m") for argument in given):
+        config.option.markexpr = ""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-k` with a part of a test's name imports only the files that have the word."""
+    wanted = files_naming(config.option.keyword)
+    unwanted = wanted and collection_path.name.startswith("test_") and collection_path.suffix == ".py"
+    return True if unwanted and collection_path not in wanted else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Coroutines must leave no task behind. Of a grid marked `few`, the cases that were not chosen are slow."""
+    grids: dict[object, list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        if pytest_asyncio.is_async_test(item) and "no_stray_task" not in item.fixturenames:
+            item.fixturenames.insert(0, "no_stray_task")  # set up first, so it looks when all else is torn down
+        if item.get_closest_marker("few"):
+            grids[item.parent, item.originalname].append(item)
+    unknown: list[str] = []
+    for cases in grids.values():
+        marker = cases[0].get_closest_marker("few")
+        parts = marker.args if marker else ()
+        unknown += [f"{cases[0].originalname}[{part}" for part in parts if not any(part in c.name for c in cases)]
+        for case in cases:
+            if not any(part in case.name for part in parts):
+                case.add_marker("slow")
+    if unknown and not any("::" in path for path in config.args):  # so the grids are whole
+        raise pytest.UsageError(f"marked `few` with what is in no name of a case: {unknown}")
+
+
 def pytest_sessionfinish() -> None:
     if WORKER and tempfile.tempdir is not None:
         shutil.rmtree(tempfile.tempdir, ignore_errors=True)
 
 
-@pytest_asyncio.fixture(autouse=True)
+@pytest_asyncio.fixture
 async def no_stray_task() -> AsyncIterator[None]:
     yield
     stray = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

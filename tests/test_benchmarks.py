@@ -18,6 +18,7 @@ from ops.cpu.conv.algorithm import ConvShape
 from tests.support import environment
 
 
+@pytest.mark.slow
 def test_a_rehearsal_runs_every_part_on_numpy_and_writes_both_results(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.gpu", "--rehearse", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100)

@@ -11,6 +11,7 @@ from benchmarks.allreduce_members import input_of
 from benchmarks.report import Record
 
 
+@pytest.mark.slow
 def test_our_members_sum_in_the_order_of_ranks_whether_the_array_is_small_or_shared_out() -> None:
     for numbers in (1000, 1_100_000):
         seconds, digests = allreduce.convoy(3, numbers, rounds=2)
@@ -53,6 +54,7 @@ def test_the_faster_preset_is_compared_with_one_process_and_the_better_layout_of
     assert record.tables[0].rows == [["lenet", 64, 100.0, 80.0, 95.0, 50.0, 80.0, 0.95, 95 / 80]]
 
 
+@pytest.mark.slow
 def test_a_run_of_two_replicas_reports_its_speed_and_its_exposed_communication() -> None:
     found = distributed.progress("lenet", "replicas", 2, 1, iterations=6, display=1)
     assert [event["iteration"] for event in found] == ["3/6", "4/6", "5/6", "6/6"]

@@ -20,6 +20,11 @@ MAY_IMPORT = {
     "runtime": {"runtime"},
 }
 ONE_FILE_EACH = ("zmq", "cupy", "prometheus_client")
+# files over 350 lines and functions over 50, each with its reason
+LONG = {
+    "roles/planning/commands.py convert": "half of it is the help of the command",
+    "runtime/cluster/process.py _live": "the life of a process from Hello to its end, in the order in which it happens",
+}
 CALLS_OF_TIME = {"time", "sleep", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
 
 
@@ -119,13 +124,17 @@ def test_runtime_and_roles_take_time_from_the_event_loop_only() -> None:
     assert found == []
 
 
-def test_no_file_is_longer_than_400_lines_and_no_function_longer_than_60() -> None:
-    long = [name for name in OURS + TESTS if len((ROOT / name).read_text("utf-8").splitlines()) > 400]
+def test_no_file_is_longer_than_350_lines_and_no_function_longer_than_50() -> None:
+    long = {name for name in OURS if len((ROOT / name).read_text("utf-8").splitlines()) > 350}
     for name in OURS:
         for function in functions_of(name):
-            if (function.end_lineno or 0) - function.lineno + 1 > 60:
-                long.append(f"{name}:{function.lineno} {function.name}")
-    assert long == []
+            if (function.end_lineno or 0) - function.lineno + 1 > 50:
+                long.add(f"{name} {function.name}")
+    assert long == set(LONG)
+
+
+def test_no_file_of_tests_is_longer_than_400_lines() -> None:
+    assert [name for name in TESTS if len((ROOT / name).read_text("utf-8").splitlines()) > 400] == []
 
 
 def test_every_module_opens_with_its_rule() -> None:

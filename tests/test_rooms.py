@@ -51,20 +51,20 @@ ROOMS: dict[str, str] = {
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
     "runtime.config": "runtime",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
-    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.memory runtime.messages runtime.plan"
-    " runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.messages runtime.plan runtime.transport",
+    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
+    " runtime.plan runtime.transport",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.plan runtime.report runtime.runs",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
     "roles": "runtime runtime.config runtime.messages",
-    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime"
+    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime runtime!"
     " runtime.compute",
     "roles.base": "nets! nets.sharding ops.reference roles roles.learning runtime runtime.messages runtime.plan",
-    "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.messages",
+    "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
     "roles.servers": "nets! roles roles.base roles.learning runtime!",
@@ -72,10 +72,12 @@ ROOMS: dict[str, str] = {
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
     "roles.forecasting": "roles.base runtime.plan",
-    "roles.planning": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.coordination roles.exchange"
-    " roles.learning roles.presets runtime runtime.cli runtime.compute runtime.config runtime.plan",
-    "roles!": "ops! roles roles.coordination roles.exchange roles.fc roles.forecasting roles.planning roles.servers"
-    " roles.workers runtime!",
+    "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.learning"
+    " roles.presets runtime runtime.compute runtime.config runtime.plan",
+    "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"
+    " runtime.cli runtime.config",
+    "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"
+    " roles.servers roles.workers runtime! runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

@@ -1,15 +1,15 @@
 """Where images and labels come from.
 
-What lives here: the map below. What never: batches in flight or anything a worker keeps.
-
-    source       Source, the interface; MemorySource   formats    open_source: the configuration checks
-    digits       the digits that ship                  idx        MNIST's format
-    cifar10      CIFAR-10's binary batches             synthetic  made-up classes (blank: nothing but shapes)
-    lmdb_source  Caffe's databases (mdb, datum)        images     image files (decode)
-    hdf5_list    Caffe's HDF5Data                      text       characters for recurrent nets
-    transform    Caffe's transform_param               batches    which samples form global batch number t
-    prefetch     the next share, read in a thread      writers    LMDB databases out
-    declared     the batch size a net declares
+source  formats           the interface, MemorySource; open_source checks the configuration
+digits  idx  cifar10      the digits that ship, MNIST's and CIFAR-10's files
+lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one record
+images  decode            image files: lists and folders, decoding
+hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
+synthetic  blank          made-up classes; images that are not there
+transform                 Caffe's transform_param
+batches  declared         which samples form a global batch; the batch size a net declares
+prefetch                  the next share, read in a thread
+writers                   LMDB databases out
 """
 
 from nets.data.batches import Batches

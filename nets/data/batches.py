@@ -1,7 +1,6 @@
 """Which samples form global batch number `ticket`, whoever asks for which of its rows.
 
-What lives here: the order of samples over epochs. What never: state that reading changes; any row can be read at any
-time, by anyone, in any order.
+Reading changes no state: any row can be read at any time, by anyone, in any order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Images that are not there: as many as wanted, of any shape, all zero. For measuring what is no learning.
-
-What never lives here: memory for them.
-"""
+"""Images that are not there: any number, any shape, all zero, no memory. For measuring what is no learning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""CIFAR-10's binary version: records of one label byte and 3072 bytes, the red, green and blue plane of 32 x 32.
-
-What lives here: the checks of length and labels. What never: a download.
-"""
+"""CIFAR-10's binary version: records of one label byte and 3072 bytes, the red, green and blue plane of 32 x 32."""
 
 import gzip
 import zlib

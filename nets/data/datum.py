@@ -1,6 +1,6 @@
-"""One Datum (an image and its label, as Caffe's databases hold them) and its array.
+"""One Datum (an image and its label, as Caffe's databases hold them) and its array, both ways.
 
-What lives here: both directions; encoded images go through `decode`. What never: databases.
+Encoded images go through `decode`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a net's own data layers declare: how many images a batch has.
-
-What lives here: reading that off a NetSpec. What never: data.
-"""
+"""What a net's own data layers declare: how many images a batch has."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Image files to arrays as Caffe (through OpenCV) has them: planes in the order blue, green, red.
+"""Image files to arrays as Caffe (through OpenCV) has them: planes in the order blue, green, red; colour and resizing.
 
-What lives here: decoding, colour, resizing. What never: which files (`images`), cropping (`transform`).
+Cropping is part of `transform`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28.
-
-What lives here: reading the file and enlarging its images. What never: a download.
-"""
+"""The handwritten digits that ship with the package, enlarged to MNIST's 28 x 28."""
 
 import gzip
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Opens a data source from its configuration.
-
-What lives here: the table of formats, the checks of their options. What never: a file format.
-"""
+"""Opens a data source from its configuration: the table of formats, the checks of their options."""
 
 from __future__ import annotations
 

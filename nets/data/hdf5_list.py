@@ -1,7 +1,4 @@
-"""Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top.
-
-What lives here: the list and the source. What never: opening HDF5 (`nets.files.hdf5`).
-"""
+"""Caffe's HDF5Data: a text file that lists HDF5 files, each with one dataset per top."""
 
 from __future__ import annotations
 

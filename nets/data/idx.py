@@ -1,7 +1,6 @@
 """IDX files, MNIST's format: images (N, H, W) or (N, C, H, W) and labels (N,) of bytes, plain or gzipped.
 
-What lives here: the checks of header and length; memory grows with what is read, not with what a header promises.
-What never: other element types.
+Header and length are checked; memory grows with what is read, not with what a header promises.
 """
 
 import gzip

@@ -1,7 +1,4 @@
-"""Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder per class.
-
-What lives here: the list and the source. What never: decoding (`decode`), cropping (`transform`).
-"""
+"""Image files named by a list ("path label" a line, Caffe's ImageData) or by one folder per class."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Caffe's LMDB data sets: Datum records, read by index from a mapped file.
 
-What lives here: the source. What never: the file's pages (`mdb`), the record's fields (`datum`), writing (`writers`).
+The file's pages are read by `mdb`, the record's fields by `datum`; `writers` writes databases.
 """
 
 from __future__ import annotations

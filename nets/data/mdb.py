@@ -1,7 +1,7 @@
 """Reads the file of an LMDB database (`data.mdb`) without the LMDB library: finds every record, in key order.
 
-What lives here: the B+tree's pages, every number checked against the file before it is used, so that a damaged file
-is an error and never a crash. What never: writing, locks (the file must not change meanwhile), what records mean.
+Every number of the B+tree's pages is checked against the file before it is used, so a damaged file is an error and
+never a crash. No lock is taken: the file must not change meanwhile.
 
 Layout: LMDB 0.9, 64-bit little-endian: pages of `psize` bytes; pages 0 and 1 hold the two meta records, of which the
 one with the higher transaction number counts; a page is a header of 16 bytes, 2-byte offsets of its nodes, the nodes.

@@ -1,7 +1,6 @@
 """Reads and transforms the next share of a batch in a thread, so that the compute thread does not wait for it.
 
-What lives here: one thread, a bounded number of shares asked for and not fetched. What never: which share comes next
-(the caller knows), messages.
+One thread, and a bounded number of shares that were asked for and not fetched. The caller knows which share comes next.
 """
 
 from __future__ import annotations

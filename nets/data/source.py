@@ -1,7 +1,4 @@
-"""What a data source is, and the simplest one: everything in memory.
-
-What lives here: the interface, and `MemorySource`. What never: file formats, configuration (`formats`).
-"""
+"""What a data source is, and the simplest one, `MemorySource`: everything in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Made-up images that can be learnt: one fixed random pattern per class, plus noise.
-
-What lives here: the recipe. What never: a random state shared with anything else.
-"""
+"""Made-up images that can be learnt: one fixed random pattern per class, plus noise."""
 
 from pathlib import Path
 from typing import Any

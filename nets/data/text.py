@@ -1,10 +1,8 @@
 """Characters of a text for Caffe's recurrent layers: time first, `streams` texts side by side.
 
-What lives here: how a text becomes steps. What never: words, a vocabulary file.
-
 A sample is one time step: data (streams,), cont (streams,), target (streams,). A batch of T samples is then what
 Caffe's LSTM takes, (T, N). `cont` is 0 at the first step of every sequence of `length` steps, so sequences are
-independent: a batch may be cut between two of them, and they are what shuffling moves.
+independent. A batch may be cut between two of them, and shuffling moves them whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Caffe's transform_param: crop, subtract the mean, mirror, multiply by the scale.
 
-What lives here: the arithmetic and where crops and mirrorings fall. What never: a random state: they depend only on
-(seed, position of the sample in the run), so any split of a batch sees the same images.
+Where crops and mirrorings fall depends only on (seed, position of the sample in the run), so any split of a batch sees
+the same images.
 """
 
 from __future__ import annotations

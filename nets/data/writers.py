@@ -1,7 +1,6 @@
 """LMDB databases out: Datum records under the keys Caffe's tools use.
 
-What lives here: writing, in transactions of bounded size, to a folder that appears when it is complete. What never:
-reading them.
+They are written in transactions of bounded size, to a folder that appears when it is complete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The learnable arrays of a net before training: their names, shapes, multipliers and first values.
+"""The learnable arrays of a net before training: their names, shapes, multipliers and first values (Caffe's fillers).
 
-What lives here: ParamSpec and Caffe's fillers. What never: a global random state; numbers depend only on
-(seed, layer name, blob index), so any part of a net on any machine starts from the same values.
+First values depend only on (seed, layer name, blob index), so any part of a net on any machine starts from the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads text-format messages and remembers on which line each field stood.
 
-What lives here: one walk over the text that finds every misspelt field, wrong value and wrong name at once, and the
-tree of lines (`Node`) that later checks use to say where. What never: the meaning of a net or solver.
+One walk over the text finds every misspelt field, wrong value and wrong name. The tree of lines (`Node`) lets later
+checks say where.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _reason(error: text_format.ParseError) -> str:
 
 
 class _Lost(Exception):
-    """The syntax is broken: what follows cannot be told apart. The problem has been noted."""
+    """The syntax is broken, so the rest cannot be read. The problem has been noted."""
 
 
 class _Walker:
@@ -172,7 +172,7 @@ class _Walker:
         return str(self.tokens.token) or "the end of the file"
 
     def _skip_scalar(self) -> None:
-        """Step over one value that a note has been made of."""
+        """Skip one value whose mistake has been noted."""
         if self.tokens.token in ("", "}", ">", "{"):
             raise _Lost
         self.tokens.NextToken()

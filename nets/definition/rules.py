@@ -1,7 +1,6 @@
 """How a parameter changes: Caffe's solvers as one table, each a function of the gradient and its history.
 
-What lives here: which operation a solver type is, with which of the solver's numbers. What never: the arithmetic
-(`ops`), rates and checks (`solver`).
+The table says which operation of `ops` a solver type is and which of the solver's numbers it takes.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ Apply = Callable[[Backend, caffe.SolverParameter, int, Array, Array, History, Sh
 
 @dataclass(frozen=True)
 class Rule:
-    """`histories`: how many arrays of the parameter's shape it keeps. `apply` gives (w', *history'), and may write over
-    the old histories."""
+    """One solver type. `histories`: how many arrays of the parameter's shape it keeps. `apply` gives (w', *history')
+    and may write over the old histories."""
 
     histories: int
     apply: Apply

@@ -1,10 +1,8 @@
 """What to do with the learning rate and the weight decay when the batch grows by a factor k.
 
-What lives here: the rules of two papers, as pure functions. What never: a choice between them: batch 8 times as large
-with 8 times the rate is what both found to work, and what theory does not say.
-
 Krizhevsky, One weird trick for parallelizing convolutional neural networks (section 5); Iandola et al., FireCaffe
-(section 7.2).
+(section 7.2). Both found that 8 times the rate works for 8 times the batch, which theory does not say; so nothing here
+chooses between their rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """How a net is trained: the solver prototxt, checked, the learning rate at each iteration, the update of a parameter.
 
-What lives here: reading and checking a SolverParameter, Caffe's rate policies, clipping. What never: the rules of the
-solver types (`rules`), their arithmetic (`ops`).
+Caffe's rate policies and clipping are here, the solver types in `rules`.
 """
 
 from __future__ import annotations

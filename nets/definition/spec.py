@@ -1,7 +1,6 @@
 """A net as its author wrote it: the layers of a prototxt, each with the place it stands at.
 
-What lives here: finding and reading the file, the phase rules, names of the zoo. What never: shapes, parameters or
-numbers (`graph` and `layers`), the older formats (`upgrade`).
+Finds and reads the file, applies the phase rules, knows the names of the zoo.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Brings nets of older Caffe formats to the present one.
+"""Brings nets of older Caffe formats to the present one, without a change of meaning.
 
-What lives here: V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of a net,
-transform keys inside data parameters, BatchNorm's three `param`s. What never: a change of meaning; the first format
-(`upgrade_v0`).
+V1 layers (`layers { type: CONVOLUTION blobs_lr: 1 }`), `input:`/`input_dim:` at the top of a net, transform keys inside
+data parameters, BatchNorm's three `param`s. The first format is in `upgrade_v0`.
 """
 
 from nets.definition.prototxt import Node, Where

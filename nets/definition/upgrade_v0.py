@@ -1,7 +1,7 @@
 """Brings layers of Caffe's first format (V0) to today's.
 
-What lives here: `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, all options in one
-message, padding as a layer of its own. What never: the V1 format (`upgrade`).
+These are `layers { layer { name: "c" type: "conv" num_output: 3 } bottom: "x" top: "c" }`, with all options in one
+message and padding as a layer of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TYPES = {
     "softmax_loss": "SoftmaxWithLoss", "split": "Split", "tanh": "TanH", "window_data": "WindowData",
 }  # fmt: skip
 
-# Where each old key went, by the new type (or for all types, None). A key not here for a type means nothing there.
+# Where each old key went, by the new type (None: all types). A key that is missing for a type means nothing to it.
 _CONV, _DENSE, _POOL = "convolution_param", "inner_product_param", "pooling_param"
 KEYS: dict[str, dict[str | None, str]] = {
     "num_output": {"Convolution": f"{_CONV}.num_output", "InnerProduct": f"{_DENSE}.num_output"},
@@ -106,7 +106,7 @@ def _pairs(rates: list[float], decays: list[float]) -> list[tuple[float, float]]
 
 
 def merge_padding(layers: list[tuple[Any, Any]], wheres: list[Where]) -> list[tuple[Any, Any]]:
-    """Take the layers of type "padding" out of (V1 layer, line node) pairs: who reads one gets its pad.
+    """Take the layers of type "padding" out of (V1 layer, line node) pairs; their readers get the pad.
 
     PrototxtError where a layer that is no convolution or pooling reads one.
     """

@@ -1,1 +1,8 @@
-"""Weights, histories and means as files: Caffe's formats, HDF5, safetensors."""
+"""Weights, histories and means as files.
+
+weights                        any format of weights, matched to a net
+caffemodel  solverstate  mean  Caffe's binary files
+hdf5  blobs                    Caffe's HDF5 files; BlobProto and arrays
+checkpoint                     named arrays in one safetensors file
+binary  extras                 whole files in and out; packages that only some files need
+"""

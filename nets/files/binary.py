@@ -1,7 +1,4 @@
-"""Whole files in and out: read with a limit, written so that a crash leaves the old file or the new one.
-
-What lives here: bytes and binary messages. What never: what they mean.
-"""
+"""Whole files in and out: read with a limit, written so that a crash leaves the old file or the new one."""
 
 from __future__ import annotations
 

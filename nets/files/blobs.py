@@ -1,7 +1,4 @@
-"""Caffe's BlobProto and NumPy arrays.
-
-What lives here: both directions, the older four-number shapes, when two shapes mean the same. What never: files.
-"""
+"""Caffe's BlobProto and NumPy arrays, both ways: older four-number shapes, and when two shapes mean the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Caffe's `.caffemodel`: the weights of a net, by layer, as a binary NetParameter.
+"""Caffe's `.caffemodel`: the weights of a net, by layer, as a binary NetParameter, `layer` or the older `layers`.
 
-What lives here: that file, its present (`layer`) and older (`layers`) format. What never: which weights a net wants
-(`weights`), HDF5 (`hdf5`).
+Which weights a net wants is decided in `weights`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Named arrays in one safetensors file, written so that a crash leaves the old file or the new one.
-
-What lives here: the file. What never: what the arrays mean.
-"""
+"""Named arrays in one safetensors file, written so that a crash leaves the old file or the new one."""
 
 from __future__ import annotations
 

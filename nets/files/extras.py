@@ -1,7 +1,4 @@
-"""Packages that only some files need: imported when such a file is met.
-
-What lives here: the import and the sentence that says what to install. What never: a package every user has.
-"""
+"""Packages that only some files need: imported when such a file is met, with a sentence that says what to install."""
 
 from importlib import import_module
 from typing import Any

@@ -1,6 +1,6 @@
 """The one place that opens HDF5 files: Caffe's weights and solver states in that format, and numbered datasets.
 
-What lives here: opening, checking sizes before memory is taken, translating h5py's errors. What never: prototxt.
+Sizes are checked before memory is taken, h5py's errors are translated.
 """
 
 from __future__ import annotations

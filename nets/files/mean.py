@@ -1,6 +1,6 @@
-"""Caffe's mean image: a BlobProto in a `.binaryproto` file.
+"""Caffe's mean image: a BlobProto in a `.binaryproto` file, read and written.
 
-What lives here: reading and writing it. What never: subtracting (`data.transform`) or computing (`convert`).
+It is subtracted in `data.transform` and computed in `tools.convert`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Caffe's `.solverstate`: the iteration and the solver's history, so that training goes on where Caffe stopped.
 
-What lives here: both formats of the file (binary and HDF5) and the order of the history. What never: updates.
+Both formats of the file, binary and HDF5, and the order of the history.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Weights from a file into a net: matched by layer name, as Caffe's `--weights` does.
-
-What lives here: the choice of the format by its suffix, the match with a net's parameters. What never: a file format.
-"""
+"""Weights from a file into a net: matched by layer name, as Caffe's `--weights` does. The suffix chooses the format."""
 
 from __future__ import annotations
 

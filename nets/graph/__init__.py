@@ -1,1 +1,10 @@
-"""A net that runs: which layer reads what, in which stages, in which memory, what is done in one pass."""
+"""A net that runs.
+
+graph  emulated     Net: one pass, stage by stage; the same with shapes alone
+wiring  borders     which layer reads what; where a part of a net begins and ends
+stages  sharing     the unit in which parameters are pulled; parameters that layers share
+gradients           those of one pass, summed
+memory              where the arrays of a pass lie
+in_place  fusion    who may write over what; which layers are one operation of the backend
+warm                compiling what a net needs before its first pass
+"""

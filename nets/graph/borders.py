@@ -1,11 +1,12 @@
 """Where a part of a net begins and ends: what it is fed, what it hands on, what crosses to its neighbours.
 
-What lives here: indices and names of values. What never: arrays (`graph`), where the cut is (`wiring`, `chain`).
+Values are indices and names here. Where the phases are cut is decided in `wiring`, where a chain is in
+`sharding.chain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nets.errors import NetError
@@ -16,8 +17,10 @@ PARTS = ("all", "conv", "fc", "link")
 
 @dataclass(frozen=True)
 class Borders:
-    """`inputs`: what is fed, by name; `boundary`: values that cross to other parts; `names`: the last value of each
-    blob; `outputs`: what is made here and read by no layer of the part.
+    """The borders of a part; a value is an index into `Wiring.values`.
+
+    `inputs`: what is fed, by name. `boundary`: values that cross to other parts. `names`: the last value of each blob.
+    `outputs`: names of what this part makes and none of its layers reads.
     """
 
     inputs: dict[str, int]
@@ -50,3 +53,12 @@ def _ends(wiring: Wiring, nodes: Sequence[Node], sources: Sequence[int], through
     """Both ends of a link: inputs that want a gradient, and the columns of the InnerProduct it ends with."""
     last = [i for node in nodes if node.layer.is_dense for i in node.tops]
     return [*(i for i in sources if wiring.values[i].name in through), *last]
+
+
+def first_rows(wiring: Wiring, inputs: Mapping[str, int], net: str) -> int:
+    """The batch size: the length of the first input along axis 0, else of what the net begins with."""
+    made = [i for node in wiring.nodes if not node.bottoms for i in node.tops]
+    shapes = [shape for i in (*inputs.values(), *made) if (shape := wiring.values[i].shape)]
+    if not shapes:
+        raise NetError(f"net '{net}': no layer gives data, expected a Data or Input layer")
+    return shapes[0][0]

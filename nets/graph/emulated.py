@@ -1,6 +1,6 @@
 """A net that computes nothing: shapes, stages and parameters of the real one, so that messages have their true size.
 
-What lives here: what takes the place of a pass. What never: how long a pass takes (whoever runs it knows), messages.
+How long a pass takes is known to whoever runs it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Which layers are one operation of the backend: batch norm, its scale, the sum with a shortcut, the rectifier; and
-a maximum of windows with the rectifier before or after it.
+"""Which layers the backend computes as one operation.
 
-The Scale does the work of all (ops.norm_scale_forward); the others hand on what they are given. A ReLU next to a MAX
-Pooling leaves its gradient to it: what is not positive is nobody's maximum (`rectify` of ops.pool_forward). No blob
-goes away that can be read by its name: between two layers that are joined, the name is used again or memory is reused.
-What never lives here: arrays.
+- BatchNorm, its Scale, the sum with a shortcut and the ReLU: the Scale does the work of all
+  (`ops.norm_scale_forward`), the others hand on what they are given.
+- A MAX Pooling with the ReLU before or after it: the ReLU leaves its gradient to the pooling, since what is not
+  positive is nobody's maximum (`rectify` of `ops.pool_forward`).
+
+No blob is lost that can be read by its name: between two joined layers the name is used again, or memory is reused.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from nets.layers.pool import Pooling
 
 
 def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
-    """Let every Scale over a BatchNorm do both, and what may follow; every MAX Pooling the gradient of its ReLU.
+    """Join the layers of `nodes`: into every Scale over a BatchNorm, and into every MAX Pooling.
 
-    After `allow_in_place`.
+    Call it after `allow_in_place`. `reused`: arrays share memory, so no blob between two layers is read by its name.
     """
     mine = {node.index: node for node in nodes}
     for node in nodes:
@@ -40,7 +41,7 @@ def join(wiring: Wiring, nodes: Sequence[Node], reused: bool) -> None:
 
 
 def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> Node | None:
-    """The only layer that reads the node's top, if nothing else can ask for that array."""
+    """The only reader of the node's top, or None if something else may ask for that array."""
     value = wiring.values[node.tops[0]]
     if len(value.consumers) != 1 or value.consumers[0] not in mine or any(node.layer.loss_weights):
         return None
@@ -49,7 +50,7 @@ def _next(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> No
 
 
 def _join_sum(wiring: Wiring, mine: dict[int, Node], node: Node, reused: bool) -> None:
-    """The sum of the Scale's top and something that is there before it."""
+    """Join the sum of the Scale's top and a value that is computed before it."""
     after = _next(wiring, mine, node, reused)
     if after is None or not isinstance(after.layer, Eltwise) or not after.layer.plain_sum or len(after.bottoms) != 2:
         return
@@ -66,7 +67,7 @@ def _rectifier(node: Node | None) -> ReLU | None:
 
 
 def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
-    """A plain ReLU in place over what the Scale makes."""
+    """Join a plain ReLU in place over what the Scale makes."""
     last = _next(wiring, mine, node, True) if node.also else node
     relu = None if last is None else _rectifier(_next(wiring, mine, last, False))
     if relu is not None and relu.in_place:
@@ -76,7 +77,7 @@ def _join_rectifier(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
 
 
 def _join_pool(wiring: Wiring, mine: dict[int, Node], node: Node) -> None:
-    """The plain ReLU that the pooling alone reads, or that follows it in place."""
+    """Join a plain ReLU that only the pooling reads, or that follows it in place."""
     below = mine.get(wiring.values[node.bottoms[0]].producer)
     before, after = _rectifier(below), _rectifier(_next(wiring, mine, node, False))
     if below is not None and before is not None and _next(wiring, mine, below, True) is node:

@@ -1,13 +1,11 @@
 """A net that runs: the whole, its conv phase or its FC phase, stage by stage, forward and backward.
 
-What lives here: the arrays of one pass and the order in which layers touch them. What never: updates, messages, data.
-
 One pass: `begin`, `feed` every input, `load` parameters and `forward` each stage, then `backward` the stages reversed.
 Arrays are handed over by reference. Parameter gradients and what crosses the cut are new in every pass, so they may
-travel; every other array is valid until the next pass.
+travel. Every other array is valid until the next pass.
 
-A parameter that several layers share belongs to the first of them: only there it is loaded and only there its gradient,
-the sum of all, comes out. A running statistic's gradient is what the pass adds to it (`ParamSpec.keep`).
+A parameter that several layers share belongs to the first of them: it is loaded only there, and its gradient, the sum
+of all, comes out only there. The gradient of a running statistic is what the pass adds to it (`ParamSpec.keep`).
 """
 
 from __future__ import annotations
@@ -19,15 +17,16 @@ import numpy as np
 
 from nets.definition.spec import NetSpec
 from nets.errors import NetError, did_you_mean
-from nets.graph.borders import PARTS, find_borders, takes
+from nets.graph.borders import PARTS, find_borders, first_rows, takes
 from nets.graph.fusion import join
+from nets.graph.gradients import Gradients
 from nets.graph.in_place import allow_in_place, owners, readers
 from nets.graph.memory import MemoryPlan, Planner
-from nets.graph.sharing import Slot, check_cut, share
+from nets.graph.sharing import check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module
 from nets.graph.stages import cut
 from nets.graph.wiring import Node, Value, wire
-from nets.layers import KINDS, Run, Setup, Values, make_layer
+from nets.layers import Run, Setup, Values, make_layer
 from nets.layers.base import Shape
 from nets.layers.dense import InnerProduct
 from ops import Array, Backend, OpsError
@@ -64,16 +63,14 @@ class Net:
         stages: tuple[str, ...] = (),
         memory: str = "kept",
     ) -> None:
-        for key, found, known in (("part", part, PARTS), ("memory", memory, MEMORY)):
-            if found not in known:
-                raise NetError(f"{key}: found '{found}', expected one of {', '.join(known)}")
+        _check_choice("part", part, PARTS)
+        _check_choice("memory", memory, MEMORY)
         self.spec = spec.for_phase(phase, level=level, stages=stages)
         self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
-        kinds = (KINDS.get(layer.proto.type) for layer in self.spec.layers)
-        self.time_first = any(kind is not None and kind.time_first for kind in kinds)
         setup = Setup(phase, batch, input_shape)
         self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through)
+        self.time_first = any(node.layer.time_first for node in self._wiring.nodes)
         self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if takes(node, part)]
         if part in ("conv", "fc"):
@@ -90,18 +87,12 @@ class Net:
         self._receivers = [node for i in travels for node in readers(self._wiring, i)]
         self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self._nodes}
         self.stages = cut(self._nodes, self._owned)
-        self.params = {
-            n.layer.name: tuple(n.layer.params[at] for at in self._owned[n.index])
-            for n in self._nodes
-            if self._owned[n.index]
-        }
-        self.batch = self._rows = self._first_rows()
+        owners_of = [(n.layer, self._owned[n.index]) for n in self._nodes if self._owned[n.index]]
+        self.params = {layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of}
+        self.batch = self._rows = first_rows(self._wiring, self._inputs, self.spec.name)
         self._arrays: dict[int, Array] = {}
-        self._grads: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
-        self._borrowed: dict[Slot, Array] = {}  # gradients from borrowers, until the owner's turn
-        self._seeds: dict[int, Array] = {}
-        self._sums: dict[int, Array] = {}
+        self._gradients = Gradients(self._wiring, self._sharing, ops, self.dtype)
         self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
         self._reuses, self._block = memory == "reused", self.ops.empty((0,), np.uint8)
         self._placed = False
@@ -171,7 +162,8 @@ class Net:
         if self._reuses and not self._placed:
             self._place()
         self._run = Run(self.phase, self.seed, step, spans[0][0], spans[-1][1], self.batch, spans)
-        self._arrays, self._grads, self._blobs, self._borrowed = {}, {}, {}, {}
+        self._arrays, self._blobs = {}, {}
+        self._gradients.begin()
         for node in self._senders:
             node.layer.forget("top")
         for node in self._receivers:
@@ -182,10 +174,10 @@ class Net:
         plan = self.memory_plan
         if plan.size > self._block.size:
             self._block = self.ops.empty((plan.size,), np.uint8)
-        self._sums = {}
+        self._gradients.sums = {}
         for (owner, key), array in plan.arrays(self.ops, self._block).items():
             if owner < 0:
-                self._sums[-1 - owner] = array
+                self._gradients.sums[-1 - owner] = array
             else:
                 self._wiring.nodes[owner].layer.place(key, array)
         for node in self._nodes:
@@ -255,7 +247,7 @@ class Net:
     def grad(self, name: str) -> Array:
         """Return the gradient of boundary or input blob `name`, once backward has reached it; zeros if none did."""
         i = self._inputs[name] if name in self._inputs else self._index(name)
-        found = self._grads.get(i)
+        found = self._gradients.of(i)
         return self.ops.zeros(self._value(i).shape, self.dtype) if found is None else found
 
     def set_grad(self, name: str, array: Any) -> None:
@@ -269,7 +261,7 @@ class Net:
         if tuple(given.shape) != self._value(index).shape:
             expected_shape = self._value(index).shape
             raise NetError(f"gradient of '{name}': found shape {tuple(given.shape)}, expected {expected_shape}")
-        self._accumulate(index, given)
+        self._gradients.add(index, given)
 
     def scalars(self) -> dict[str, float]:
         """Return every loss and accuracy computed in this pass, and their weighted total under "loss".
@@ -300,21 +292,13 @@ class Net:
 
     # inside
 
-    def _first_rows(self) -> int:
-        """The batch size: the length of the first input along axis 0, else of what the net begins with."""
-        shapes = [self._value(i).shape for i in self._inputs.values()]
-        shapes += [self._value(i).shape for node in self._wiring.nodes if not node.bottoms for i in node.tops]
-        shapes = [shape for shape in shapes if shape]
-        if not shapes:
-            raise NetError(f"net '{self.spec.name}': no layer gives data, expected a Data or Input layer")
-        return shapes[0][0]
-
     def _backward_node(self, node: Node, out: Sequence[Array] | None) -> tuple[Array, ...]:
-        self._seed(node)
-        grads = [self._grads.get(i) for i in node.tops]
+        self._gradients.seed(node)
+        grads = [self._gradients.of(i) for i in node.tops]
         statistics = any(param.keep is not None for param in node.layer.params)
         if not statistics and all(grad is None for grad in grads):
-            return self._settle(node, self._zeros(node), out)
+            zeros = [self.ops.zeros(param.shape, self.dtype) for param in node.layer.params]  # no loss depends on it
+            return self._gradients.settle(node, zeros, out)
         values = Values(
             [self._given(i) for i in node.bottoms],
             [self._given(i) for i in node.tops],
@@ -324,44 +308,8 @@ class Net:
         bottoms, params = node.layer.backward(grads, values, self._run, node.wanted, direct)
         for i, grad in zip(node.bottoms, bottoms, strict=True):
             if grad is not None:
-                self._accumulate(i, grad)
-        return self._settle(node, params, out)
-
-    def _seed(self, node: Node) -> None:
-        """Give the tops that are part of the loss their weight as gradient."""
-        for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
-            if weight:
-                seed = self._seeds.get(i)
-                if seed is None or seed.shape != self._value(i).shape:
-                    seed = self._seeds[i] = self.ops.zeros(self._value(i).shape, self.dtype)
-                    seed += weight
-                self._accumulate(i, seed)
-
-    def _zeros(self, node: Node) -> tuple[Array, ...]:
-        """The gradients of a layer whose tops no loss depends on."""
-        return tuple(self.ops.zeros(param.shape, self.dtype) for param in node.layer.params)
-
-    def _settle(self, node: Node, params: Sequence[Array], out: Sequence[Array] | None) -> tuple[Array, ...]:
-        """Keep the gradients of borrowed parameters for their owners; return the owned ones plus what was kept."""
-        result: list[Array] = []
-        for at, grad in enumerate(params):
-            owner = self._sharing.owner.get((node.index, at))
-            slot = owner or (node.index, at)
-            kept = self._borrowed.pop(slot, None)
-            total = grad if kept is None else self.ops.add(kept.reshape(grad.shape), grad)
-            if owner is not None:
-                self._borrowed[slot] = total
-                continue
-            if out is not None and total is not out[len(result)]:
-                out[len(result)][...] = total
-                total = out[len(result)]
-            result.append(total)
-        return tuple(result)
-
-    def _accumulate(self, i: int, grad: Array) -> None:
-        """Add a gradient to value `i`; the first is kept by reference, the sum of two is another array."""
-        known = self._grads.get(i)
-        self._grads[i] = grad if known is None else self.ops.add(known, grad, out=self._sums.get(i))
+                self._gradients.add(i, grad)
+        return self._gradients.settle(node, params, out)
 
     def _value(self, i: int) -> Value:
         return self._wiring.values[i]
@@ -392,3 +340,8 @@ class Net:
                 raise NetError(f"layer '{lender}': its parameters are shared and were not loaded in this pass")
             found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))
         return found
+
+
+def _check_choice(key: str, found: str, known: Collection[str]) -> None:
+    if found not in known:
+        raise NetError(f"{key}: found '{found}', expected one of {', '.join(known)}")

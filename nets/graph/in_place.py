@@ -1,7 +1,4 @@
-"""Which layers may write over their bottoms, and which do the work of the next one on their way.
-
-What lives here: the rules. What never: arrays.
-"""
+"""Which layers may write over their bottoms, and which do the work of the next one as they write."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ def allow_in_place(wiring: Wiring, nodes: Sequence[Node], fed: set[int]) -> None
 
 
 def _absorb(maker: Node, node: Node) -> None:
-    """A plain ReLU in place over a product is done while the product is written: one trip through memory less."""
+    """Let a product rectify as it writes, for a plain ReLU in place over it: one pass over memory less."""
     layer = node.layer
     if isinstance(layer, ReLU) and layer.in_place and layer.slope == 0 and maker.layer.rectifies:
         maker.layer.rectify = layer.absorbed = True

@@ -1,10 +1,10 @@
 """The memory plan of a net: every activation, gradient and kept array of a pass at a fixed place in one block.
 
-Known before anything runs: shapes say how large each array is, the order of layers says from when to when it is needed,
-and arrays that are never needed together share a place. What a layer keeps and reads, it says itself (`Layer.needs`,
-`reads_bottoms`, `reads_tops`), but for a few numbers per channel; a layer that does not say (`planned` False) keeps its
-own arrays, and what it touches stays for the whole pass. What never lives here: arithmetic, parameters and their
-gradients.
+The plan is known before anything runs. Shapes say how large each array is, the order of layers says from when to when
+it is needed, and arrays that are never needed together share a place. A layer says itself what it keeps and reads
+(`Layer.needs`, `reads_bottoms`, `reads_tops`), but for a few numbers per channel. A layer that does not say (`planned`
+False) keeps its own arrays, and what it touches stays for the whole pass. Parameters and their gradients have no place
+here.
 
 Time of a pass with n layers: layer i runs forward at i and backward at 2n - 1 - i.
 """
@@ -22,15 +22,15 @@ from nets.graph.wiring import Node, Wiring
 from nets.layers.base import GRADIENT, SAVED, TOP, Need, Shape
 from ops import Array, Backend
 
-LINE = 256  # bytes every place is a multiple of: whole cache lines, and no two arrays share a vector
+LINE = 256  # bytes; places are multiples of it: whole cache lines, and no two arrays share a vector
 
 
 @dataclass(eq=False)
 class Region:
-    """One array: whose (None: the sum of a value's gradients), its key there, its shape, from when to when it lives.
+    """One array of layer `node` (None: the sum of a value's gradients), and from when to when it lives.
 
-    `inside`: the region and part of it along axis 1 that this one is (a bottom of Concat, written in place).
-    `shared`: several values' gradients may be this array, so nobody writes over it.
+    `inside`: the region that this one is a part of, and which part along axis 1 (a bottom of Concat, written in
+    place). `shared`: it may be the gradient of several values, so nobody writes over it.
     """
 
     node: int | None
@@ -50,7 +50,7 @@ class Region:
         return size + -size % LINE
 
     def live(self, time: int) -> None:
-        """It is written or read at that time."""
+        """Note that it is written or read at that time."""
         self.start, self.end = min(self.start, time), max(self.end, time)
 
 
@@ -59,7 +59,7 @@ class MemoryPlan:
     """All regions with their offsets. `size`: bytes of the block; `unshared`: bytes if every array had its own place.
 
     `sums`: by value, the sum of its gradients, where several layers give one. `over`: layers that write the gradient of
-    their bottom over that of their top. `written`: for a Concat, which of its bottoms lie in its top already.
+    their bottom over that of their top. `written`: by Concat, the bottoms that already lie in its top.
     """
 
     regions: list[Region]
@@ -91,8 +91,8 @@ class MemoryPlan:
 class Planner:
     """Makes a MemoryPlan.
 
-    `fresh_tops`, `fresh_gradients`: layers whose results leave the process, new in every pass. `given`: values whose
-    gradient comes from outside.
+    `fresh_tops`, `fresh_gradients`: layers whose results leave the process, so they are new in every pass. `given`:
+    values whose gradient comes from outside.
     """
 
     wiring: Wiring
@@ -163,7 +163,7 @@ class Planner:
         layer = node.layer
         weights = zip(node.tops, layer.loss_weights, strict=True)
         if not any(weight or value in self._given or value in self.given for value, weight in weights):
-            return  # no loss depends on it: the pass leaves it out
+            return  # no loss depends on it, so the pass skips it
         incoming = [self._gradient(value, time) for value in node.tops]
         until = time if layer.planned else last
         for region in (*incoming, *self._saved[node.index]):
@@ -247,9 +247,10 @@ class Planner:
 
 
 def _place(regions: list[Region]) -> int:
-    """Give every region its offset, the largest first, each as low as those that live with it allow; the bytes used.
+    """Give every region its offset and return the bytes used.
 
-    Best-fit by size is within a few percent of the lower bound on nets (Pisarchyk and Lee, 2020, section 5).
+    The largest comes first; each lies as low as the regions that live with it allow. Best-fit by size is within a few
+    percent of the lower bound on nets (Pisarchyk and Lee, 2020, section 5).
     """
     placed: list[Region] = []
     for region in sorted(regions, key=lambda one: (-one.size, one.start)):

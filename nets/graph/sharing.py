@@ -1,7 +1,4 @@
-"""Parameters that several layers share by name (Caffe's `param { name: "w" }`).
-
-What lives here: who owns a shared parameter, and the checks. What never: arrays; `graph` hands the owner's over and
-adds the gradients up.
+"""Parameters that several layers share by name (Caffe's `param { name: "w" }`): who owns each, and the checks.
 
 The first layer that names a parameter owns it: it alone has values, a history and an update.
 """
@@ -22,7 +19,7 @@ Slot = tuple[int, int]  # (index of a layer, index of one of its parameters)
 
 @dataclass(frozen=True)
 class Sharing:
-    """`owner` of every borrowed parameter."""
+    """Who lends what: the `owner` of every borrowed parameter."""
 
     owner: dict[Slot, Slot]
 
@@ -34,8 +31,8 @@ class Sharing:
 def share(layers: Sequence[Layer]) -> Sharing:
     """Find the owners; multipliers that only a borrower gives become the owner's. NetError lists every mistake.
 
-    Rules of Caffe's Net::AppendParam: one shape, or with `share_mode: PERMISSIVE` of the borrower one size; multipliers
-    given twice must agree.
+    The rules are those of Caffe's Net::AppendParam. Shapes are equal, or only sizes if the borrower says
+    `share_mode: PERMISSIVE`. Multipliers that both give must agree.
     """
     first: dict[str, Slot] = {}
     owner: dict[Slot, Slot] = {}

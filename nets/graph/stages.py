@@ -1,7 +1,4 @@
-"""A net in stages: consecutive layers with at most one that has parameters, the unit in which parameters are pulled.
-
-What lives here: where the cuts are. What never: running a stage (`graph`).
-"""
+"""A net in stages: consecutive layers with at most one that has parameters, the unit in which parameters are pulled."""
 
 from __future__ import annotations
 

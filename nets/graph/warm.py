@@ -1,7 +1,4 @@
-"""Compiling what a net needs before its first iteration: a pass over a few rows of zeros.
-
-What never lives here: kernels, or which of them a layer needs: whatever the pass runs is compiled.
-"""
+"""Compiling what a net needs before its first iteration: a pass over a few rows of zeros compiles whatever it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ ROWS = 8
 
 
 def warm(net: Net) -> None:
-    """Run one pass and forget it, if the backend compiles anything. No parameter is loaded or changed for good."""
+    """Run one pass and forget it, if the backend compiles anything. The net is then as it was."""
     if not net.ops.compiles:
         return
     net.begin(0, (0, min(net.batch, ROWS)))

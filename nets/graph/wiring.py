@@ -1,7 +1,7 @@
 """Which layer reads what: blob names resolved to values, each written once.
 
-What lives here: the checks of a net's connections, which layers form the FC phase, what crosses the cut, which values
-need gradients. What never: arrays, shared parameters (`sharing`).
+Checks a net's connections, and tells which layers form the FC phase, what crosses the cut and which values need
+gradients.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from nets.definition.spec import LayerSpec
 from nets.errors import NetError, PrototxtError, did_you_mean
-from nets.layers import KINDS, Layer, Setup
+from nets.layers import Layer, Setup, kind_of
 from nets.layers.base import Shape
 
 
@@ -30,8 +30,8 @@ class Value:
 class Node:
     """One layer, its place in the order, and the values it reads and writes (indices into Wiring.values).
 
-    `wanted`: for each bottom whether a gradient has to flow into it. `also`: values that its forward takes besides, for
-    a later layer that has them for bottoms (`nets.graph.fusion`).
+    `wanted`: for each bottom whether a gradient has to flow into it. `also`: further values that its forward takes,
+    bottoms of a later layer whose work it does (`nets.graph.fusion`).
     """
 
     index: int
@@ -71,11 +71,11 @@ def wire(
 ) -> Wiring:
     """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has any.
 
-    `through`: inputs whose gradients are wanted, since what they come from learns.
+    `through`: inputs whose gradients are wanted, because the layers that made them learn.
     """
     wiring, problems = Wiring([], []), list(_repeated_names(specs))
     current: dict[str, int] = {}
-    broken: set[str] = set()  # tops of layers with a mistake: what reads them is not blamed
+    broken: set[str] = set()  # tops of layers with a mistake: their readers are not blamed
     for spec in specs:
         try:
             _add(wiring, current, broken, spec, setup, make, through)
@@ -126,7 +126,7 @@ def _add(
 
 
 def _mark(wiring: Wiring, node: Node) -> None:
-    """Put the node into the FC phase: dense and scoring layers, and all that depends on one."""
+    """Put the node into the FC phase if it is a dense or scoring layer, or depends on one."""
     after_fc = any(wiring.nodes[wiring.values[i].producer].in_fc for i in node.bottoms)
     node.in_fc = after_fc or node.layer.is_dense or node.layer.scores or any(node.layer.loss_weights)
 
@@ -152,8 +152,9 @@ def _wanted(wiring: Wiring, node: Node) -> list[bool]:
 
 
 def _scores(spec: LayerSpec) -> bool:
-    """Whether the layer is a loss or an accuracy: those are told apart by their tops."""
-    return spec.proto.type in KINDS and KINDS[spec.proto.type].scores
+    """Whether the layer is a loss or an accuracy: two of these may have one name, their tops differ."""
+    kind = kind_of(spec)
+    return kind is not None and kind.scores
 
 
 def _repeated_names(specs: Sequence[LayerSpec]) -> list[str]:

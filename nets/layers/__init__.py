@@ -1,7 +1,15 @@
 """The layer kinds, one file per family; `make_layer` finds the class of a prototxt layer by its type.
 
-What lives here: the import of every family, so that each registers its kinds. What never: wiring between layers
-(`graph`) or array arithmetic beyond a line (`ops`).
+base  table  windows     what every layer is; the table in the docs; kernel, stride and pad as Caffe writes them
+data  constant           tops fed from outside; tops that a layer makes itself
+conv  pool  dense        convolution, pooling, InnerProduct and Embed
+recurrent                LSTM, RNN
+elementwise  prelu  dropout   activations
+normalise  affine        LRN, BatchNorm, MVN; Scale, Bias
+combine  shape  reduce   several blobs to one and back, other shapes, sums and places of maxima
+loss  softmax            losses and accuracy
+
+Each family's import registers its kinds. The arithmetic is that of `ops`.
 """
 
 from nets.layers import (
@@ -22,7 +30,8 @@ from nets.layers import (
     shape,
     softmax,
 )
-from nets.layers.base import KINDS, REFUSED, Layer, Run, Setup, Values, make_layer
+from nets.layers.base import KINDS, Layer, Run, Setup, Values
+from nets.layers.kinds import REFUSED, kind_of, make_layer, settings
 
 __all__ = [
     "KINDS",
@@ -39,6 +48,7 @@ __all__ = [
     "dense",
     "dropout",
     "elementwise",
+    "kind_of",
     "loss",
     "make_layer",
     "normalise",
@@ -46,6 +56,7 @@ __all__ = [
     "prelu",
     "recurrent",
     "reduce",
+    "settings",
     "shape",
     "softmax",
 ]

@@ -1,7 +1,4 @@
-"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second bottom.
-
-What lives here: which axes, and where the factors come from. What never: the arithmetic (`ops`).
-"""
+"""Multiplying and shifting along some axes (Caffe's `Scale`, `Bias`), by parameters or by a second bottom."""
 
 from typing import Any
 
@@ -38,7 +35,7 @@ class Scale(Layer):
 
     bottoms = (1, 2)
     planned, reads_tops, gradient_in_place_ok = True, False, True
-    norm: BatchNorm | None = None  # the layer below, whose work is done here, with a sum's and a ReLU's (`fusion`)
+    norm: BatchNorm | None = None  # the layer below, if its work is done here (`fusion`)
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         p = self.proto.scale_param
@@ -90,7 +87,7 @@ class Scale(Layer):
         return [dx] if learned else [dx, dgamma if wanted[1] else None], params
 
     def _backward_joined(self, norm: BatchNorm, dy: Array, x: Array, blobs: Blobs, out: Blobs | None) -> Gradients:
-        """From dy to the gradient of what BatchNorm reads; where there was an addend the ReLU has rectified dy."""
+        """From dy to the gradient of BatchNorm's bottom; with an addend the ReLU has already rectified dy."""
         dx, dgamma, dbeta = self.ops.norm_scale_backward(
             dy, x, blobs[0], blobs[1], norm.mean, norm.variance, eps=norm.eps, fixed=norm.fixed,
             rectify=self.rectify and not self.added, out=dy if self.over_gradient else self.buffer("bottom", x.shape),

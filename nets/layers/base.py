@@ -1,7 +1,7 @@
 """What every layer is: shapes first, then forward and backward on arrays it is handed.
 
-What lives here: the `Layer` interface, the registry of kinds, buffers that are kept between passes. What
-never: blob names or the order of layers; a layer sees only its own bottoms, tops and parameters.
+Also the registry of kinds, and buffers that are kept between passes. A layer sees its own bottoms, tops and parameters;
+blob names and the order of layers are the graph's.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from nets.definition.params import ParamSpec, check_filler, generator
 from nets.definition.spec import LayerSpec
-from nets.errors import NetError, did_you_mean
+from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
-from nets.schema.layer_types import LAYER_TYPES
 from ops import Array, Backend
 
 Shape: TypeAlias = tuple[int, ...]
@@ -28,7 +27,7 @@ Blobs: TypeAlias = Sequence[Array]
 class Setup:
     """What shapes depend on besides the bottoms: the phase, rows per pass, the shape of the data source's samples.
 
-    `input_shape` is that of the first top, or one for each top by name (HDF5Data).
+    `input_shape` is the shape of the first top, or of each top by name (HDF5Data).
     """
 
     phase: str
@@ -40,7 +39,7 @@ class Setup:
 class Run:
     """One pass: rows [low, high) of a batch of `whole` rows, at training step `step`, in `phase`.
 
-    `spans`, if given, are the ranges of rows that are taken of those.
+    `spans`, if given, are the ranges of these rows that the pass takes.
     """
 
     phase: str
@@ -75,11 +74,11 @@ class Run:
         """
         drawn = np.empty(shape, np.float32) if out is None else out
         source = generator(self.seed, key, self.step, name)
-        each = shape[0] // self.rows  # one, unless an axis was folded into the rows
+        each = shape[0] // self.rows  # 1 unless an axis was folded into the rows
         done = before = 0
         for low, high in self.ranges:
             skipped = (low - before) * each
-            while skipped:  # what belongs to the rows of others is drawn and dropped
+            while skipped:  # numbers of other workers' rows are drawn and dropped
                 count = min(skipped, shape[0] - done)
                 source.random(dtype=np.float32, out=drawn[done : done + count])
                 skipped -= count
@@ -120,17 +119,26 @@ class Need:
 class Layer:
     """One layer. Subclasses give `_shape`, `forward`, `backward` and say in class attributes what they are.
 
-    `bottoms`/`tops`: how many (least, most). `is_source`: its tops are fed, it is never run. `is_dense`: it belongs to
-    the FC phase. `scores`: so does it, and its first top is a scalar to report. `default_weight`: the loss weight of
-    the first top when the prototxt gives none. `in_place_ok`: it may write its top over its bottom. `top_is_free`: a
-    later layer may write over its top. `passes_gradient`: a bottom's gradient may be a view of the top's. `labels`:
-    index of the bottom that must not depend on parameters. `time_first`: its bottoms are (T, N, ...), so the net's rows
-    are steps of time, which only one process can take.
+    bottoms, tops         how many (least, most)
+    is_source             its tops are fed; it is never run
+    is_dense              it belongs to the FC phase
+    scores                it belongs to the FC phase, and its first top is a scalar to report
+    differentiable        it has a backward pass
+    default_weight        the loss weight of the first top when the prototxt gives none
+    in_place_ok           it may write its top over its bottom
+    top_is_free           a later layer may write over its top
+    passes_gradient       a bottom's gradient may be a view of the top's
+    labels                index of the bottom that must not depend on parameters
+    time_first            its bottoms are (T, N, ...): rows are steps of time, and one process takes them all
 
-    For the memory plan: `planned`: what it says here is all it keeps and reads. `views`: its tops are views of bottom
-    `view_of`. `reads_bottoms`, `reads_tops`: its backward reads their numbers. `gradient_in_place_ok`: it may write
-    the gradient of its bottom over that of its top. `gradient_parts`: with `passes_gradient`, each bottom's gradient is
-    another part of the top's. `rectifies`: its forward can take the maximum with 0 on its way (`rectify`).
+    For the memory plan:
+
+    planned               what it says here is all that it keeps and reads
+    views                 its tops are views of bottom `view_of`
+    reads_bottoms         its backward reads their numbers; `reads_tops` likewise
+    gradient_in_place_ok  it may write the gradient of its bottom over that of its top
+    gradient_parts        with `passes_gradient`: each bottom's gradient is another part of the top's
+    rectifies             its forward can take the maximum with 0 as it writes (`rectify`)
     """
 
     bottoms: ClassVar[tuple[int, int]] = (1, 1)
@@ -203,6 +211,11 @@ class Layer:
         """Which part of the top's axis 1 each bottom is, for layers that put their bottoms side by side there."""
         return None
 
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        """Multiplications of a forward pass by the parameters that are matrices; backward has as many for each of
+        parameters and data."""
+        return 0
+
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         """Bytes of scratch memory that its operations take from the backend at most."""
         return 0
@@ -220,7 +233,7 @@ class Layer:
         return self.where.error(key, text)
 
     def forget(self, prefix: str) -> None:
-        """Let go of the buffers whose key begins with `prefix`: someone else may still be reading them."""
+        """Drop the buffers whose key begins with `prefix`, because someone else may still read them."""
         for key in [key for key in self._buffers if key.startswith(prefix)]:
             del self._buffers[key]
 
@@ -255,7 +268,7 @@ class Layer:
         self.params.append(ParamSpec(self.name, index, name, shape, filler, 0.0, 0.0, keep))
 
     def weight(self, grads: Sequence[Array | None]) -> float:
-        """The gradient of a loss layer's scalar first top as a number: its loss weight and what lies above it."""
+        """The gradient of a loss layer's scalar first top as a number: its loss weight plus what comes from above."""
         return 0.0 if grads[0] is None else float(self.ops.to_host(grads[0]))
 
     def _check_weights(self) -> None:
@@ -276,16 +289,6 @@ class Layer:
 
 KINDS: dict[str, type[Layer]] = {}
 
-# Types of Caffe that no class computes, and why; a test keeps KINDS and REFUSED complete and disjoint.
-REFUSED = {
-    "BatchReindex": "it makes the number of rows depend on the data; do it in the data source",
-    "Filter": "it makes the number of rows depend on the data; do it in the data source",
-    "HDF5Output": "a net writes no files; read its outputs instead",
-    "Im2col": "it is an inner step of convolution; use Convolution",
-    "Python": "it would run code that a prototxt names; write the layer as a class of this package",
-    "WindowData": "its windows are cut while reading; prepare the crops and use ImageData",
-}
-
 
 def register(kind: str) -> Callable[[type[Layer]], type[Layer]]:
     """Class decorator: the class computes prototxt layers of type `kind`."""
@@ -295,15 +298,3 @@ def register(kind: str) -> Callable[[type[Layer]], type[Layer]]:
         return cls
 
     return add
-
-
-def make_layer(spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> Layer:
-    """Return the layer of `spec.proto.type`; NetError names the nearest type there is."""
-    kind = spec.proto.type
-    if kind in KINDS:
-        return KINDS[kind](spec, ops, dtype)
-    if kind in LAYER_TYPES:
-        text = f"layer type '{kind}' of Caffe is not supported: {REFUSED[kind]}"
-    else:
-        text = f"found '{kind}', expected a layer type{did_you_mean(kind, LAYER_TYPES)}"
-    raise spec.where.error("type", text)

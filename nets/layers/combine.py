@@ -1,7 +1,4 @@
-"""Several blobs to one and one to several (Caffe's `Concat`, `Slice`, `Split`, `Eltwise`, `Silence`).
-
-What lives here: which part goes where. What never: copies where a view serves.
-"""
+"""Several blobs to one and one to several, as views where possible (Caffe's `Concat`, `Slice`, `Eltwise`, ...)."""
 
 import itertools
 from collections.abc import Sequence

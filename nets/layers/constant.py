@@ -1,7 +1,4 @@
-"""Layers that make blobs of their own (Caffe's `DummyData`, `Parameter`).
-
-What lives here: what fills them. What never: data from outside (`data`).
-"""
+"""Layers that make blobs of their own (Caffe's `DummyData`, `Parameter`)."""
 
 from typing import Any
 
@@ -62,7 +59,7 @@ class DummyData(Layer):
         """Fill the whole batch and keep the rows of this pass."""
         shape, filler = self.shapes[index], self.fillers[index]
         rng = generator(run.seed, "dummy", run.step, self.name, index)
-        if shape[0] != run.rows:  # these are no rows of the batch
+        if shape[0] != run.rows:  # axis 0 does not count rows
             return self.ops.asarray(FILLERS[filler.type](shape, filler, rng), self.dtype)
         values = FILLERS[filler.type]((run.whole, *shape[1:]), filler, rng)
         return self.ops.asarray(np.concatenate([values[low:high] for low, high in run.ranges]), self.dtype)

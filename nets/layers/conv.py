@@ -1,8 +1,6 @@
-"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation, rectangular kernels.
+"""Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation, rectangular kernels."""
 
-What lives here: their parameters and shapes. What never: the arithmetic (`ops`).
-"""
-
+import math
 from collections.abc import Sequence
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
@@ -50,6 +48,9 @@ class Convolution(Windowed):
 
     rectifies = True
 
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        return math.prod(tops[0]) * math.prod(self.params[0].shape[1:])
+
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         return self.ops.conv_scratch(bottoms[0], self.params[0].shape, self.geometry, training=training)
 
@@ -85,6 +86,9 @@ class Deconvolution(Windowed):
 
     OH = stride (H - 1) + extent - 2 pad.
     """
+
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        return math.prod(bottoms[0]) * math.prod(self.params[0].shape[1:])
 
     def _shapes(self, shape: Shape, outputs: int) -> tuple[Shape, Shape]:
         weight = (shape[1], outputs // self.geometry.groups, *self.geometry.kernel)

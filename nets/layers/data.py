@@ -1,6 +1,6 @@
 """Layers whose tops are fed from outside (Caffe's `Data`, `ImageData`, `HDF5Data`, `MemoryData`, `Input`).
 
-What lives here: the shapes they promise. What never: reading data (`nets.data`).
+They promise shapes; `nets.data` reads.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`).
-
-What lives here: their parameters and shapes. What never: the arithmetic (`ops`).
-"""
+"""Fully connected layers and tables (Caffe's `InnerProduct`, `Embed`)."""
 
 import math
 from collections.abc import Sequence
@@ -33,8 +30,9 @@ class InnerProduct(Layer):
 
     is_dense = True
     planned, reads_tops, rectifies = True, False, True
-    # Units that are computed by themselves, so that products have one shape whoever has how many of them: on it depends
-    # how a product adds up. The gradient of x, a sum over all units, is added up of theirs in pairs.
+    # Groups of units, each computed by a product of its own. The order in which a product adds up depends on its shape,
+    # and so its shape is the same however many units a server has. The gradient of x, a sum over all units, is added up
+    # in pairs of these groups.
     unit_parts: Sequence[slice] = ()
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
@@ -44,6 +42,9 @@ class InnerProduct(Layer):
         if training:
             found.append(Need("bottom", bottoms[0] if self.flattens else (self.rows, self.width), GRADIENT))
         return found
+
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        return math.prod(tops[0]) // tops[0][-1] * math.prod(self.params[0].shape)
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         sizes, bias = (self.rows, self.width, self.top_shape[-1]), len(self.params) > 1
@@ -95,7 +96,7 @@ class InnerProduct(Layer):
         if wanted[0]:
             into = self.x_ND if self.flattens else self.buffer("bottom", (self.rows, self.width))
             dx_ND = self._gradient(dy_NO, self._turned(values.blobs[0]), into)
-            if self.flattens:  # the flat copy of x has had its last use: it held the flat gradient
+            if self.flattens:  # the flat copy of x is not needed any more; it held the flat gradient
                 dx = self.ops.unflatten(dx_ND, x.shape, out=self.buffer("bottom", x.shape))
             else:
                 dx = _as(dx_ND, x.shape)
@@ -128,7 +129,7 @@ class InnerProduct(Layer):
 
 
 def _as(x: Array, shape: Shape) -> Array:
-    """x in that shape; x itself where it has it: what is known of an array is known by its identity."""
+    """x in that shape, x itself if it has it: plans for an array are found by its identity."""
     return x if x.shape == shape else x.reshape(shape)
 
 

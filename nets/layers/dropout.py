@@ -1,7 +1,4 @@
-"""Dropout (Caffe's `Dropout`).
-
-What lives here: drawing the mask. What never: a mask that depends on who draws it.
-"""
+"""Dropout (Caffe's `Dropout`). The mask depends on the seed, the step and the row, not on who draws it."""
 
 import math
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Activations and functions of single elements (Caffe's `ReLU`, `ELU`, `Sigmoid`, `TanH`, `Power`, `Exp`, `Log`, ...).
 
-What lives here: their options, and what each gradient is written in. What never: the arithmetic (`ops`), parameters
-(`prelu`), random masks (`dropout`).
+Each layer says in what its gradient is written: its bottom or its top. Learned slopes are in `prelu`, random masks in
+`dropout`.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class ReLU(Elementwise):
     top_is_free = True
     reads_bottoms = False
     gradient_in_place_ok = True
-    absorbed = False  # the layer below has done it on its way
+    absorbed = False  # the layer below rectifies as it writes
 
     def _read(self) -> None:
         self.slope = float(self.proto.relu_param.negative_slope)

@@ -1,7 +1,7 @@
 """Losses that compare blobs number by number or pair by pair (Caffe's `SigmoidCrossEntropyLoss`, `EuclideanLoss`, ...).
 
-What lives here: their options and shapes. What never: the arithmetic (`ops`); losses over a class axis (`softmax`).
-Every gradient of a share of a batch is weighted by its part of the whole, so that shares add up.
+The gradient of a share of a batch is weighted by the share's part of the whole, so that shares add up. Losses over a
+class axis are in `softmax`.
 """
 
 import math

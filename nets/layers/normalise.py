@@ -1,7 +1,6 @@
 """Normalisation: across or within channels, over a batch, over an image (Caffe's `LRN`, `BatchNorm`, `MVN`).
 
-What lives here: their options and running statistics. What never: the arithmetic (`ops`); learned scale and bias
-(`affine`).
+Options and running statistics; learned scale and bias are in `affine`.
 """
 
 from collections.abc import Sequence
@@ -66,7 +65,7 @@ class BatchNorm(Layer):
     planned, reads_bottoms = True, False
 
     def hand_on(self) -> None:
-        """The Scale above normalises as well, with `statistics`."""
+        """Leave the work to the Scale above, which takes `statistics`."""
         self.views = self.passes_gradient = True
         self.reads_tops = False
 
@@ -98,7 +97,7 @@ class BatchNorm(Layer):
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """The arguments by which operations take mean and variance, or find them."""
+        """The arguments that give an operation mean and variance, or places for those it finds."""
         if self.fixed:
             return {"statistics": (self.mean, self.variance)}
         return {"mean": self.mean, "variance": self.variance}

@@ -1,7 +1,4 @@
-"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC): output sizes are rounded up.
-
-What lives here: its shapes and the places kept between forward and backward. What never: the arithmetic (`ops`).
-"""
+"""Pooling (Caffe's `Pooling`: MAX, AVE and STOCHASTIC): output sizes are rounded up."""
 
 from collections.abc import Sequence
 
@@ -78,7 +75,7 @@ class Pooling(Layer):
         if not wanted[0] or dy is None:
             return [None], ()
         argmax = self.argmax
-        if argmax is None and self.geometry.mode == "MAX":  # the test phase leaves the places out until someone asks
+        if argmax is None and self.geometry.mode == "MAX":  # in the test phase they are found only if asked for
             _, argmax = self.ops.pool_forward(x, self.geometry, rectify=self.rectify)
         dx = self.buffer("bottom", x.shape)
         return [self.ops.pool_backward(dy, self.geometry, x.shape, argmax=argmax, out=dx)], ()

@@ -1,7 +1,4 @@
-"""ReLU with a learned slope (Caffe's `PReLU`).
-
-What lives here: its parameter. What never: the arithmetic (`ops`).
-"""
+"""ReLU with a learned slope (Caffe's `PReLU`)."""
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.schema import caffe_pb2 as caffe

@@ -1,12 +1,9 @@
 """Recurrent layers over whole sequences (Caffe's `LSTM`, `RNN`). Time comes first: bottoms are (T, N, ...).
 
-What lives here: their parameters, shapes, and the state that goes from one pass to the next. What never: the
-arithmetic (`ops`).
-
 Bottoms: x (T, N, ...), cont (T, N) that is 0 where a sequence begins and 1 where it goes on, then perhaps a static
 input (N, ...) and, with `expose_hidden`, the states before the first step (1, N, H). Tops: the outputs (T, N, H) and,
 with `expose_hidden`, the states after the last step. Without it the last state of a pass is the first of the next, as
-in Caffe: cont 0 at the first step cuts that. That state is in no checkpoint. The rows of a pass are steps of time, so
+in Caffe; cont 0 at the first step cuts that. No checkpoint holds that state. The rows of a pass are steps of time, so
 one process takes them all.
 """
 
@@ -40,10 +37,16 @@ class Recurrent(Layer):
         self.width = math.prod(shapes[0][2:])
         self.static = math.prod(shapes[2][1:]) if self._has_static(len(shapes)) else 0
         self._declare(self.gates * self.hidden)
-        self.state: list[Array] = []  # after the last pass; two buffers take turns: backward reads the one before
+        self.state: list[
+            Array
+        ] = []  # after the last pass; two buffers take turns, since backward reads the state before
         self.passes = 0
         state = (1, self.rows, self.hidden)
         return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]
+
+    def products(self, bottoms: Sequence[Shape], tops: Sequence[Shape]) -> int:
+        steps = bottoms[0][0] * bottoms[0][1]  # at each, every weight of input and state once
+        return steps * sum(math.prod(param.shape) for param in self.params if len(param.shape) == 2)
 
     def scratch(self, bottoms: Sequence[Shape], training: bool) -> int:
         shape, found = (self.steps, self.rows, self.width), 0
@@ -100,7 +103,7 @@ class Recurrent(Layer):
         return bottoms[2].reshape(self.rows, self.static)
 
     def _ends(self, *ends: Array) -> list[Array]:
-        """The states after the last step as tops; kept for the next pass if they are none."""
+        """The states after the last step as tops; without such tops they are kept for the next pass."""
         if self.exposed:
             return [end[None] for end in ends]
         self.passes += 1
@@ -124,7 +127,7 @@ class Recurrent(Layer):
         return self.buffer(key, (self.steps, self.rows, width))
 
     def _destinations(self, wanted: list[bool], out: Blobs | None) -> tuple[dict[str, Array | None], list[str]]:
-        """Where the gradients that LSTM and RNN share go, and the names of those that nobody wants."""
+        """Destinations of the gradients that LSTM and RNN share, and the names of those not wanted."""
         gated, state = self.gates * self.hidden, (self.rows, self.hidden)
         w_x, b, w_h = (out[0], out[1], out[3 if self.static else 2]) if out else (None, None, None)
         into = {

@@ -1,7 +1,4 @@
-"""Many numbers to few (Caffe's `Reduction`, `ArgMax`).
-
-What lives here: their options and shapes. What never: the arithmetic (`ops`).
-"""
+"""Many numbers to few (Caffe's `Reduction`, `ArgMax`)."""
 
 import math
 

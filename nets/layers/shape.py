@@ -1,7 +1,4 @@
-"""The same numbers in another shape (Caffe's `Flatten`, `Reshape`, `Crop`, `Tile`).
-
-What lives here: which shape. What never: copies where a view serves.
-"""
+"""The same numbers in another shape (Caffe's `Flatten`, `Reshape`, `Crop`, `Tile`), as views where possible."""
 
 import math
 from collections.abc import Sequence

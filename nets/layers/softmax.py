@@ -1,7 +1,6 @@
 """Softmax and the losses of class scores (Caffe's `Softmax`, `SoftmaxWithLoss`, `InfogainLoss`), and `Accuracy`.
 
-What lives here: their options, and scores brought to (outer, C, inner) with the classes on axis 1. What never: the
-arithmetic (`ops`).
+Scores are brought to (outer, C, inner), with the classes on axis 1.
 """
 
 from __future__ import annotations

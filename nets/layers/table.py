@@ -1,7 +1,6 @@
-"""The table of layer kinds in docs/layers.md, made from the classes themselves.
+"""The table of layer kinds in docs/layers.md, made from the classes themselves: `python -m nets.layers.table`.
 
-What lives here: one line per kind, `python -m nets.layers.table`. What never: a sentence about a kind that does not
-stand at its class.
+A kind's line is the first paragraph of its class's docstring.
 """
 
 from __future__ import annotations

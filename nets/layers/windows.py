@@ -1,8 +1,4 @@
-"""Reads height/width pairs of convolution and pooling parameters.
-
-What lives here: Caffe's three ways to write a window (one number, one per axis, _h and _w). What never:
-geometry (`ops`).
-"""
+"""Reads height/width pairs of convolution and pooling parameters: one number, one per axis, or _h and _w."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
 """Regenerates `caffe_pb2.py` and `caffe_pb2.pyi` from `caffe.proto`: `python -m nets.schema.generate`.
 
-What lives here: the call of protoc (needs grpcio-tools) and one edit of its output. What never: anything imported at
-run time.
+Calls protoc (needs grpcio-tools) and edits one thing of its output. Nothing imports this at run time.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""The names of all layer types of Caffe 1.0.
-
-What lives here: the list. What never: which of them this package can compute (`nets.layers` knows that).
-"""
+"""The names of all layer types of Caffe 1.0. Which of them this package computes is known to `nets.layers`."""
 
 LAYER_TYPES = (
     *("AbsVal", "Accuracy", "ArgMax", "BNLL", "BatchNorm", "BatchReindex", "Bias", "Clip", "Concat"),

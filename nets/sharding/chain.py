@@ -2,10 +2,9 @@
 
     what crosses the cut -> [ip1] -> [relu1 drop1 ip2] -> ... -> [relu drop ip] -> [loss accuracy]
 
-Of such a link one blob goes to the next, the InnerProduct's top; labels and other numbers of the conv phase without a
+One blob of such a link goes to the next, the InnerProduct's top. Labels and other numbers of the conv phase without a
 gradient may be read anywhere. So a server that has a few units of every InnerProduct can compute all other layers
 whole, once the others' columns have come (One weird trick, section 4; Omnivore D.4.2).
-What lives here: the cuts and what they refuse. What never: arrays, ranks (`sharding`).
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def chain_of(wiring: Wiring, sharing: Sharing, net: str) -> list[Link]:
 
 
 def _after(wiring: Wiring, place: dict[int, int], node: Node) -> int:
-    """The link a layer belongs to: that of what it reads, or the next one behind an InnerProduct."""
+    """The link a layer belongs to: that of its bottoms, or the next one behind an InnerProduct."""
     makers = [wiring.nodes[wiring.values[i].producer] for i in node.bottoms]
     return max((place[maker.index] + maker.layer.is_dense for maker in makers if maker.in_fc), default=0)
 
@@ -78,7 +77,7 @@ def _add(wiring: Wiring, sharing: Sharing, links: Sequence[Link], place: dict[in
 
 
 def _check_kind(link: Link, node: Node) -> None:
-    """One InnerProduct after the other, and nothing else that is dense."""
+    """Check that one InnerProduct follows the other and no other layer is dense."""
     kind = node.layer.proto.type
     if node.layer.is_dense and kind != KIND:
         raise node.layer.error("type", f"found '{kind}', but only {KIND} layers can be shared out by output units")
@@ -88,7 +87,7 @@ def _check_kind(link: Link, node: Node) -> None:
 
 
 def _check_reach(wiring: Wiring, place: dict[int, int], node: Node, at: int) -> None:
-    """Nothing leads past an InnerProduct, but for labels and other numbers of the conv phase without a gradient."""
+    """Check that nothing bypasses an InnerProduct, except numbers of the conv phase without a gradient (labels)."""
     for i in node.bottoms:
         value, maker = wiring.values[i], wiring.nodes[wiring.values[i].producer]
         known = place.get(maker.index)

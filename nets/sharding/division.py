@@ -1,11 +1,9 @@
 """The FC phase of a net, shared out over n servers by output units (One weird trick, section 4; Omnivore D.4.2).
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias. It computes its columns of each InnerProduct,
-gets the others' and computes all other layers whole, as every shard does: dropout masks, labels and losses are those of
-the whole net. Backward, the gradient behind the last InnerProduct is whole; before that a shard has a part of it, the
-one through its own units, and the parts of all add up.
-
-What lives here: one shard's passes. What never: how columns travel; what a shard is (`shard`).
+Shard j holds rows [low, high) of every InnerProduct's weight and bias. It computes its columns of each InnerProduct and
+gets the others'. It computes all other layers whole, as every shard does: dropout masks, labels and losses are those of
+the whole net. Backward, the gradient behind the last InnerProduct is whole. Before that a shard has the part that comes
+through its own units, and the parts of all add up.
 """
 
 from __future__ import annotations
@@ -71,7 +69,7 @@ class ShardedNet(Shard):
         self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
 
     def cut_units(self, parts: int) -> None:
-        """As Net.cut_units, where `parts` shards of all units would be cut: `unit_parts`."""
+        """As Net.cut_units, cut as `parts` shards of all units would cut (`unit_parts`)."""
         for link, net in enumerate(self.nets[: self.last]):
             mine = unit_parts(self._total(link), parts, self.rank, self.of)
             net.cut_units(lambda _, mine=mine: mine)  # type: ignore[misc]

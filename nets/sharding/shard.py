@@ -1,7 +1,7 @@
 """What one of n servers has of a net's FC phase that is shared out by output units.
 
-Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters whole. What lives here:
-shapes and parameters, what comes from other shards. What never: passes (`sharding`), where the cuts are (`chain`).
+Shard j holds rows [low, high) of every InnerProduct's weight and bias, and all other parameters whole. Its passes are
+in `division`.
 """
 
 from __future__ import annotations
@@ -99,14 +99,16 @@ class Shard:
         return self.of > 1 and 0 < link < self.last and (self._flows(link) or bool(self.partial(link)))
 
     def partial(self, link: int) -> list[Slot]:
-        """The learned parameters (layer, index) before the InnerProduct of a link: each shard has a part of their
-        gradients, that through its own units."""
+        """The learned parameters (layer, index) before the InnerProduct of a link.
+
+        Of their gradients each shard has the part that comes through its own units.
+        """
         inner = self._links[link].nodes if self.of > 1 and 0 < link < self.last else []
         nodes = [node for node in inner if node is not self._links[link].dense]
         return [(node.layer.name, at) for node in nodes for at, p in enumerate(node.layer.params) if p.keep is None]
 
     def fits(self, link: int, rank: int, values: Sequence[Array], *, backward: bool) -> bool:
-        """Whether that is what shard `rank` tells this one after a link (`forward`, `parts`), whatever the rows."""
+        """Whether shard `rank` tells this one such arrays after a link (`forward`, `parts`), for any number of rows."""
         if not backward <= link < self.last:
             return False
         dense, whose = (link - 1, self.rank) if backward else (link, rank)
@@ -117,7 +119,7 @@ class Shard:
         return columns == widths and found == others and all(value.dtype == self.dtype for value in values)
 
     def sent(self, link: int, rank: int) -> tuple[int, int]:
-        """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and besides."""
+        """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and once."""
         wide = self._width(link, self.rank)
         if not self.exchanges(link):
             return wide, 0
@@ -126,13 +128,15 @@ class Shard:
 
     @property
     def means(self) -> bool:
-        """Whether every loss is a mean over rows, so that the rows of a part can be weighted otherwise."""
+        """Whether every loss is a mean over rows, so that a part of the rows can be weighted differently."""
         return all(getattr(node.layer, "normalization", "") != "NONE" for node in self._links[-1].nodes)
 
     @property
     def rounding(self) -> list[str]:
-        """The layers before an InnerProduct that do more to a gradient than pass it on, stop it or double it: what they
-        make of the shards' parts adds up to other last bits than what they make of the sum."""
+        """The layers before an InnerProduct that do more to a gradient than pass it on, stop it or double it.
+
+        Their gradients of the shards' parts add up to other last bits than their gradient of the sum.
+        """
         between = [node for link in self._links[:-1] for node in link.nodes if node is not link.dense]
         return [node.layer.name for node in between if self.of > 1 and not _exact(node.layer.proto)]
 
@@ -178,7 +182,7 @@ class Shard:
 
 
 def _exact(layer: caffe.LayerParameter) -> bool:
-    """Whether its gradient is what came back, times 0 or a power of two."""
+    """Whether the layer multiplies a gradient by 0 or a power of two, and nothing else."""
     if layer.type == "ReLU":
         return layer.relu_param.negative_slope == 0
     if layer.type == "Dropout":

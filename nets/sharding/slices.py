@@ -1,7 +1,4 @@
-"""Parts of arrays: which of them a shard holds, and a link of a chain as a net of its own.
-
-What lives here: cutting. What never: passes (`sharding`), where a chain has its links (`chain`).
-"""
+"""Parts of arrays: which of them a shard holds, and a link of a chain as a net of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ def units(rank: int, of: int, total: int) -> tuple[int, int]:
 
 
 def unit_parts(total: int, parts: int, rank: int = 0, of: int = 1) -> list[slice]:
-    """The units of shard `rank`, cut where `parts` shards of all units would be; both numbers are powers of two.
+    """The units of shard `rank`, cut as `parts` shards of all units would cut them; both numbers are powers of two.
 
     With fewer units than `parts` these are fewer too, and so no part is empty.
     """

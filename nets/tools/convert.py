@@ -1,7 +1,6 @@
 """From one format to another: data to LMDB, weights and solver states between Caffe's files and checkpoints, means.
 
-What lives here: plain functions, one per conversion, that read `source` and write a new file. What never: the command
-line, the formats themselves.
+Plain functions, one per conversion, that read `source` and write a new file.
 """
 
 from __future__ import annotations

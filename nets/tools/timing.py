@@ -1,7 +1,4 @@
-"""How long each layer takes, forward and backward: what users of `caffe time` know.
-
-What lives here: the measurement and its table. What never: what a layer should take (`volumes`).
-"""
+"""How long each layer takes, forward and backward: what users of `caffe time` know."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
 """How large a net is and how much it computes: weights, activations, FLOPs and memory, per layer and per phase.
 
-What lives here: counting, from shapes alone; no array is made. What never: time (`timing`), machines.
-
-FLOPs count a multiplication and an addition as two, for the matrix products only (Omnivore, appendix B.1): one product
-forward, one backward for the weights, and one backward for the data unless nothing below learns.
+Everything follows from shapes; no array is made. FLOPs count a multiplication and an addition as two, for the matrix
+products only (Omnivore, appendix B.1): one product forward, one backward for the weights, and one backward for the data
+unless nothing below learns.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nets.graph.graph import Net
@@ -124,10 +123,9 @@ def volumes(net: Net) -> Volumes:
         below = any(i in learning for i in node.bottoms)
         if below or any(param.lr_mult for param in layer.params):
             learning |= set(node.tops)
-        count = _PRODUCTS.get(layer.proto.type)
-        flops = 2 * count(layer, bottoms, tops) if count else 0
+        flops = 2 * layer.products(bottoms, tops)
         in_place = list(layer.proto.top) == list(layer.proto.bottom)
-        weights = _count(param.shape for param in layer.params if len(param.shape) > 1) if count else 0
+        weights = _count(param.shape for param in layer.params if len(param.shape) > 1) if flops else 0
         found.append(
             LayerVolume(
                 name=layer.name,
@@ -153,35 +151,6 @@ def _shapes(net: Net, names: Iterable[str]) -> list[Shape]:
 
 def _count(shapes: Iterable[Shape]) -> int:
     return sum(math.prod(shape) for shape in shapes)
-
-
-def _convolution(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:
-    """Multiplications: every output is a sum over one window of its group's channels."""
-    return math.prod(tops[0]) * math.prod(layer.params[0].shape[1:])
-
-
-def _deconvolution(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:
-    return math.prod(bottoms[0]) * math.prod(layer.params[0].shape[1:])
-
-
-def _dense(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:
-    """Multiplications: rows x inputs x outputs."""
-    return math.prod(tops[0]) // tops[0][-1] * math.prod(layer.params[0].shape)
-
-
-def _recurrent(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:
-    """Multiplications: at each step of each stream, every weight of input and state once."""
-    steps = bottoms[0][0] * bottoms[0][1]
-    return steps * sum(math.prod(param.shape) for param in layer.params if len(param.shape) == 2)
-
-
-_PRODUCTS: dict[str, Callable[[Layer, list[Shape], list[Shape]], int]] = {
-    "Convolution": _convolution,
-    "Deconvolution": _deconvolution,
-    "InnerProduct": _dense,
-    "LSTM": _recurrent,
-    "RNN": _recurrent,
-}
 
 
 def _lowered(layer: Layer, bottoms: list[Shape], tops: list[Shape]) -> int:

@@ -1,6 +1,6 @@
 """The fast backend of the CPU: generated kernels on a team of threads, float32; everything else as the reference does.
 
-Results are stored as [H][W][N][C] behind logical NCHW views. What never lives here: kernels (`ops.cpu`).
+Results are stored as [H][W][N][C] behind logical NCHW views.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ops.cpu.conv.convolution import Convolutions
+from ops.cpu.conv.operations import Convolutions
 from ops.cpu.elementwise.activation import Activations
 from ops.cpu.elementwise.compression import Compression
 from ops.cpu.elementwise.lrn import ResponseNormalisation

@@ -1,8 +1,7 @@
 """The backend of an emulated device: arrays of true shapes whose numbers mean nothing, operations that compute nothing.
 
-All its arrays lie in one block of zeros, so that hundreds of emulated workers cost the memory of the largest array. It
-has what servers do with parameters and gradients (updates, sums, formats for the road); layers are never run on it.
-What never lives here: how long anything takes.
+All its arrays lie in one block of zeros, so hundreds of emulated workers cost the memory of the largest array. It has
+what servers do with parameters and gradients (updates, sums, formats for the road). Layers are never run on it.
 """
 
 from __future__ import annotations

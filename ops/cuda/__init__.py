@@ -1,8 +1,8 @@
-"""CUDA C sources of the CuPy backend, one list of kernels per family; text only, no CuPy here.
+"""CUDA C sources of the CuPy backend, one list of kernels per family: lowering, lrn, pooling, rows. Text only, no CuPy.
 
-Every kernel is extern "C", runs one thread per element of its result over a grid of any size, needs no shared memory
-and no atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double. Images are
-(N, C, H, W) with whole planes contiguous: `n` and `c` behind an array's name are its strides in elements.
+Every kernel is extern "C" and runs one thread per element of its result over a grid of any size. It needs no shared
+memory and no atomics, and sums in a fixed order, so a repeated run gives the same bits. `T` is float or double. Images
+are (N, C, H, W) with whole planes contiguous: `n` and `c` behind an array's name are its strides in elements.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
-"""The methods of every backend, one class per family of operations; Backend is all of them together.
+"""The methods of every backend, one class per family of operations; `Backend` is all of them together.
 
-Here stand signatures and what they mean; the bodies hand the backend's array module to the families. A backend
+backend                    arrays, and the contract that all operations keep
+spatial  statistics        convolution, pooling, dense layers; sums and places over axes
+elementwise  losses        single elements and broadcasts; softmax and losses
+sequences                  tables and recurrent layers
+updates  compression       the solvers; smaller forms of gradients
+
+Here stand signatures and what they mean; the bodies hand the backend's array module to `ops.reference`. A backend
 overrides what it does better.
 """
 

@@ -12,7 +12,7 @@ from ops.reference import compression
 
 
 class CompressionOps:
-    """float32 in C order, of any shape and size; a `shape` is that of the decoded array. See `reference.compression`"""
+    """float32 in C order, any shape; a `shape` is that of the decoded array. See `ops.reference.compression`."""
 
     xp: Any
     empty: Callable[..., Array]
@@ -63,7 +63,7 @@ class CompressionOps:
         compression.check_threshold("threshold_decode", codes, steps)
         return self._threshold_decode(codes, steps, out)
 
-    # What a backend may do better. Arguments are checked, destinations there.
+    # What a backend may do better. Arguments have been checked, destinations exist.
 
     def _half_encode(self, x: Array, kind: str, out: Array) -> Array:
         return compression.half_encode(self.xp, x, kind, out)

@@ -10,7 +10,7 @@ from ops.reference import activation, broadcast, eltwise, pointwise
 
 
 class ElementwiseOps:
-    """Activations, smooth functions, dropout, scale and bias, sums and products. Unless said, out may be an input."""
+    """Activations, smooth functions, dropout, scale and bias, sums and products. out may be an input."""
 
     xp: Any
 

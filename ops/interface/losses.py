@@ -27,8 +27,8 @@ class LossOps:
     ) -> tuple[float, Array]:  # fmt: skip
         """scores (N, C, ...), labels (N, ...) -> (loss, probabilities).
 
-        The summed losses are divided by the number of labels that count (VALID), by that of all (FULL),
-        by N (BATCH_SIZE) or by 1 (NONE).
+        The sum of losses is divided by the number of labels that count (VALID), of all labels (FULL), by N (BATCH_SIZE)
+        or by 1 (NONE).
         """
         return loss.loss_forward(self.xp, scores, labels, ignore_label, normalization, out)
 

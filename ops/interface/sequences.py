@@ -27,11 +27,11 @@ class SequenceOps:
         return embed.backward_weights(self.xp, index, dy, w_shape, self.sum_rows, bias, out_w, out_b)
 
     def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
-        """out[r] = the sum of values (count, O) where rows (count,) is r, in the order of the count."""
+        """out[r] = the sum of the values (count, O) whose entry in rows (count,) is r, added up in order."""
         embed.sum_rows(self.xp, rows, values, out)
 
     def recurrent_scratch(self, x_shape: Shape, hidden: int, gates: int, *, training: bool) -> int:
-        """Bytes of scratch memory that the steps of a recurrent layer take: x (T, N, D), H units of so many gates."""
+        """Bytes of scratch memory that the steps of a recurrent layer take: `hidden` units of `gates` gates each."""
         return 0
 
     def lstm_forward(
@@ -54,7 +54,7 @@ class SequenceOps:
     ) -> LstmGradients:  # fmt: skip
         """dh (T, N, H) -> the gradient of every input but those of `without` ("x", "extra").
 
-        dh_last, dc_last (N, H) where the last state is used further.
+        dh_last, dc_last (N, H): gradients of the last state, if something else uses it.
         """
         return recurrent.lstm_backward(
             self.xp, dh, tape, x, cont, w_x, w_h, h0, c0, dh_last, dc_last, out or LstmGradients(), without
@@ -74,7 +74,7 @@ class SequenceOps:
     ) -> RnnGradients:  # fmt: skip
         """do (T, N, O) -> the gradient of every input but those of `without` ("x", "extra").
 
-        dh_last (N, H) where the last state is used further.
+        dh_last (N, H): the gradient of the last state, if something else uses it.
         """
         given = out or RnnGradients()
         return recurrent.rnn_backward(self.xp, do, o, h, x, cont, w_x, w_h, w_o, h0, dh_last, given, without)

@@ -80,7 +80,7 @@ class SpatialOps:
         argmax is int32, the flat index into the H * W input plane; the first of equal maxima wins (Caffe). AVE has
         none; argmax=False leaves it out (None comes back), which is much faster where no backward pass follows.
         STOCHASTIC samples with `uniforms` (N, C, OH, OW) in [0, 1); without them it averages, as in the test phase.
-        With `rectify` y is max(y, 0), and -1 is the place of what is not positive: it has no gradient.
+        With `rectify` y is max(y, 0). The place of a result that was not positive is -1: it has no gradient.
         """
         if geometry.mode != "STOCHASTIC":
             y, places = pool.forward(self.xp, x, geometry, out, argmax)
@@ -97,7 +97,7 @@ class SpatialOps:
     ) -> Array:  # fmt: skip
         """dy (N, C, OH, OW) and the forward pass's argmax (MAX and STOCHASTIC) -> dx of shape `in_shape`.
 
-        Of AVE no place says what was not positive: after `rectify` dy is to be rectified first (relu_backward).
+        AVE has no places to tell which results were not positive: after `rectify`, rectify dy first (relu_backward).
         """
         return pool.backward(self.xp, dy, geometry, in_shape, argmax, out)
 
@@ -120,7 +120,7 @@ class SpatialOps:
         return rearrange.flatten(self.xp, x, out)
 
     def unflatten(self, dy: Array, in_shape: Shape, out: Array | None = None) -> Array:
-        """dy (N, D) -> dx of shape `in_shape` (N, ...): the way back of `flatten`."""
+        """dy (N, D) -> dx of shape `in_shape` (N, ...): the inverse of `flatten`."""
         return rearrange.unflatten(dy, in_shape, self.empty, out)
 
     def copy(self, x: Array, out: Array) -> Array:

@@ -53,8 +53,8 @@ class StatisticsOps:
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """dx, dgamma, dbeta; x, mean and variance as forward took and gave them. The addend's gradient is dy.
 
-        With `rectify` dy counts where the result was positive, which is found again from x: not where there was an
-        addend; then dy is to be rectified first (relu_backward) and goes in without `rectify`. out may be dy.
+        With `rectify` dy counts only where the result was positive, which is computed again from x. That needs a
+        forward pass without addend; with one, rectify dy first (relu_backward) and leave `rectify` out. out may be dy.
         """
         return fused.norm_scale_backward(
             cast(Any, self), dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, out_gamma, out_beta

@@ -142,8 +142,8 @@ class UpdateOps:
         return update.add(self.xp, a, b, out)
 
     def add_all(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
-        """The sum of many arrays, for gradients: in pairs ((a + b) + (c + d)) + ..., one left over with the next sums.
+        """The sum of many arrays, for gradients: in pairs ((a + b) + (c + d)) + ..., a last odd one with the next sums.
 
-        So who adds up some neighbours of them first changes no bit, as long as these are 2, 4, 8 ...; out is none of
-        them."""
+        If somebody else first adds up 2, 4, 8, ... neighbours of them, no bit changes. out is none of the arrays.
+        """
         return update.add_all(self.xp, arrays, out)

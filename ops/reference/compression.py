@@ -2,7 +2,7 @@
 
 float16, bfloat16: rounded to the nearest, ties to even; NaN stays NaN. One bit (Seide et al. 2014) and threshold
 (Strom 2015) are given the error that earlier calls left, add it to x, and leave theirs in its place:
-decoded + new error = x + old error, but for one rounding of float32. What never lives here: whose error it is.
+decoded + new error = x + old error, but for one rounding of float32.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Several operations that follow each other in most nets, under one name: a backend may take one pass for all.
 
-The reference does one after the other, with the operations of the backend `ops`. What never lives here: arithmetic.
+The reference does one after the other, with the operations of the backend `ops`.
 """
 
 from __future__ import annotations

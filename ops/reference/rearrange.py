@@ -1,7 +1,4 @@
-"""The same numbers in another order of memory: images to rows and back, slices of larger arrays.
-
-What never lives here: arithmetic.
-"""
+"""The same numbers in another order of memory: images to rows and back, slices of larger arrays."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ What comes next is decided in `schedule`; what the numbers say is kept in `score
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,12 +14,13 @@ from typing import ClassVar
 from nets import NetError, SolverSpec
 from roles.base.role import Anew, JobOptions
 from roles.coordination.grouping import Grouping
-from roles.coordination.regroup import FIXED, Live
+from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
+from roles.coordination.regroup import FIXED, Live, impossible
 from roles.coordination.schedule import Pass, Schedule, Stage, Timetable
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, write
-from roles.learning.scoreboard import Part, Scoreboard, Scores, mean_scores
+from roles.learning.scoreboard import Scoreboard, Scores
 from roles.learning.state_average import MeanState
 from roles.messages import (
     STOP,
@@ -35,7 +36,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
-from runtime import Actor, Envelope, Message, MessageError, ProgramFailed, Save, WindDown
+from runtime import Actor, Conversation, Envelope, Message, MessageError, ProgramFailed, Save, WindDown
 from runtime.messages.message import Refusal
 
 
@@ -59,6 +60,7 @@ class Coordinator(Actor):
     """See the module docstring."""
 
     Options = CoordinatorOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE)
 
     def __init__(self, options: CoordinatorOptions) -> None:
         self._job = options.job
@@ -66,15 +68,13 @@ class Coordinator(Actor):
         self._schedule = Schedule(options.timetable)
         self._grouping, self._pace = Grouping([list(members) for members in options.groups]), Pace()
         self._shares, self._live, self._holders = Shares(options.shares), options.live, options.holders
-        self._workers = {*self._live.workers, *(name for members in options.groups for name in members)}
+        workers = {*self._live.workers, *(name for members in options.groups for name in members)}
+        self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
         self._updates = options.updates
         self._servers = options.servers
         self._display = options.display
         self._asked: list[Envelope] = []
-        self._heard: defaultdict[tuple[str, int], set[str]] = defaultdict(set)  # (phase, number) -> who reported
-        self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # and what scores of which rows
-        self._staleness: defaultdict[int, int] = defaultdict(int)  # iteration -> where it was stalest, so far
         self._changed = asyncio.Event()
         self._checkpoint = ""
 
@@ -110,34 +110,28 @@ class Coordinator(Actor):
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
         """A worker wants its group's next pass; it is answered when there is one."""
-        if envelope.sender not in self._workers:
-            raise MessageError("unexpected", f"{envelope.sender} asks for a ticket: it is no worker of this run")
+        self._ledger.asks(message, envelope.sender)
         self._asked.append(envelope)
         await self._serve()
 
     async def on_pass_done(self, message: PassDone, envelope: Envelope) -> None:
         """A worker has computed its part of a pass."""
-        self._hear(message.phase, message.number, envelope.sender)
-        pass_, parts = (message.phase, message.number), self._parts[message.phase, message.number]
-        parts.append((message.rows, dict(message.scores)))
-        scores = mean_scores(self._parts.pop(pass_)) if len(parts) == message.members else None
+        whole = self._ledger.done(message, envelope.sender)
         if message.phase == TRAIN:
             self._shares.seen(envelope.sender, message.rows, message.seconds)
             self._scores.exposed(message.exposed)
-            self._note_loss(message, scores)
+            self._note_loss(message, None if whole is None else whole[1])
             await self._reported(message.number)
-        elif scores is not None:
-            del self._heard[TEST, message.number]
-            self._scores.tested(sum(rows for rows, _ in parts), scores)
+        elif whole is not None:
+            self._scores.tested(*whole)
             if self._schedule.tested():
+                self._ledger.end_test()
                 self._report_test()
             await self._serve()
 
     async def on_updated(self, message: Updated, envelope: Envelope) -> None:
-        """A server has an iteration in its layers. It is as stale as on the server where it read first and came in
-        last, which saw most others in between."""
-        self._hear(TRAIN, message.number, f"{envelope.sender} (update)")
-        self._staleness[message.number] = max(self._staleness[message.number], message.staleness)
+        """A server has an iteration in its layers."""
+        self._ledger.updated(message, envelope.sender)
         await self._reported(message.number)
 
     async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
@@ -167,7 +161,7 @@ class Coordinator(Actor):
         try:
             solver = self._solver.override({name: value for name, value in given.items() if value >= 0})
         except NetError as error:
-            raise MessageError("unexpected", f"regroup: {error}") from None
+            raise impossible(str(error)) from None
         return self._live.groups(wish, self._grouping.groups, self._shares, rows), solver
 
     async def _change(self) -> None:
@@ -229,16 +223,6 @@ class Coordinator(Actor):
         most = self._pace.next(self.now())
         return min(most, self._display - issued % self._display) if self._display else most
 
-    def _hear(self, phase: str, number: int, reporter: str) -> set[str]:
-        """Note who reports about a pass. MessageError if it is not under way or that was heard already."""
-        heard = self._heard[phase, number]
-        if reporter in heard or not self._schedule.owes(phase, number):
-            if not heard:
-                del self._heard[phase, number]
-            raise MessageError("unexpected", f"a report of {reporter} about {phase} {number}: none is owed")
-        heard.add(reporter)
-        return heard
-
     def _note_loss(self, done: PassDone, scores: Scores | None) -> None:
         """Stop at a part's loss that is no number; note the whole batch's, once all its parts are here."""
         loss = float(done.scores.get("loss", 0.0))
@@ -255,9 +239,9 @@ class Coordinator(Actor):
     async def _reported(self, number: int) -> None:
         if not self._schedule.reported(number):
             return
-        del self._heard[TRAIN, number]
-        if number in self._staleness:
-            self._scores.stale(self._staleness.pop(number))
+        staleness = self._ledger.end(number)
+        if staleness is not None:
+            self._scores.stale(staleness)
         done = self._schedule.completed
         self._done.inc()
         self._images.inc(self._schedule.table.batch)

@@ -1,7 +1,4 @@
-"""Other groups, workers and rates while a run goes on: what may be asked, and who must be told. Plain decisions.
-
-What never lives here: when it happens (`schedule`), messages.
-"""
+"""Other groups, workers and rates while a run goes on: what may be asked, and who must be told. Plain decisions."""
 
 from __future__ import annotations
 
@@ -36,18 +33,17 @@ class Live:
             return [list(members) for members in now]
         workers, groups = wish.workers or sum(map(len, now)), wish.groups or len(now)
         if not self.trees:
-            raise MessageError("unexpected", "regroup: this run was not prepared for it: train.strategy.live = true")
+            raise impossible("this run was not prepared for it: train.strategy.live = true")
         if not 1 <= workers <= len(self.workers):
-            text = f"regroup: found {workers} workers, expected 1 to {len(self.workers)}, those that were started"
-            raise MessageError("unexpected", text)
+            raise impossible(f"found {workers} workers, expected 1 to {len(self.workers)}, those that were started")
         if not 1 <= groups <= workers:
-            raise MessageError("unexpected", f"regroup: found {groups} groups, expected 1 to {workers}, the workers")
+            raise impossible(f"found {groups} groups, expected 1 to {workers}, the workers")
         names = iter(self.workers)
         made = [[next(names) for _ in range(size)] for size in split(workers, groups)]
         for members in made:
             problem = shares.problem(len(members), rows)
             if problem:
-                raise MessageError("unexpected", f"regroup: {problem}")
+                raise impossible(problem)
         return made
 
     def places(self, groups: Sequence[Sequence[str]]) -> list[tuple[str, Place]]:
@@ -60,3 +56,8 @@ class Live:
 
 
 FIXED = Live()  # what it is at the start, it stays
+
+
+def impossible(why: str) -> MessageError:
+    """The error that whoever asked for other groups or rates is told: the wish is legal, but cannot be fulfilled."""
+    return MessageError("bad_value", f"regroup: {why}")

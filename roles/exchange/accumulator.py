@@ -8,15 +8,19 @@ updates its own replica.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ops import Array
 from roles.base.role import Held, Sent, SummingOptions
 from roles.base.shapes import Shapes
-from roles.exchange.partial_sums import check_array
+from roles.exchange.partial_sums import check_array, check_count
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
+from roles.learning.parts import Parts, in_parts
 from roles.messages import Contribution, SharedSum
-from runtime import Actor, Envelope, MessageError
+from runtime import Actor, Conversation, Envelope
+
+PART = in_parts("a member's array of a sum", "iteration bucket", Contribution)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +45,12 @@ class HostAccumulator(Actor):
     """See the module docstring."""
 
     Options = AccumulatorOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
     def __init__(self, options: AccumulatorOptions) -> None:
         self._members, self._kernels, self._dtype = options.members, options.kernels, options.dtype
         self._sizes: dict[int, int] = {}  # bucket -> numbers in it, from the first array that came of it
-        self._done: dict[int, int] = {}  # bucket -> iteration of its last sum
+        self._parts = Parts(PART)
 
     async def on_start(self) -> None:
         """Prepare the sums."""
@@ -59,30 +64,28 @@ class HostAccumulator(Actor):
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
         """Add a member's array; with the last one, tell everybody the sum."""
-        rank = self._rank(message, envelope.sender)
+        members, sender = self._members, envelope.sender
+        rank = members.index(sender) if sender in members else -1
+        part = (message.number, message.bucket), rank, len(members)
+        self._parts.check(message, sender, *part)
+        self._check(message, sender)
         with self.phase("accumulate"):
             total = await self.compute("accumulate", self._add, message, rank)
+        self._parts.came(message, sender, *part)
         if total is None:
             return
-        self._done[message.bucket] = message.number
         self._sums.inc()
         told = SharedSum(number=message.number, bucket=message.bucket, values=(total,))
         for name in self._members:
             await self.tell(name, told, step=message.number)
 
-    def _rank(self, message: Contribution, sender: str) -> int:
-        """The sender's rank. MessageError if its array does not belong to a sum."""
-        bucket = message.bucket
-        if sender not in self._members or message.number <= self._done.get(bucket, -1) or message.into:
-            raise MessageError("unexpected", f"{message!r} of {sender}: no member here, or summed before")
-        check_array(message.values, self._sizes.get(bucket, message.values.size), self._dtype, sender)
-        self._sizes[bucket] = message.values.size
-        return self._members.index(sender)
+    def _check(self, message: Contribution, sender: str) -> None:
+        """MessageError unless its array is as large as those that came of its bucket before."""
+        check_count(message, sender, "memories for a sum", len(message.into), 0)
+        check_array(message.values, self._sizes.get(message.bucket, message.values.size), self._dtype, sender)
+        self._sizes[message.bucket] = message.values.size
 
     def _add(self, message: Contribution, rank: int) -> Array | None:
         key = (message.number, message.bucket)
-        try:
-            total = self._sum.add(key, rank, len(self._members), (message.values,))
-        except ValueError as error:
-            raise MessageError("unexpected", str(error)) from None
+        total = self._sum.add(key, rank, len(self._members), (message.values,))
         return None if total is None else total[0]

@@ -17,6 +17,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,15 +26,34 @@ from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import Arrays, Key, Summands
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
-from runtime import Actor, MessageError
+from runtime import Actor, Conversation
 from runtime.memory.arena import writable
-from runtime.messages.message import Message
 
 CUT = 16  # numbers: shares begin with cache lines
 ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
 ALONE_MEMBERS = 3  # that tell one another everything. 256 KB of 8 took a busy host 15 ms so, with one adder 4.5
+
+AWAITED, SHARE_AWAITED, SUM_AWAITED = "awaited", "its share awaited", "the sum awaited"
+ARRAY = Conversation(
+    "a member's array, at an adder",
+    BY,
+    AWAITED,
+    {(AWAITED, Contribution): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
+)
+SHARE = Conversation(
+    "what an adder gives",
+    BY,
+    SHARE_AWAITED,
+    {
+        (SHARE_AWAITED, SharedSum): (HERE,),  # at another adder
+        (SUM_AWAITED, SharedSum): (HERE,),  # from the first member, at one that does not add up
+        (HERE, SUM): (SUMMED,),
+    },
+    closed=CLOSED,
+)
 
 
 def shares(size: int, members: int) -> list[tuple[int, int]]:
@@ -89,13 +109,17 @@ class Collective(Exchange):
     Options = CollectiveOptions
     repeats = True
 
+    conversations: ClassVar[tuple[Conversation, ...]] = (ARRAY, SHARE)
+
     def __init__(
         self, actor: Actor, options: CollectiveOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
         self._actor, self._members, self._ops = actor, options.members, ops
         self._adders, self._dtype = options.adders, np.dtype(dtype)
         self._rank = self._members.index(actor.name)
-        self._arrays, self._sums = Summands(sizes, dtype), Summands(sizes, dtype)
+        self._counts = {bucket: self._adding(size) for bucket, size in sizes.items()}  # how many add it up for all
+        self._arrays = Summands(ARRAY, self._array_awaited, sizes, dtype)
+        self._sums = Summands(SHARE, self._sum_awaited, sizes, dtype)
 
     def __repr__(self) -> str:
         return f"<collective {self._rank} of {len(self._members)}, {self._arrays!r}>"
@@ -151,32 +175,37 @@ class Collective(Exchange):
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """A member's array is complete."""
-        key, rank = (message.number, message.bucket), self._rank_of(sender, message)
-        count = self._adding(self._arrays.size(key, sender))
-        if self._rank >= count > 0:
-            raise MessageError("unexpected", f"{message!r} of {sender}: {self._actor.name} does not add up")
-        if len(message.into) != (count > 0 and rank == 0):
-            raise MessageError("unexpected", f"{message!r} of {sender}: found {len(message.into)} memories for a sum")
-        self._arrays.arrived(key, sender, (message.values, *message.into))
+        key = (message.number, message.bucket)
+        self._arrays.size(message, sender, key)
+        given = self._counts[message.bucket] > 0 and sender == self._members[0]
+        check_count(message, sender, "memories for a sum", len(message.into), int(given))
+        self._arrays.arrived(message, sender, key, (message.values, *message.into))
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """A member's share is added up, or the whole."""
-        key, rank, given = (message.number, message.bucket), self._rank_of(sender, message), len(message.values)
-        size = self._sums.size(key, sender)
-        count = self._adding(size)
-        legal = rank < count and given <= 1 if self._rank < count else rank == 0 and given == 1
-        if not legal or not count:
-            raise MessageError("unexpected", f"{message!r} of {sender}: it adds up nothing such for {self._actor.name}")
-        low, high = shares(size, count)[rank] if self._rank < count else (0, size)
-        self._sums.arrived(key, sender, message.values, high - low)
+        key = (message.number, message.bucket)
+        size, count = self._sums.size(message, sender, key), self._counts[message.bucket]
+        adds = self._rank < count
+        check_count(message, sender, "arrays", len(message.values), *((0, 1) if adds else (1,)))
+        low, high = shares(size, count)[self._members.index(sender)] if adds else (0, size)
+        self._sums.arrived(message, sender, key, message.values, high - low)
+
+    def _array_awaited(self, bucket: int, sender: str) -> str | None:
+        """Members tell those who add up; where there are none for all, everybody does."""
+        adds = self._rank < (self._counts[bucket] or len(self._members))
+        return AWAITED if adds and sender in self._members and sender != self._actor.name else None
+
+    def _sum_awaited(self, bucket: int, sender: str) -> str | None:
+        """Adders tell one another their shares, the first tells the rest."""
+        count = self._counts[bucket]
+        if sender not in self._members[:count] or sender == self._actor.name:
+            return None
+        if self._rank < count:
+            return SHARE_AWAITED
+        return SUM_AWAITED if sender == self._members[0] else None
 
     def _adding(self, size: int) -> int:
         return adding(size * self._dtype.itemsize, len(self._members), self._adders)
-
-    def _rank_of(self, sender: str, message: Message) -> int:
-        if sender not in self._members or sender == self._actor.name:
-            raise MessageError("unexpected", f"{message!r} of {sender}: no member")
-        return self._members.index(sender)
 
     # in the compute thread
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from numpy.typing import DTypeLike
 
@@ -15,9 +16,19 @@ from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.exchange.accumulator import AccumulatorOptions
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import Key, Summands
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
-from runtime import Actor, ActorSpec, MessageError
+from runtime import Actor, ActorSpec, Conversation
+
+AWAITED = "awaited from the accumulator"
+TOTAL = Conversation(
+    "the sum of all",
+    BY,
+    AWAITED,
+    {(AWAITED, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
+    never=(Contribution,),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +47,13 @@ class HostExchange(Exchange):
 
     Options = HostOptions
     repeats = True
+    conversations: ClassVar[tuple[Conversation, ...]] = (TOTAL,)
 
     def __init__(
         self, actor: Actor, options: HostOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
         self._actor, self._accumulator = actor, options.accumulator
-        self._summands = Summands(sizes, dtype)
+        self._summands = Summands(TOTAL, self._awaited, sizes, dtype)
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
@@ -54,6 +66,9 @@ class HostExchange(Exchange):
     def __repr__(self) -> str:
         return f"<exchange at {self._accumulator}>"
 
+    def _awaited(self, bucket: int, sender: str) -> str | None:
+        return AWAITED if sender == self._accumulator else None
+
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """See Exchange."""
         step, bucket = key
@@ -65,10 +80,11 @@ class HostExchange(Exchange):
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """Nobody sends its gradients to a worker here."""
-        raise MessageError("unexpected", f"{message!r} of {sender}: sums are made at {self._accumulator}")
+        self._summands.size(message, sender, (message.number, message.bucket))
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """The accumulator has the sum of all."""
-        if sender != self._accumulator or len(message.values) != 1:
-            raise MessageError("unexpected", f"{message!r} of {sender}: sums are made at {self._accumulator}")
-        self._summands.arrived((message.number, message.bucket), sender, message.values)
+        key = (message.number, message.bucket)
+        self._summands.size(message, sender, key)
+        check_count(message, sender, "arrays", len(message.values), 1)
+        self._summands.arrived(message, sender, key, message.values)

@@ -1,53 +1,58 @@
-"""Arrays that peers send for sums: each is taken once, checked, and kept until it is asked for.
-
-What never lives here: who sends what to whom, and what is added up.
-"""
+"""Arrays that peers send for sums: each is taken once, checked, and kept until it is asked for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from ops import Array
-from runtime import MessageError
+from runtime import Conversation, Message, MessageError, Standing
 
 Key = tuple[int, int]  # iteration, bucket
 Arrays = tuple[Array, ...]
+BY = "iteration bucket sender"
+HERE, SUMMED, NO_BUCKET, NOT_THEIRS = "here", "summed before", "of no bucket", "not from there"
+CLOSED = (NO_BUCKET, NOT_THEIRS)
+SUM = "sum"
 
 
 class Summands:
-    """Of one actor. `sizes` are those of the buckets, in numbers of `dtype`."""
+    """Of one actor. `sizes` are those of the buckets, in numbers of `dtype`; `awaited` gives the state of what a peer
+    has to give for a bucket, if it has: the conversation takes it from there to HERE."""
 
-    def __init__(self, sizes: Mapping[int, int], dtype: DTypeLike) -> None:
-        self._sizes, self._dtype = dict(sizes), dtype
+    def __init__(
+        self,
+        talk: Conversation,
+        awaited: Callable[[int, str], str | None],
+        sizes: Mapping[int, int],
+        dtype: DTypeLike,
+    ) -> None:
+        self._sizes, self._dtype, self._awaited = dict(sizes), dtype, awaited
+        self._standing: Standing[tuple[int, int, str]] = Standing(talk, self._unheard)
         self._open: dict[Key, dict[str, asyncio.Future[Arrays]]] = {}
         self._done = dict.fromkeys(self._sizes, -1)  # bucket -> iteration of its last sum
 
     def __repr__(self) -> str:
         return f"<summands of {len(self._open)} sums>"
 
-    def size(self, key: Key, sender: str) -> int:
-        """Numbers of a sum that is not complete. MessageError if there is none such."""
-        step, bucket = key
-        if bucket not in self._sizes or step <= self._done[bucket]:
-            raise MessageError("unexpected", f"bucket {bucket} of step {step} from {sender}: none, or summed before")
-        return self._sizes[bucket]
+    def size(self, message: Message, sender: str, key: Key) -> int:
+        """Numbers of the sum that a message belongs to. MessageError if it may not come."""
+        self._standing.check(message, sender, (*key, sender))
+        return self._sizes[key[1]]
 
-    def arrived(self, key: Key, sender: str, arrays: Arrays, size: int | None = None) -> None:
+    def arrived(self, message: Message, sender: str, key: Key, arrays: Arrays, size: int | None = None) -> None:
         """What a peer gives for a sum is here: arrays of the bucket's size, or of `size` numbers.
 
-        MessageError: no such bucket, another shape, or the sum has it already.
+        MessageError: it may not come, or is of another shape.
         """
-        whole = self.size(key, sender)
+        whole = self.size(message, sender, key)
         for array in arrays:
             check_array(array, whole if size is None else size, self._dtype, sender)
-        place = self._place(key, sender)
-        if place.done():
-            raise MessageError("unexpected", f"{sender} sent the same part of a sum twice")
-        place.set_result(arrays)
+        self._standing.hear(message, sender, (*key, sender))
+        self._place(key, sender).set_result(arrays)
 
     async def of(self, key: Key, sender: str) -> Arrays:
         """What that peer gives, once it has come."""
@@ -55,9 +60,10 @@ class Summands:
 
     def close(self, key: Key) -> None:
         """The sum is complete: nothing more may come for it."""
-        self._open.pop(key, None)
         step, bucket = key
         self._done[bucket] = step
+        for sender in self._open.pop(key, ()):
+            self._standing.move(SUM, (*key, sender))
 
     def _place(self, key: Key, sender: str) -> asyncio.Future[Arrays]:
         places = self._open.setdefault(key, {})
@@ -65,9 +71,24 @@ class Summands:
             places[sender] = asyncio.get_running_loop().create_future()
         return places[sender]
 
+    def _unheard(self, subject: tuple[int, int, str]) -> str:
+        step, bucket, sender = subject
+        if bucket not in self._sizes:
+            return NO_BUCKET
+        if step <= self._done[bucket]:
+            return SUMMED
+        return self._awaited(bucket, sender) or NOT_THEIRS
+
 
 def check_array(values: Array, size: int, dtype: DTypeLike, sender: str) -> None:
     """MessageError unless it is of this dtype and of shape (size,)."""
     expected = np.dtype(dtype)
     if values.shape != (size,) or values.dtype != expected:
         raise MessageError("bad_shape", f"{sender} sent {values.dtype}{values.shape}, expected {expected}({size},)")
+
+
+def check_count(message: Message, sender: str, what: str, found: int, *expected: int) -> None:
+    """MessageError unless a message carries as many arrays as one of these."""
+    if found not in expected:
+        wanted = " or ".join(map(str, expected))
+        raise MessageError("bad_shape", f"{message!r} of {sender}: found {found} {what}, expected {wanted}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from numpy.typing import DTypeLike
 
@@ -22,9 +23,18 @@ from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.exchange.binomial import place_of
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import Key, Summands
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum, Taken
-from runtime import Actor, MessageError
+from runtime import Actor, Conversation
+
+BELOW, ABOVE = "awaited from below", "awaited from above"
+SUMS = Conversation(
+    "a neighbour's sum",
+    BY,
+    BELOW,
+    {(BELOW, Contribution): (HERE,), (ABOVE, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=CLOSED,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +60,8 @@ class TreeExchange(Exchange):
     Options = TreeOptions
     repeats = True
 
+    conversations: ClassVar[tuple[Conversation, ...]] = (SUMS,)
+
     def __init__(
         self, actor: Actor, options: TreeOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
@@ -59,7 +71,7 @@ class TreeExchange(Exchange):
         self._parent = None if place.parent is None else members[place.parent]
         self._levels = [[members[child] for child in children] for children in place.levels]
         self._children = {child for children in self._levels for child in children}
-        self._summands = Summands(sizes, dtype)
+        self._summands = Summands(SUMS, self._awaited, sizes, dtype)
 
     def __repr__(self) -> str:
         return f"<tree exchange, {self._parent or 'the root'} above, {len(self._children)} below>"
@@ -94,15 +106,22 @@ class TreeExchange(Exchange):
 
     def contributed(self, message: Contribution, sender: str) -> None:
         """A child's sum."""
-        if sender not in self._children or message.into:
-            raise MessageError("unexpected", f"{message!r} of {sender}: it is no child of {self._actor.name}")
-        self._summands.arrived((message.number, message.bucket), sender, (message.values,))
+        key = (message.number, message.bucket)
+        self._summands.size(message, sender, key)
+        check_count(message, sender, "memories for a sum", len(message.into), 0)
+        self._summands.arrived(message, sender, key, (message.values,))
 
     def summed(self, message: SharedSum, sender: str) -> None:
         """The sum of all."""
-        if sender != self._parent or len(message.values) != 1:
-            raise MessageError("unexpected", f"{message!r} of {sender}: it is not above {self._actor.name}")
-        self._summands.arrived((message.number, message.bucket), sender, message.values)
+        key = (message.number, message.bucket)
+        self._summands.size(message, sender, key)
+        check_count(message, sender, "arrays", len(message.values), 1)
+        self._summands.arrived(message, sender, key, message.values)
+
+    def _awaited(self, bucket: int, sender: str) -> str | None:
+        if sender in self._children:
+            return BELOW
+        return ABOVE if sender == self._parent else None
 
     def _add(self, arrays: list[Array]) -> Array:
         return self._ops.add_all(arrays, self._ops.empty(arrays[0].shape, arrays[0].dtype))

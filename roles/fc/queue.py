@@ -1,7 +1,7 @@
 """The passes that wait for an FC shard: whose slices have come, and which pass is next.
 
 All shards take the passes in one order, since each needs the others' columns of the pass it is at. The first shard
-decides: a pass gets its turn when its first FC batch is complete there. What never lives here: messages sent, arrays.
+decides: a pass gets its turn when its first FC batch is complete there.
 """
 
 from __future__ import annotations
@@ -11,8 +11,34 @@ from collections.abc import Sequence
 
 from ops import Shape
 from roles.fc.batches import Members, fc_batches, rows_in
-from roles.messages import ActivationSlice
-from runtime import Envelope, MessageError
+from roles.messages import TRAIN, ActivationSlice, FcTurn
+from runtime import Conversation, Envelope, MessageError, Standing
+
+MISSING, HERE, COMPUTED, ANSWERED = "missing", "here", "being computed", "answered"
+WITHOUT, GIVEN, HAD, NOT_THEIRS = "without a turn", "has its turn", "had its turn", "not theirs to give"
+TAKE, ANSWER, GIVE, BEGIN = "take", "answer", "give", "begin"
+
+SLICE = Conversation(
+    "a member's slice of an FC batch",
+    "phase number part rank sender",
+    MISSING,
+    {
+        (MISSING, ActivationSlice): (HERE,),
+        (HERE, TAKE): (COMPUTED,),
+        (COMPUTED, ANSWER): (ANSWERED, MISSING),  # the numbers of a test begin anew with the next
+    },
+)
+TURN = Conversation(
+    "a pass's turn",
+    "phase number giver",
+    WITHOUT,
+    {
+        (WITHOUT, FcTurn): (GIVEN,),  # from the first shard
+        (WITHOUT, GIVE): (GIVEN,),  # at the first shard itself
+        (GIVEN, BEGIN): (HAD,),
+    },
+    closed=(NOT_THEIRS,),
+)
 
 Key = tuple[str, int]  # phase, number
 Slice = tuple[ActivationSlice, Envelope]
@@ -31,14 +57,17 @@ class _Waiting:
 
 
 class FcQueue:
-    """Of one shard. `shapes` are those of what crosses the cut, without the rows."""
+    """Of one shard. `shapes` are those of what crosses the cut, without the rows; `first` is the shard that gives
+    turns."""
 
-    def __init__(self, scheme: str, shapes: Sequence[Shape]) -> None:
-        self._scheme, self._shapes = scheme, [tuple(shape) for shape in shapes]
+    def __init__(self, scheme: str, shapes: Sequence[Shape], first: str) -> None:
+        self._scheme, self._shapes, self._first = scheme, [tuple(shape) for shape in shapes], first
+        self._slices: Standing[tuple[str, int, int, int, str]] = Standing(SLICE, self._unheard)
+        self._given: Standing[tuple[str, int, str]] = Standing(TURN, self._without)
         self._waiting: dict[Key, _Waiting] = {}
         self._turns: deque[Key] = deque()
-        self._last_turn: Key | None = None
-        self._heard: dict[str, tuple[Key, set[int]]] = {}  # worker -> its last pass, and the slices of it that came
+        self._last_turn: Key | None = None  # of those that have begun
+        self._answered: dict[str, tuple[int, set[int]]] = {}  # worker -> its last iteration, and the parts answered
 
     def __repr__(self) -> str:
         return f"<{len(self._waiting)} passes under way, {len(self._turns)} wait for their turn to come>"
@@ -48,20 +77,21 @@ class FcQueue:
         key = (message.phase, message.number)
         waiting = self._waiting.get(key) or _Waiting(self._scheme, message.cuts)
         self._check(message, waiting)
-        last, parts = self._heard.get(envelope.sender, (None, set()))
-        if message.rank in waiting.slices[message.part] or (last == key and message.part in parts):
-            raise MessageError("unexpected", f"{message!r} of {envelope.sender} came twice")
-        self._heard[envelope.sender] = (key, {*parts, message.part} if last == key else {message.part})
+        self._slices.hear(message, envelope.sender, _subject(message, envelope))
         self._waiting[key] = waiting
         waiting.slices[message.part][message.rank] = (message, envelope)
         return message.part == 0 and waiting.complete(0)
 
     def turn(self, phase: str, number: int) -> None:
-        """A pass gets its turn, behind those that have one. MessageError if it was the last to get one."""
-        if (phase, number) == self._last_turn:
-            raise MessageError("unexpected", f"{phase} {number} gets a second turn")
+        """The first shard gives a pass its turn, behind those that have one."""
+        self._given.move(GIVE, (phase, number, self._first))
         self._turns.append((phase, number))
-        self._last_turn = (phase, number)
+
+    def told(self, message: FcTurn, sender: str) -> None:
+        """The first shard tells which pass is next. MessageError if that has its turn or had it last, or another
+        tells."""
+        self._given.hear(message, sender, (message.phase, message.number, sender))
+        self._turns.append((message.phase, message.number))
 
     @property
     def due(self) -> bool:
@@ -70,7 +100,8 @@ class FcQueue:
 
     def next(self) -> tuple[Key, list[Members]]:
         """The pass whose turn it is, and its FC batches."""
-        key = self._turns.popleft()
+        key = self._last_turn = self._turns.popleft()
+        self._given.move(BEGIN, (*key, self._first))
         return key, self._waiting[key].batches
 
     def complete(self, key: Key, part: int) -> bool:
@@ -81,19 +112,49 @@ class FcQueue:
         """The slices of a complete FC batch, in the order of ranks; they are given away."""
         slices = self._waiting[key].slices[part]
         found = [slices[rank] for rank in sorted(slices)]
+        for one in found:
+            self._slices.move(TAKE, _subject(*one))
         if part == len(self._waiting[key].batches) - 1:
             del self._waiting[key]
         else:
             slices.clear()
         return found
 
+    def answered(self, slices: Sequence[Slice]) -> None:
+        """Slices that were taken get their answers now: then their workers may go on."""
+        for message, envelope in slices:
+            training, sender = message.phase == TRAIN, envelope.sender
+            if training:
+                last, parts = self._answered.get(sender, (-1, set()))
+                before = parts if last == message.number else set()
+                self._answered[sender] = (message.number, {*before, message.part})
+            self._slices.move(ANSWER, _subject(message, envelope), ANSWERED if training else MISSING)
+
     def _check(self, message: ActivationSlice, waiting: _Waiting) -> None:
         members = waiting.batches[message.part] if 0 <= message.part < len(waiting.batches) else []
         mine = [member for member in members if member[0] == message.rank]
         if message.cuts != waiting.cuts or not mine:
-            raise MessageError("unexpected", f"{message!r}: no such slice of a batch cut at {waiting.cuts}")
+            raise MessageError("bad_value", f"{message!r}: no such slice of a batch cut at {waiting.cuts}")
         rows = rows_in(mine)
         expected = [(rows, *shape) for shape in self._shapes]
         found = [tuple(blob.shape) for blob in message.blobs]
         if found != expected:
             raise MessageError("bad_shape", f"{message!r}: expected blobs of shapes {expected}")
+
+    def _unheard(self, subject: tuple[str, int, int, int, str]) -> str:
+        phase, number, part, rank, sender = subject
+        last, parts = self._answered.get(sender, (-1, set()))
+        if phase == TRAIN and (number < last or (number == last and part in parts)):
+            return ANSWERED
+        waiting = self._waiting.get((phase, number))
+        return HERE if waiting is not None and rank in waiting.slices[part] else MISSING  # of another worker
+
+    def _without(self, subject: tuple[str, int, str]) -> str:
+        phase, number, giver = subject
+        if giver != self._first:
+            return NOT_THEIRS
+        return HAD if (phase, number) == self._last_turn else WITHOUT
+
+
+def _subject(message: ActivationSlice, envelope: Envelope) -> tuple[str, int, int, int, str]:
+    return message.phase, message.number, message.part, message.rank, envelope.sender

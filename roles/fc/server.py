@@ -15,11 +15,12 @@ from roles.base.sizes import answers, model, passes
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.parameter_store import ParameterStore
+from roles.learning.parts import Parts, Whole, in_parts
 from roles.learning.resume import restored
 from roles.messages import TRAIN, ActivationGrads, Activations, Blobs, Done, GetState, Rates, State
-from runtime import Actor, Envelope, MessageError
+from runtime import Actor, Conversation, Envelope
 
-Parts = dict[int, tuple[Activations, Envelope]]  # rank -> its part of the batch
+PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +45,12 @@ class FcServer(Actor):
     """See the module docstring."""
 
     Options = FcOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
     def __init__(self, options: FcOptions) -> None:
         self._job, self._image_shape = options.job, options.image_shape
-        self._parts: dict[tuple[str, int], Parts] = {}  # (phase, number) -> parts so far
+        self._parts = Parts(PART)
+        self._asked: dict[Whole, dict[int, tuple[Activations, Envelope]]] = {}  # by pass and rank
 
     async def on_start(self) -> None:
         """Build the FC phase of the net and its parameters."""
@@ -65,15 +68,14 @@ class FcServer(Actor):
 
     async def on_activations(self, message: Activations, envelope: Envelope) -> None:
         """Collect the group's parts; with the last one, run the FC phase and answer each member."""
-        key = (message.phase, message.number)
-        parts = self._parts.setdefault(key, {})
-        if message.rank in parts:
-            raise MessageError("unexpected", f"{message!r} of {envelope.sender} came twice")
-        parts[message.rank] = (message, envelope)
-        if len(parts) < message.members:
+        whole: Whole = (message.number, message.phase, message.group)
+        again = message.phase != TRAIN
+        complete = self._parts.came(message, envelope.sender, whole, message.rank, message.members, again=again)
+        self._asked.setdefault(whole, {})[message.rank] = (message, envelope)
+        if not complete:
             return
-        del self._parts[key]
-        ordered = [parts[rank] for rank in sorted(parts)]
+        asked_by = self._asked.pop(whole)
+        ordered = [asked_by[rank] for rank in sorted(asked_by)]
         busy = self.busy_seconds
         with self.phase("fc"):
             scores, gradients = await self.compute(f"fc {message.phase}", self._run, [part for part, _ in ordered])

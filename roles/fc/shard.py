@@ -22,8 +22,8 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, model
 from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
-from roles.fc.queue import FcQueue, Key, Slice
-from roles.fc.swap import ColumnSwap
+from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
+from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -40,7 +40,7 @@ from roles.messages import (
     Rates,
     State,
 )
-from runtime import Actor, Envelope, MessageError
+from runtime import Actor, Conversation, Envelope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,7 @@ class FcShard(Actor):
     """See the module docstring."""
 
     Options = ShardOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (SLICE, TURN, COLUMNS)
 
     def __init__(self, options: ShardOptions) -> None:
         self._job, self._image_shape, self._shards = options.job, options.image_shape, options.shards
@@ -109,7 +110,7 @@ class FcShard(Actor):
         if job.micro_batches:
             build = partial(job.build_shard, TRAIN, rank, of, self._image_shape)
             self._work = MicroFcWork(self._nets, MicroShards(build, job.micro_batches), self._store)
-        self._queue = FcQueue(self._scheme, self._shard.input_shapes)
+        self._queue = FcQueue(self._scheme, self._shard.input_shapes, self._shards[0])
 
     async def run(self) -> None:
         """Do pass after pass in the order that the first shard says; between them, what was asked of the parameters."""
@@ -131,9 +132,7 @@ class FcShard(Actor):
 
     async def on_fc_turn(self, message: FcTurn, envelope: Envelope) -> None:
         """The first shard says which pass is next."""
-        if envelope.sender != self._shards[0]:
-            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: only {self._shards[0]} gives turns")
-        self._queue.turn(message.phase, message.number)
+        self._queue.told(message, envelope.sender)
         self._changed.set()
 
     async def on_columns(self, message: Columns, envelope: Envelope) -> None:
@@ -172,7 +171,9 @@ class FcShard(Actor):
                     await self._until(partial(self._queue.complete, key, part))
                 slices = self._queue.take(key, part)
                 with self.phase("fc"):
-                    for slice_, answer in zip(slices, await self._batch(key, part, members, slices), strict=True):
+                    answers = await self._batch(key, part, members, slices)
+                    self._queue.answered(slices)
+                    for slice_, answer in zip(slices, answers, strict=True):
                         answering.create_task(self.reply(slice_[1], answer))
                 last = part == len(batches) - 1
                 if key[0] == TRAIN and (last or self._variable):

@@ -1,7 +1,4 @@
-"""What FC shards tell one another: each has something for each, and goes on when all have come.
-
-What never lives here: what the arrays mean; waiting.
-"""
+"""What FC shards tell one another: each has something for each, and goes on when all have come."""
 
 from __future__ import annotations
 
@@ -9,7 +6,17 @@ from collections.abc import Sequence
 
 from nets.sharding.shard import Shard
 from roles.messages import Blobs, Columns
-from runtime import Actor, MessageError
+from runtime import Actor, Conversation, MessageError, Standing
+
+MISSING, HERE, TAKEN, NO_SHARD = "missing", "here", "taken", "not another shard's"
+TAKE = "take"
+COLUMNS = Conversation(
+    "what a shard has for this one",
+    "phase number part link backward sender",
+    MISSING,
+    {(MISSING, Columns): (HERE,), (HERE, TAKE): (TAKEN,)},
+    closed=(NO_SHARD,),
+)
 
 Key = tuple[str, int, int, int, bool]  # phase, number, part, link, backward
 
@@ -21,7 +28,8 @@ class ColumnSwap:
         self._actor, self._shards, self._net = actor, tuple(shards), net
         self.rank = self._shards.index(actor.name)
         self._open: dict[Key, dict[int, Blobs]] = {}
-        self._heard: dict[str, Key] = {}  # the last from each shard: it never says the same twice
+        self._standing: Standing[tuple[str, int, int, int, bool, str]] = Standing(COLUMNS, self._unheard)
+        self._taken: dict[str, Key] = {}  # the last from each shard: it never says the same twice
 
     def __repr__(self) -> str:
         return f"<shard {self.rank} of {len(self._shards)}, {len(self._open)} swaps open>"
@@ -38,12 +46,11 @@ class ColumnSwap:
     def came(self, message: Columns, sender: str) -> None:
         """Another shard's part. MessageError if it is no shard, told that before, or has other columns."""
         key = (message.phase, message.number, message.part, message.link, message.backward)
-        rank = self._shards.index(sender) if sender in self._shards else self.rank
-        if rank == self.rank or self._heard.get(sender) == key or rank in self._open.get(key, ()):
-            raise MessageError("unexpected", f"{message!r} of {sender}: no other shard, or it came twice")
+        self._standing.check(message, sender, (*key, sender))
+        rank = self._shards.index(sender)
         if not self._net.fits(message.link, rank, message.values, backward=message.backward):
             raise MessageError("bad_shape", f"{message!r} of {sender}: no columns of that link, or not as many")
-        self._heard[sender] = key
+        self._standing.move(Columns, (*key, sender))
         self._open.setdefault(key, {})[rank] = message.values
 
     def complete(self, key: Key) -> bool:
@@ -53,4 +60,14 @@ class ColumnSwap:
     def take(self, key: Key) -> list[Blobs]:
         """What all have for this shard, in the order of ranks."""
         found = self._open.pop(key)
+        for rank, name in enumerate(self._shards):
+            if rank != self.rank:
+                self._taken[name] = key
+                self._standing.move(TAKE, (*key, name))
         return [found[rank] for rank in range(len(self._shards))]
+
+    def _unheard(self, subject: tuple[str, int, int, int, bool, str]) -> str:
+        *key, sender = subject
+        if sender not in self._shards or sender == self._shards[self.rank]:
+            return NO_SHARD
+        return TAKEN if self._taken.get(sender) == tuple(key) else MISSING

@@ -87,7 +87,7 @@ class Wire:
         """The blobs of a gradient, all numbers as they are. MessageError if it is not one of this layer's."""
         blobs = self._layers.get(layer)
         if blobs is None:
-            raise MessageError("unexpected", f"a gradient of layer '{layer}', expected {', '.join(self._layers)}")
+            raise MessageError("bad_value", f"a gradient of layer '{layer}', expected {', '.join(self._layers)}")
         counts = [self._counts.get(name, 0) for name in formats]
         if len(formats) != len(blobs) or 0 in counts or sum(counts) != len(arrays):
             text = f"{len(arrays)} arrays for {len(blobs)} blobs in the formats {', '.join(formats)}"

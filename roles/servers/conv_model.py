@@ -8,7 +8,6 @@ A single layer, read late and updated early, sees less: that is what pulling lay
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -33,9 +32,9 @@ from roles.messages import (
     PullLayer,
     Rates,
     State,
-    Updated,
 )
-from runtime import Actor, Envelope, MessageError
+from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
+from runtime import Actor, Conversation, Envelope
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -73,6 +72,7 @@ class ConvModel(Actor):
     """See the module docstring."""
 
     Options = ModelOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (LAYER, PART, TESTED)
 
     def __init__(self, options: ModelOptions) -> None:
         self._job = replace(options.job, device="cpu") if options.hogwild else options.job
@@ -80,19 +80,11 @@ class ConvModel(Actor):
         self._image_shape, self._part, self._layers = options.image_shape, options.part, options.layers
         self._coordinator = options.coordinator
         self._live: HogwildStore  # the store, if updates race
-        self._waiting: list[tuple[PullLayer, Envelope]] = []
-        # (phase, number, layer) -> (version, blobs, members still to pull): all members read one version
-        self._pinned: dict[tuple[str, int, str], tuple[int, Blobs, int]] = {}
-        self._version = 0  # iterations that are in the model whole
-        self._began: dict[int, int] = {}  # iteration -> version when its pass began to read
-        self._read: dict[tuple[int, str], int] = {}  # and the version of each layer it read
-        self._applied: defaultdict[tuple[int, str], int] = defaultdict(lambda: -1)  # (group, layer) -> last iteration
-        self._layers_in: defaultdict[int, int] = defaultdict(int)  # iteration -> its layers that are in
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
-        self._races = Races()
+        self._ledger, self._races = ModelLedger(self._store.layers), Races()
         self._staleness = self.histogram(
             "gradient_staleness_updates",
             "Iterations of others between an iteration's first read and last update.",
@@ -125,43 +117,37 @@ class ConvModel(Actor):
 
     async def on_pull_layer(self, message: PullLayer, envelope: Envelope) -> None:
         """Publish a layer, at once or when the asking group's own earlier updates are in."""
-        if message.layer not in self._store.versions:
-            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: this server does not hold that layer")
-        if self._applied[message.group, message.layer] < message.after:
-            self._waiting.append((message, envelope))
-        else:
+        if self._ledger.pull(message, envelope):
             await self._publish(message, envelope)
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Apply a group's summed gradient to a layer, then serve those who waited for it."""
         layer = message.layer
-        key = (message.number, layer)
-        if key not in self._read:
-            raise MessageError("unexpected", f"{message!r} of {envelope.sender}: it came twice, or nobody read that")
+        self._ledger.check(message, envelope.sender)
         if self._hogwild:
             total = await self.compute(f"sum {layer}", self._total, message)
-            if total is not None:
-                self._races.start(self._race(message, total, self._read.pop(key)))
+            if self._ledger.came(message, envelope.sender) and total is not None:
+                self._races.start(self._race(message, total))
             return
         with self.phase("apply"):
             version = await self.compute(f"update {layer}", self._apply, message)
-        if version is not None:
-            await self._updated(message, version, self._read.pop(key))
+        if self._ledger.came(message, envelope.sender) and version is not None:
+            await self._updated(message, version)
 
-    async def _race(self, message: LayerGradient, total: Blobs, read: int) -> None:
+    async def _race(self, message: LayerGradient, total: Blobs) -> None:
         """Apply a gradient beside those of other groups."""
         with self.phase("apply"):
             await self.race(f"update {message.layer}", self._live.race, message.layer, total)
-        await self._updated(message, self._live.count(message.layer), read)
+        await self._updated(message, self._live.count(message.layer))
 
-    async def _updated(self, message: LayerGradient, version: int, read: int) -> None:
-        """A gradient of a layer that was `read` at that version made this one: count it, serve those who waited."""
-        self._applied[message.group, message.layer] = message.number
-        self._layer_staleness[message.layer].observe(version - 1 - read)
-        await self._count(message)  # before the waiting pulls: they begin to read the version this makes
-        ready = [item for item in self._waiting if self._applied[item[0].group, item[0].layer] >= item[0].after]
-        self._waiting = [item for item in self._waiting if item not in ready]
-        for pull, asked in ready:
+    async def _updated(self, message: LayerGradient, version: int) -> None:
+        """A gradient made this version of a layer: count it, then serve those who waited, who read what it made."""
+        layer_staleness, updated = self._ledger.applied(message, version)
+        self._layer_staleness[message.layer].observe(layer_staleness)
+        if updated is not None:
+            self._staleness.observe(updated.staleness)
+            await self.tell(self._coordinator, updated, step=message.number)
+        for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
 
     def _apply(self, message: LayerGradient) -> int | None:
@@ -172,10 +158,7 @@ class ConvModel(Actor):
     def _total(self, message: LayerGradient) -> Blobs | None:
         """The gradient, if this was its last missing part."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
-        try:
-            return self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
-        except ValueError as error:
-            raise MessageError("unexpected", str(error)) from None
+        return self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
 
     async def on_rates(self, message: Rates, envelope: Envelope) -> None:
         """Another learning rate and momentum from now on."""
@@ -185,30 +168,10 @@ class ConvModel(Actor):
     async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
         """Hand over everything a checkpoint must hold."""
         state = await self.compute("state", self._store.state)
-        version = self._version
+        version = self._ledger.version
         await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
-        key = (pull.phase, pull.number, pull.layer)
-        published = self._store.published(pull.layer)
-        fresh = (self._store.versions[pull.layer], published, pull.members)
-        version, blobs, missing = self._pinned.pop(key, fresh)
-        if missing > 1:
-            self._pinned[key] = (version, blobs, missing - 1)
-        if pull.phase == TRAIN:
-            self._began.setdefault(pull.number, self._version)
-            self._read[pull.number, pull.layer] = version
-        await self.reply(envelope, LayerModel(layer=pull.layer, version=version, blobs=blobs))
-
-    async def _count(self, message: LayerGradient) -> None:
-        """When every layer of an iteration is in, the model has a new version: tell the coordinator."""
-        number = message.number
-        self._layers_in[number] += 1
-        if self._layers_in[number] < len(self._store.layers):
-            return
-        del self._layers_in[number]
-        staleness = self._version - self._began.pop(number)
-        self._version += 1
-        self._staleness.observe(staleness)
-        updated = Updated(number=number, version=self._version, staleness=staleness)
-        await self.tell(self._coordinator, updated, step=number)
+        blobs = self._store.published(pull.layer)
+        fresh = LayerModel(layer=pull.layer, version=self._store.versions[pull.layer], blobs=blobs)
+        await self.reply(envelope, self._ledger.publish(pull, fresh))

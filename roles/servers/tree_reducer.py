@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from roles.base.role import Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import arriving, encoded
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
+from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place
-from runtime import Actor, Envelope, MessageError
+from runtime import Actor, Conversation, Envelope
+
+PART = in_parts("a child's part of a layer's gradient", "iteration group layer", LayerGradient)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +57,12 @@ class TreeReducer(Actor):
     """See the module docstring."""
 
     Options = ReducerOptions
+    conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
 
     def __init__(self, options: ReducerOptions) -> None:
         self._parent = Parent(options.parent, options.part, options.parts)
         self._options = options
+        self._parts = Parts(PART)
 
     async def on_start(self) -> None:
         """Prepare the sum."""
@@ -70,8 +76,11 @@ class TreeReducer(Actor):
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Add a child's gradient; with the last one, send the sum to the parent."""
+        part = (message.number, message.group, message.layer), message.part, message.parts
+        self._parts.check(message, envelope.sender, *part)
         with self.phase("reduce"):
             total = await self.compute("reduce", self._add, message)
+        self._parts.came(message, envelope.sender, *part)
         if total is None:
             return
         self._sums.inc()
@@ -95,8 +104,5 @@ class TreeReducer(Actor):
     def _add(self, message: LayerGradient) -> tuple[Formats, Blobs] | None:
         """The sum as it travels, if this was the last missing part."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
-        try:
-            total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
-        except ValueError as error:
-            raise MessageError("unexpected", str(error)) from None
+        total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
         return None if total is None else self._wire.encode(message.layer, total)

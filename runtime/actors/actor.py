@@ -11,14 +11,13 @@ asker if there is one, otherwise it ends the run and names the actor. Time comes
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
+from runtime.actors.conversation import Conversation
+from runtime.actors.measured import Gauges, Measured
 from runtime.compute.compute import Compute
 from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
 
@@ -26,36 +25,18 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 
-class Host(Protocol):
+class Host(Gauges, Protocol):
     """What an actor needs of the process it lives in; a node is one."""
 
     compute: Compute
-    metrics: Metrics
     directory: Path
     on_event: Callable[[str, str, dict[str, Any]], None]
 
-    async def send(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        *,
-        step: int = -1,
-        answers: int = 0,
-        after: Awaitable[object] | None = None,
-    ) -> None:
+    async def send(self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0) -> None:
         """See Actor.tell and Actor.reply."""
 
     async def ask(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int,
-        timeout: float | None,
-        after: Awaitable[object] | None,
+        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> R:
         """See Actor.ask."""
         ...
@@ -67,12 +48,8 @@ class Host(Protocol):
     def finished(self, name: str) -> None:
         """See Actor.finish."""
 
-    def phase_seconds(self, actor: str, phase: str) -> Histogram:
-        """See Actor.phase."""
-        ...
 
-
-class Actor:
+class Actor(Measured):
     """Base of all actors. Subclasses take options in `__init__` and talk only after `on_start`.
 
     A class that declares `Options`, a frozen dataclass, is called with one of them; any other with keywords.
@@ -80,8 +57,7 @@ class Actor:
 
     Options: ClassVar[type[Any] | None] = None
     handlers: ClassVar[dict[type[Message], str]] = {}
-    name: str
-    role: str
+    conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
     log: logging.Logger
     device: Compute  # where this actor's array work is done
     _node: Host
@@ -120,39 +96,23 @@ class Actor:
     async def on_save(self, message: Save, envelope: Envelope) -> None:
         """Asked to write a checkpoint (only the lead is asked). The default has nothing to save."""
 
-    async def tell(self, to: str, message: Message, *, step: int = -1, after: Awaitable[object] | None = None) -> None:
-        """Send and do not wait for an answer. Waits only while the link has no byte credits left.
-
-        `after` is work that the message's arrays still need, awaited here: what is sent is what they hold then, and
-        nothing if it raises. The receiver's process hears of the message before, if it is on this host and the arrays
-        lie in `memory`, and is ready for it. Best begun a millisecond before the arrays are complete.
-        """
-        await self._node.send(self.name, to, message, step=step, after=after)
+    async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
+        """Send and do not wait for an answer. Waits only while the link has no byte credits left."""
+        await self._node.send(self.name, to, message, step=step)
 
     async def ask(
-        self,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int = -1,
-        timeout: float | None = None,
-        after: Awaitable[object] | None = None,
+        self, to: str, message: Message, answer: type[R], *, step: int = -1, timeout: float | None = None
     ) -> R:
-        """Send and wait for the answer, which must be an `answer`. `after` as in `tell`.
+        """Send and wait for the answer, which must be an `answer`.
 
         Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after `timeout` seconds.
         """
-        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout, after=after)
+        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout)
 
-    async def reply(self, envelope: Envelope, message: Message, *, after: Awaitable[object] | None = None) -> None:
-        """Answer an ask, now or later: keep the envelope as long as needed. `after` as in `tell`. After a tell nothing
-        is sent."""
+    async def reply(self, envelope: Envelope, message: Message) -> None:
+        """Answer an ask, now or later: keep the envelope as long as needed. After a tell nothing is sent."""
         if envelope.reply_to:
-            to, step, asked = envelope.reply_to, envelope.step, envelope.id
-            await self._node.send(self.name, to, message, step=step, answers=asked, after=after)
-        elif after is not None:
-            await after
+            await self._node.send(self.name, envelope.reply_to, message, step=envelope.step, answers=envelope.id)
 
     def memory(self, size: int) -> Array:
         """`size` bytes as a new uint8 array. Arrays made of it reach actors of this host without a copy: they must not
@@ -186,29 +146,6 @@ class Actor:
     def run_directory(self) -> Path:
         """Where this run's files are kept."""
         return self._node.directory
-
-    def now(self) -> float:
-        """Seconds on the event loop's clock."""
-        return asyncio.get_running_loop().time()
-
-    def counter(self, name: str, help_text: str, **labels: str) -> Counter:
-        """This actor's counter `convoy_<name>_total`."""
-        return self._node.metrics.counter(name, help_text, role=self.role, actor=self.name, **labels)
-
-    def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
-        """This actor's gauge `convoy_<name>`."""
-        return self._node.metrics.gauge(name, help_text, role=self.role, actor=self.name, **labels)
-
-    def histogram(self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str) -> Histogram:
-        """This actor's histogram `convoy_<name>`."""
-        return self._node.metrics.histogram(name, help_text, buckets, role=self.role, actor=self.name, **labels)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Measure a phase of the actor's work: `convoy_phase_duration_seconds{phase=...}`."""
-        started = self.now()
-        yield
-        self._node.phase_seconds(self.name, name).observe(self.now() - started)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"

@@ -16,7 +16,7 @@ from runtime.transport import Release
 STOP_SECONDS = 1.0  # how long on_stop may take
 
 
-class Hosted:
+class Cell:
     """Runs one actor. `failed(name, error)`, `finished(name)` report; `reject(peer, error)` counts what is illegal."""
 
     def __init__(
@@ -28,7 +28,6 @@ class Hosted:
     ) -> None:
         self.actor = actor
         self._inbox: deque[tuple[Envelope, Release]] = deque()
-        self._ended = False
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -44,10 +43,7 @@ class Hosted:
         return len(self._inbox)
 
     def take(self, envelope: Envelope, release: Release) -> None:
-        """Put a message into the inbox; one that was pending may come when nobody reads it any more."""
-        if self._ended:
-            release()
-            return
+        """Put a message into the inbox."""
         self._inbox.append((envelope, release))
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
@@ -56,8 +52,8 @@ class Hosted:
         """Open the inbox and start the actor's own work."""
         name = self.actor.name
         self.tasks = [
-            asyncio.create_task(self._guard(self._serve()), name=f"{name} inbox"),
-            asyncio.create_task(self._guard(self._work()), name=f"{name} run"),
+            asyncio.create_task(self._guard(self._serve), name=f"{name} inbox"),
+            asyncio.create_task(self._guard(self._work), name=f"{name} run"),
         ]
 
     def cancel(self) -> None:
@@ -68,7 +64,6 @@ class Hosted:
     async def ended(self) -> None:
         """Wait for the work's end, give back the credits of unread messages, let the actor release what it took."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        self._ended = True
         while self._inbox:
             self._inbox.popleft()[1]()
         try:
@@ -106,8 +101,8 @@ class Hosted:
         if type(self.actor).run is not Actor.run:
             self._finished(self.actor.name)
 
-    async def _guard(self, life: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, life: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
-            await life
+            await life()
         except Exception as error:  # noqa: BLE001  # whatever it is, it is this actor's failure: report it
             self._failed(self.actor.name, root_of(error))

@@ -15,7 +15,7 @@ from runtime.messages.message import Envelope
 Counts = defaultdict[tuple[str, ...], int]  # (actor, kind of message), or with the peer between them -> so far
 
 
-class Meters:
+class MessageMetrics:
     """Messages, bytes, waits and phases per actor. `roles` (actor -> role) is filled as actors are placed."""
 
     def __init__(self, metrics: Metrics) -> None:

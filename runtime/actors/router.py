@@ -1,17 +1,19 @@
-"""The way from one actor to another: where each lives, how it is reached, which questions await an answer."""
+"""The way from one actor to another: where each lives, which asks are open, and into whose inbox a message goes."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Coroutine, Iterable
+import logging
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from runtime.actors.message_metrics import Meters
+from runtime.actors.cell import Cell
+from runtime.actors.message_metrics import MessageMetrics
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
-from runtime.messages.message import Envelope, Lane, Message, Refusal
-from runtime.transport import Announced, Transport
+from runtime.messages.message import Envelope, Lane, Lost, Message, Refusal
+from runtime.transport import Release, Transport
 
 R = TypeVar("R", bound=Message)
 
@@ -37,70 +39,114 @@ class Ask(NamedTuple):
     peer: str
     answer: asyncio.Future[Message]
 
+    def fail(self, why: str) -> None:
+        """There will be no answer."""
+        if not self.answer.done():
+            self.answer.set_exception(ActorStopped(why))
+            self.answer.exception()  # asyncio would log it if the asker, still sending, never gets to look
 
-class Switchboard:
-    """Sends for the actors of one process and takes the answers to their questions."""
 
-    def __init__(self, incarnation: int, meters: Meters) -> None:
-        self._incarnation = incarnation
-        self._meters = meters
+class Router:
+    """Sends for the actors of one process (`cells`) and hands them what arrives."""
+
+    def __init__(self, process: str, incarnation: int, cells: Mapping[str, Cell], metrics: MessageMetrics) -> None:
+        self.stopped: set[str] = set()  # actors that lived here
+        self.stopping = False  # the process as a whole
+        self._process, self._incarnation = process, incarnation
+        self._cells = cells
+        self._metrics = metrics
         self._places: dict[str, Place] = {}
+        self._lost: dict[str, str] = {}  # actor -> its process, which is gone
         self._ids = itertools.count(1)
         self._asks: dict[int, Ask] = {}
+        self._log = logging.getLogger(f"convoy.{process}")
 
     def __repr__(self) -> str:
-        return f"<switchboard: {len(self._places)} actors known, {len(self._asks)} asks open>"
+        return f"<router: {len(self._places)} actors known, {len(self._asks)} asks open>"
 
     def know(self, actors: Iterable[str], place: Place) -> None:
         """These actors live there."""
-        self._places.update(dict.fromkeys(actors, place))
+        for actor in actors:
+            self._places[actor] = place
+            self._lost.pop(actor, None)
+
+    # -- sending
 
     def send(
-        self, sender: str, to: str, message: Message, *, step: int, answers: int = 0, after: Awaitable[object] | None
+        self, sender: str, to: str, message: Message, *, step: int = -1, answers: int = 0
     ) -> Coroutine[Any, Any, None]:
-        """Send a message; waits for byte credits, and for `after`. ActorStopped if nobody of that name is linked."""
-        envelope = self._envelope(sender, to, message, step, "", answers)
-        return self._send(envelope) if after is None else self._send_after(envelope, after)
+        """See Actor.tell and Actor.reply. ActorStopped if nobody of that name is linked."""
+        return self._send(Envelope(message, next(self._ids), sender, self._incarnation, to, "", answers, step))
 
     async def ask(
-        self,
-        sender: str,
-        to: str,
-        message: Message,
-        answer: type[R],
-        *,
-        step: int,
-        timeout: float | None,
-        after: Awaitable[object] | None,
+        self, sender: str, to: str, message: Message, answer: type[R], *, step: int, timeout: float | None
     ) -> R:
         """See Actor.ask."""
+        if sender in self.stopped:
+            raise ActorStopped(f"{sender} has stopped: it cannot ask {to}")
         loop = asyncio.get_running_loop()
-        envelope = self._envelope(sender, to, message, step, sender, 0)
-        announced = None
-        if after is not None:
-            envelope, announced = await self._ahead(envelope, after)
+        envelope = Envelope(message, next(self._ids), sender, self._incarnation, to, sender, 0, step)
         since = loop.time()
         ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
         try:
             if timeout is None:
-                await self._send(envelope, announced)
+                await self._send(envelope)
                 found = await ask.answer
             else:
                 async with asyncio.timeout(timeout):
-                    await self._send(envelope, announced)
+                    await self._send(envelope)
                     found = await ask.answer
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
         finally:
             del self._asks[envelope.id]
-            self._meters.waited(sender, to, loop.time() - since)
+            self._metrics.waited(sender, to, loop.time() - since)
         if isinstance(found, Refusal):
             raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
         if not isinstance(found, answer):
             raise MessageError("bad_type", f"{to} answered {found!r} to {message!r}, expected {answer.__name__}")
         return found
 
-    def take(self, envelope: Envelope) -> MessageError | None:
+    async def _send(self, envelope: Envelope) -> None:
+        sender, to = envelope.sender, envelope.receiver
+        place = self._places.get(to)
+        if place is None:
+            gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""
+            raise ActorStopped(f"{sender} has no link to an actor called '{to}'{gone}")
+        try:
+            await place.road.send(place.process, envelope)
+        except ActorStopped as error:
+            raise ActorStopped(f"{sender} cannot send to {to}: {error}") from None
+        self._metrics.sent(sender, envelope.message.kind)
+
+    # -- receiving
+
+    def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
+        """A transport hands over what arrived: an answer to its asker, anything else to the receiver's inbox."""
+        if envelope.receiver in self.stopped:  # it came too late; that is no offence
+            release()
+            return
+        cell = self._cells.get(envelope.receiver)
+        if cell is None:
+            problem: MessageError | None = MessageError(
+                "unknown_receiver", f"no actor '{envelope.receiver}' lives in {self._process}"
+            )
+        elif not envelope.answers and type(envelope.message) not in cell.actor.handlers:
+            understood = ", ".join(sorted(kind.__name__ for kind in cell.actor.handlers))
+            problem = MessageError("not_understood", f"{envelope!r}; {envelope.receiver} understands {understood}")
+        else:
+            problem = self._take(envelope)
+        if cell is None or problem is not None:
+            release()
+            self.reject(envelope.sender, problem)
+            return
+        self._metrics.received(envelope, size)
+        if envelope.answers:
+            release()
+        else:
+            cell.take(envelope, release)
+
+    def _take(self, envelope: Envelope) -> MessageError | None:
         """Note a message that came; an answer goes to its asker. Or why it may not come, and nothing is noted: its
         sender or incarnation is not linked, it was here before, was overtaken, or answers nothing that is open."""
         place = self._places.get(envelope.sender)
@@ -118,51 +164,38 @@ class Switchboard:
         ask.answer.set_result(envelope.message)
         return None
 
-    def stop(self, askers: Iterable[str]) -> None:
-        """Nobody will answer these any more."""
+    def reject(self, peer: str, error: MessageError | None) -> None:
+        """Count and log a message that was not accepted; it changed nothing."""
+        if error is not None and not self.stopping:
+            self._metrics.rejected(error.reason)
+            self._log.warning("rejected a message of %s: %s", peer, error)
+
+    # -- ends
+
+    def lost(self, process: str) -> None:
+        """A process is gone. Open asks to its actors, and senders that wait for its credits, get ActorStopped; actors
+        that have `on_lost` find it in their inbox, behind what came before; nothing of that life comes after it."""
+        gone = sorted(actor for actor, place in self._places.items() if place.process == process)
+        for road in {self._places[actor].road for actor in gone}:
+            road.disconnect(process, f"process {process} is gone")
+        for actor in gone:
+            del self._places[actor]
+            self._lost[actor] = process
         for ask in list(self._asks.values()):
-            if ask.asker in askers and not ask.answer.done():
-                ask.answer.set_exception(ActorStopped(f"{ask.asker} is stopping"))
+            if ask.peer in gone:
+                ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
+        said = Lost(process=process, actors=tuple(gone))
+        for name, cell in self._cells.items():
+            if gone and Lost in cell.actor.handlers:
+                cell.take(Envelope(said, 0, process, 0, name), lambda: None)
+
+    def stop(self, askers: Iterable[str]) -> None:
+        """These actors stop: nobody will answer them any more."""
+        self.stopped.update(askers)
+        for ask in list(self._asks.values()):
+            if ask.asker in self.stopped:
+                ask.fail(f"{ask.asker} is stopping")
 
     def waits(self) -> dict[str, str]:
         """Asker -> the peer of its oldest open question."""
         return {ask.asker: ask.peer for ask in reversed(self._asks.values())}
-
-    def _envelope(self, sender: str, to: str, message: Message, step: int, reply_to: str, answers: int) -> Envelope:
-        return Envelope(message, next(self._ids), sender, self._incarnation, to, reply_to, answers, step)
-
-    def _place(self, envelope: Envelope) -> Place:
-        place = self._places.get(envelope.receiver)
-        if place is None:
-            raise ActorStopped(f"{envelope.sender} has no link to an actor called '{envelope.receiver}'")
-        return place
-
-    async def _ahead(self, envelope: Envelope, after: Awaitable[object]) -> tuple[Envelope, Announced | None]:
-        """Announce a message, if its road can, and wait for its arrays: it is to be sent now, as what is returned."""
-        try:
-            place = self._place(envelope)
-            announced = await place.road.announce(place.process, envelope)
-        except BaseException:
-            if isinstance(after, Coroutine):
-                after.close()  # nobody will await it
-            raise
-        try:
-            await after
-        except BaseException:
-            if announced is not None:
-                announced.withdraw()
-            raise
-        if announced is None:
-            envelope = envelope._replace(id=next(self._ids))  # others may have been sent since: this comes after them
-        return envelope, announced
-
-    async def _send_after(self, envelope: Envelope, after: Awaitable[object]) -> None:
-        await self._send(*await self._ahead(envelope, after))
-
-    async def _send(self, envelope: Envelope, announced: Announced | None = None) -> None:
-        if announced is not None:
-            announced.complete()
-        else:
-            place = self._place(envelope)
-            await place.road.send(place.process, envelope)
-        self._meters.sent(envelope.sender, envelope.message.kind)

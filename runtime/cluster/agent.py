@@ -51,6 +51,8 @@ class Agent(Actor):
         self._heartbeat_seconds = heartbeat_seconds
         self._versions = versions
         self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
+        self._linked: dict[str, int] = {}  # peer -> its incarnation
+        self._told = False  # where everybody is
         self.halted = asyncio.Event()
 
     async def on_start(self) -> None:
@@ -70,11 +72,14 @@ class Agent(Actor):
             group.create_task(self._report())
 
     async def on_directory(self, message: Directory, envelope: Envelope) -> None:
-        """Everyone is up: link the peers and prepare the actors."""
+        """Everyone is up: link the peers and prepare the actors. Or some peers were started anew: link these."""
         for process, peer in message.peers.items():
-            if process != self._home.process:
-                where = Endpoints(peer["control"], peer["bulk"], peer["arena"])
-                self._home.connect(process, peer["incarnation"], where, peer["actors"], self._road)
+            if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
+                self._linked[process] = peer["incarnation"]
+                self._home.connect(process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road)
+        if self._told:
+            return
+        self._told = True
         try:
             await self._home.prepare(self._actors)
         except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
@@ -97,10 +102,11 @@ class Agent(Actor):
             process=self._home.process,
             incarnation=self._home.incarnation,
             pid=os.getpid(),
-            host=socket.gethostname(),
+            host_name=socket.gethostname(),
             control=self._endpoints.control,
             bulk=self._endpoints.bulk,
             arena=self._endpoints.arena,
+            host=self._endpoints.host,
             metrics_port=self._metrics_port,
             versions=self._versions,
         )

@@ -1,14 +1,44 @@
-"""What the supervisor asks of whatever starts processes. Each kind of place has its own file in `launchers/`."""
+"""What the supervisor asks of whatever starts processes. Each kind of place has its own file in `launchers/`.
+
+launcher_of(kind)(plan)        once per run
+    await open(machine)        once per machine that hosts processes
+    await launch(spec, life)   once per life of a process
+    await close()              when all have ended
+"""
 
 from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runtime.plan.topology import ProcessSpec
 
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
+
 LOST = 256  # instead of an exit status: whatever would have told it is gone
+
+
+class Early(ABC):
+    """What was started before cluster.toml was read, so that imports run side by side: processes can be born there."""
+
+    @abstractmethod
+    def prepare(self, program: str, search: Path | None = None) -> None:
+        """Let it import the program, found where this process would find it or in `search`. Only the first counts."""
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """All that a launcher is told of a run: its directory, which holds plan.json by the time something is launched, its
+    program, its machines, and what was started early, if something was: its launcher ends that."""
+
+    directory: Path
+    program: str
+    machines: tuple[Machine, ...]
+    early: Early | None = None
 
 
 class Launched(ABC):
@@ -33,13 +63,20 @@ class Launched(ABC):
 class Launcher(ABC):
     """Starts the processes of one run."""
 
+    def __init__(self, plan: LaunchPlan) -> None:
+        self.plan = plan
+
     @abstractmethod
-    async def launch(self, spec: ProcessSpec) -> Launched:
-        """Start a process. LaunchError if it cannot be started."""
+    async def open(self, machine: Machine) -> None:
+        """Make a machine ready to start processes. LaunchError if it cannot be reached, or used."""
+
+    @abstractmethod
+    async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
+        """Start one life of a process, on `spec.machine`. LaunchError if it cannot be started."""
 
     @abstractmethod
     async def close(self) -> None:
-        """All processes have ended: let go of what started them."""
+        """All processes have ended: let go of what started them. Also called if nothing was opened or launched."""
 
 
 def describe_exit(status: int) -> str:

@@ -1,6 +1,6 @@
 """The life of a role process: the messages between its agent and the supervisor, and which may come when.
 
-      supervisor                         agent (one per process)
+      supervisor                         agent (one per process and life)
           |   <------- Hello ---------       sockets are open, the program is imported
           |   -------- Directory ---->       everyone has said Hello: here is where your peers are
           |   <------- Ready ---------       actors are prepared (on_start)
@@ -11,7 +11,9 @@
           |   <------- Failure -------       an actor failed
           |   -------- Halt --------->       stop your actors and exit
 
-LIFE is the whole table of legal steps; anything else is an error and changes nothing.
+LIFE is the whole table of legal steps; anything else is an error and changes nothing. A process can be started anew:
+the Hello of a higher incarnation is the step "reborn", and what its former lives still say is refused. Its peers then
+get a second Directory, with where it is now; it gets its own, prepares and begins while the others run.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from enum import Enum
 
 from runtime.messages.message import Json, Message, message
 
+FIRST = 1  # the incarnation of a process in its first life; each following one counts up
 
-class Stage(Enum):
+
+class LifeStage(Enum):
     """Where a process is in its life."""
 
     STARTING = "starting"
@@ -32,12 +36,13 @@ class Stage(Enum):
     GONE = "gone"
 
 
-LIFE: dict[tuple[Stage, str], Stage] = {
-    (Stage.STARTING, "hello"): Stage.GREETED,
-    (Stage.GREETED, "ready"): Stage.READY,
-    (Stage.READY, "begin"): Stage.RUNNING,
-    **{(stage, "halt"): Stage.HALTING for stage in Stage if stage is not Stage.GONE},
-    **{(stage, "exit"): Stage.GONE for stage in Stage},
+LIFE: dict[tuple[LifeStage, str], LifeStage] = {
+    (LifeStage.STARTING, "hello"): LifeStage.GREETED,
+    (LifeStage.GREETED, "ready"): LifeStage.READY,
+    (LifeStage.READY, "begin"): LifeStage.RUNNING,
+    **{(stage, "halt"): LifeStage.HALTING for stage in LifeStage if stage is not LifeStage.GONE},
+    **{(stage, "exit"): LifeStage.GONE for stage in LifeStage},
+    **{(stage, "reborn"): LifeStage.GREETED for stage in LifeStage if stage is not LifeStage.HALTING},
 }
 
 
@@ -48,22 +53,24 @@ def agent_of(process: str) -> str:
 
 @message
 class Hello(Message):
-    """A process is up: where it listens and what it runs."""
+    """A process is up: where it listens (see Endpoints) and what it runs; `host_name` is for people."""
 
     process: str
     incarnation: int
     pid: int
-    host: str
-    control: str
-    bulk: str
+    host_name: str
+    control: tuple[str, ...]
+    bulk: tuple[str, ...]
     arena: str
+    host: str
     metrics_port: int
     versions: Json
 
 
 @message
 class Directory(Message):
-    """Where a process finds its peers: process -> {incarnation, control, bulk, arena, actors}."""
+    """Where a process finds its peers, or those that were started anew: process -> {incarnation, actors, and the fields
+    of Endpoints}."""
 
     peers: Json
 

@@ -22,7 +22,7 @@ from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
 from runtime.cluster import namespaces
 from runtime.cluster.agent import Agent
-from runtime.cluster.lifecycle import Failure, agent_of
+from runtime.cluster.lifecycle import FIRST, Failure, agent_of
 from runtime.cluster.versions import versions
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
@@ -37,12 +37,11 @@ from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
-INCARNATION = 1  # the first life of a process; a restart counts up
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
-def live(plan: RunPlan, directory: Path, name: str) -> int:
-    """Be this process of the run to its end; its exit status."""
+def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
+    """Be this process of the run, in this one of its lives, to its end; its exit status."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
     faulthandler.enable()
@@ -57,7 +56,7 @@ def live(plan: RunPlan, directory: Path, name: str) -> int:
         namespaces.enter(plan.namespaces[spec.machine])
     threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        return runner.run(_live(plan, spec, directory))
+        return runner.run(_live(plan, spec, directory, incarnation))
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -75,9 +74,9 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return Loop
 
 
-async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
+async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int) -> int:
     metrics = Metrics()
-    node = Node(spec.name, INCARNATION, ThreadCompute(), metrics)
+    node = Node(spec.name, incarnation, ThreadCompute(), metrics)
     node.directory = directory
     node.lead = plan.placement.topology.lead
     recorder = Recorder() if plan.record_service_times else None
@@ -90,13 +89,13 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path) -> int:
         node.deliver,
         node.reject,
         plan.limits,
-        incarnation=INCARNATION,
-        bind=lambda lane: plan.bind_address(spec.name, lane),
+        incarnation=incarnation,
+        bind=lambda lane: plan.bind_addresses(spec.name, lane),
         arena=node.arena,
     )
     me = agent_of(spec.name)
-    node.connect(spec.name, INCARNATION, await inside.open(), [*spec.actors, me], inside)
-    node.connect(SUPERVISOR, INCARNATION, plan.supervisor, [SUPERVISOR], road)
+    node.connect(spec.name, incarnation, await inside.open(), [*spec.actors, me], inside)
+    node.connect(SUPERVISOR, FIRST, plan.supervisor, [SUPERVISOR], road)
     pages = None
     try:
         endpoints = await road.open()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runtime.cluster.lifecycle import LIFE, Heartbeat, Stage
+from runtime.cluster.lifecycle import FIRST, LIFE, Heartbeat, LifeStage
 from runtime.errors import MessageError
 
 
@@ -29,19 +29,20 @@ class Liveness:
         """Longest silence of a living process: the missed beats and one more for the way."""
         return self.heartbeat_seconds * (self.missed + 1)
 
-    def stuck_seconds(self, stage: Stage, usual: float) -> float:
+    def stuck_seconds(self, stage: LifeStage, usual: float) -> float:
         """Longest single piece of array work: ten times the usual, but never under the configured floor.
 
         Preparing has a limit of its own: a net is built and its kernels compiled in one piece.
         """
-        return self.prepare_seconds if stage is Stage.GREETED else max(self.progress_seconds, 10 * usual)
+        return self.prepare_seconds if stage is LifeStage.GREETED else max(self.progress_seconds, 10 * usual)
 
 
 @dataclass
 class Watched:
     """What is known of one process."""
 
-    stage: Stage = Stage.STARTING
+    stage: LifeStage = LifeStage.STARTING
+    incarnation: int = FIRST
     last_heard: float = 0.0
     beat: Heartbeat | None = None
 
@@ -58,15 +59,22 @@ class Supervision:
     def __repr__(self) -> str:
         return f"<supervision {', '.join(f'{name} {w.stage.value}' for name, w in self.processes.items())}>"
 
-    def note(self, process: str, event: str, now: float) -> None:
-        """A step in a process's life. MessageError if it may not come now."""
+    def note(self, process: str, event: str, now: float, incarnation: int | None = None) -> None:
+        """A step in a process's life, the present one if none is named; the hello of a higher one begins that.
+        MessageError if it may not come now, or is of a former life."""
         watched = self.processes.get(process)
-        following = LIFE.get((watched.stage, event)) if watched else None
-        if watched is None or following is None:
-            stage = watched.stage.value if watched else "not of this run"
-            raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {stage}")
-        watched.stage, watched.last_heard = following, now
-        self._greeted = now if following is Stage.GREETED else self._greeted
+        if watched is None:
+            raise MessageError("illegal_step", f"'{event}' of process '{process}', which is not of this run")
+        life = watched.incarnation if incarnation is None else incarnation
+        if life > watched.incarnation and event == "hello":
+            event = "reborn"
+        elif life != watched.incarnation:
+            raise MessageError("illegal_step", f"'{event}' of life {life} of '{process}', now in {watched.incarnation}")
+        following = LIFE.get((watched.stage, event))
+        if following is None:
+            raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {watched.stage.value}")
+        watched.stage, watched.incarnation, watched.last_heard = following, life, now
+        self._greeted = now if following is LifeStage.GREETED else self._greeted
         watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
 
     def beat(self, heartbeat: Heartbeat, now: float) -> None:
@@ -75,11 +83,11 @@ class Supervision:
         if watched is not None:
             watched.last_heard, watched.beat = now, heartbeat
 
-    def all_reached(self, stage: Stage) -> bool:
+    def all_reached(self, stage: LifeStage) -> bool:
         """Is every process exactly at this stage?"""
         return all(watched.stage is stage for watched in self.processes.values())
 
-    def at(self, *stages: Stage) -> list[str]:
+    def at(self, *stages: LifeStage) -> list[str]:
         """The processes at one of these stages."""
         return [name for name, watched in self.processes.items() if watched.stage in stages]
 
@@ -97,16 +105,16 @@ class Supervision:
 
     def _verdict(self, watched: Watched, now: float) -> str | None:
         rules, silent = self.liveness, now - watched.last_heard
-        if watched.stage is Stage.STARTING:
+        if watched.stage is LifeStage.STARTING:
             waited = now - self._began
             return f"did not report within {waited:.0f} s of its start" if waited > rules.start_seconds else None
-        if watched.stage in (Stage.HALTING, Stage.GONE):
+        if watched.stage in (LifeStage.HALTING, LifeStage.GONE):
             return None
         if silent > rules.silence_seconds:
             return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped"
         beat, waited = watched.beat, now - self._greeted
         idle = beat is not None and not beat.progress and not beat.busy_seconds
-        if watched.stage is Stage.GREETED and idle and waited > rules.start_seconds:
+        if watched.stage is LifeStage.GREETED and idle and waited > rules.start_seconds:
             return f"has not begun to prepare {waited:.0f} s after it was told to: messages do not reach it"
         if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds):
             return (

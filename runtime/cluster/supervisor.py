@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.launcher import Launched, Launcher, describe_exit
 from runtime.cluster.lifecycle import (
+    FIRST,
     Begin,
     Directory,
     EventReport,
@@ -23,14 +24,14 @@ from runtime.cluster.lifecycle import (
     Halt,
     Heartbeat,
     Hello,
+    LifeStage,
     Ready,
-    Stage,
     agent_of,
 )
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Envelope, Message, Save, WindDown
-from runtime.plan.topology import Placement
+from runtime.plan.topology import Placement, ProcessSpec
 from runtime.transport import Endpoints, Transport
 
 TICK_SECONDS = 0.25
@@ -54,7 +55,8 @@ class Watcher(Protocol):
 
 
 class Supervisor(Actor):
-    """Runs one placement to its end. `outcome` is done when the run is over: None, or the error that ended it."""
+    """Runs one placement to its end. `began` is set when every actor has; `outcome` is done when the run is over: None,
+    or the error that ended it."""
 
     def __init__(
         self,
@@ -73,6 +75,9 @@ class Supervisor(Actor):
         self._launched: dict[str, Launched] = {}
         self._greetings: dict[str, Hello] = {}
         self._watchers: list[asyncio.Task[None]] = []
+        self.began = asyncio.Event()
+        self._directed = False  # has everybody been told where everybody is?
+        self.statuses: dict[str, dict[str, Any]] = {}  # actor -> what its process's last heartbeat said of it
         self.outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
 
@@ -81,10 +86,12 @@ class Supervisor(Actor):
     async def supervise(self) -> ConvoyError | None:
         """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
         try:
+            used = {spec.machine for spec in self._placement.processes}
+            for machine in self._launcher.plan.machines:
+                if machine.name in used:
+                    await self._launcher.open(machine)
             for spec in self._placement.processes:
-                launched = await self._launcher.launch(spec)
-                self._launched[spec.name] = launched
-                self._watchers.append(asyncio.create_task(self._watch_exit(launched), name=f"exit of {spec.name}"))
+                await self._launch(spec, FIRST)
             while not self.outcome.done():
                 await self._judge()
                 await asyncio.wait([self.outcome], timeout=TICK_SECONDS)
@@ -95,16 +102,22 @@ class Supervisor(Actor):
             await self._launcher.close()
         return self.outcome.result()
 
+    async def _launch(self, spec: ProcessSpec, incarnation: int) -> None:
+        launched = await self._launcher.launch(spec, incarnation)
+        self._launched[spec.name] = launched
+        ended = self._watch_exit(launched, incarnation)
+        self._watchers.append(asyncio.create_task(ended, name=f"exit of {spec.name}"))
+
     async def wind_down(self, reason: str) -> None:
         """Ask the lead actor to bring the run to a good end; before it runs there is nothing to save: end now."""
-        if self._supervision.all_reached(Stage.RUNNING):
+        if self._supervision.all_reached(LifeStage.RUNNING):
             await self.tell(self._placement.topology.lead, WindDown(reason=reason))
         else:
             self._end(None)
 
     async def save(self) -> None:
         """Ask the lead actor to write a checkpoint and go on."""
-        if self._supervision.all_reached(Stage.RUNNING):
+        if self._supervision.all_reached(LifeStage.RUNNING):
             await self.tell(self._placement.topology.lead, Save())
 
     def end_now(self) -> None:
@@ -121,36 +134,54 @@ class Supervisor(Actor):
     # -- what the processes say
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
-        """A process is up; once all are, everyone learns where its peers are."""
+        """A process is up; once all are, everyone learns where its peers are. If it was started anew, its peers learn
+        where it is now."""
         if self._is_halting(message.process):
             return
-        self._supervision.note(message.process, "hello", self.now())
+        self._supervision.note(message.process, "hello", self.now(), message.incarnation)
         self._greetings[message.process] = message
-        facts = {"process": message.process, "pid": message.pid, "host": message.host}
+        facts = {"process": message.process, "pid": message.pid, "host": message.host_name}
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
         self._watcher.event(self.name, "process", {**facts, **metrics})
-        if self._supervision.all_reached(Stage.GREETED):
+        if self._directed:
+            await self._introduce(message.process)
+        elif self._supervision.all_reached(LifeStage.GREETED):
+            self._directed = True
             for spec in self._placement.processes:
                 await self.tell(agent_of(spec.name), self._directory(spec.name))
 
+    async def _introduce(self, process: str) -> None:
+        """To its peers, and them to it."""
+        for peer in self._placement.neighbours(process):
+            if peer != process:
+                await self.tell(agent_of(peer), self._directory(peer, only=process))
+        await self.tell(agent_of(process), self._directory(process))
+
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
-        """A process is prepared; once all are, everyone begins."""
+        """A process is prepared; once all are, everyone begins. One started anew begins beside those that run."""
         if self._is_halting(message.process):
             return
-        self._supervision.note(message.process, "ready", self.now())
-        if self._supervision.all_reached(Stage.READY):
-            for spec in self._placement.processes:
-                self._supervision.note(spec.name, "begin", self.now())
-            await self._tell_all(Begin())
+        self._supervision.note(message.process, "ready", self.now(), envelope.incarnation)
+        if self._supervision.at(LifeStage.STARTING, LifeStage.GREETED):
+            return
+        ready = self._supervision.at(LifeStage.READY)
+        for process in ready:
+            self._supervision.note(process, "begin", self.now())
+        for process in ready:
+            await self.tell(agent_of(process), Begin())
+        if not self.began.is_set():
             self._watcher.event(self.name, "began", {"processes": len(self._placement.processes)})
+            self.began.set()
 
     def _is_halting(self, process: str) -> bool:
         """What it says of its start it said before it heard that the run is over."""
-        return process in self._supervision.at(Stage.HALTING)
+        return process in self._supervision.at(LifeStage.HALTING)
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""
         self._supervision.beat(message, self.now())
+        for actor, status in message.actors.items():
+            self.statuses[actor] = {**status, "process": message.process}
         self._watcher.beat(message.process, message)
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
@@ -174,7 +205,7 @@ class Supervisor(Actor):
 
     def link_lost(self, process: str) -> None:
         """The connection to a process broke; its exit or its silence will say why."""
-        if process in self._supervision.at(Stage.RUNNING, Stage.READY, Stage.GREETED):
+        if process in self._supervision.at(LifeStage.RUNNING, LifeStage.READY, LifeStage.GREETED):
             self._watcher.event(self.name, "link lost", {"process": process})
 
     # -- deciding and acting
@@ -190,9 +221,11 @@ class Supervisor(Actor):
             self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
 
-    async def _watch_exit(self, launched: Launched) -> None:
+    async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
-        halting = launched.name in self._supervision.at(Stage.HALTING)
+        if incarnation != self._supervision.processes[launched.name].incarnation:
+            return  # another life of it goes on
+        halting = launched.name in self._supervision.at(LifeStage.HALTING)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
             if status > 0:  # it ended by itself: its Failure, if one is on the way, tells more than the status
@@ -216,34 +249,33 @@ class Supervisor(Actor):
     def _host(self, process: str) -> str:
         greeting = self._greetings.get(process)
         machine = next(spec.machine for spec in self._placement.processes if spec.name == process)
-        return f"{machine} ({greeting.host}, pid {greeting.pid})" if greeting else machine
+        return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
 
-    def _directory(self, process: str) -> Directory:
+    def _directory(self, process: str, only: str = "") -> Directory:
+        """Where the peers of a process are, or one of them."""
         peers = {}
         for name, actors in self._placement.neighbours(process).items():
-            hello = self._greetings[name]
-            peers[name] = {
-                "incarnation": hello.incarnation,
-                "control": hello.control,
-                "bulk": hello.bulk,
-                "arena": hello.arena,
-                "actors": list(actors),
-            }
+            if not only or name == only:
+                hello = self._greetings[name]
+                where = asdict(_endpoints(hello))
+                peers[name] = {**where, "incarnation": hello.incarnation, "actors": list(actors)}
         return Directory(peers=peers)
 
     def admit(self, envelope: Envelope) -> None:
-        """Link a process that greets, its agent and its actors; hear one that fails before it could greet."""
+        """Link a process that greets, its agent and its actors, in each life anew; hear one that fails before it could
+        greet."""
         message = envelope.message
         if not isinstance(message, Hello | Failure):
             return
         spec = next((spec for spec in self._placement.processes if spec.name == message.process), None)
-        if spec is None or spec.name in self._greetings:
+        known = 0 if spec is None or spec.name not in self._greetings else self._greetings[spec.name].incarnation
+        if spec is None or known >= envelope.incarnation:
             return
-        if isinstance(message, Hello):
-            where = Endpoints(message.control, message.bulk)
+        if isinstance(message, Hello) and message.incarnation == envelope.incarnation:
             actors = [agent_of(spec.name), *spec.actors]
-            self._home.connect(spec.name, message.incarnation, where, actors, self._road)
-        else:
+            where = replace(_endpoints(message), arena="")  # nothing of what it hears holds arrays
+            self._home.connect(spec.name, envelope.incarnation, where, actors, self._road)
+        elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
     async def _tell_all(self, message: Message) -> None:
@@ -251,7 +283,7 @@ class Supervisor(Actor):
             await self.tell(agent_of(process), message)
 
     async def _stop_all(self) -> None:
-        for process in self._supervision.at(*(stage for stage in Stage if stage is not Stage.GONE)):
+        for process in self._supervision.at(*(stage for stage in LifeStage if stage is not LifeStage.GONE)):
             self._supervision.note(process, "halt", self.now())
         for name in self._launched.keys() - self._greetings.keys():
             self._launched[name].signal(signal.SIGTERM)  # it listens to nobody yet
@@ -271,11 +303,5 @@ class Supervisor(Actor):
             await asyncio.wait(self._watchers, timeout=patience)
 
 
-def admitting_deliver(node: Node, supervisor: Callable[[], Supervisor]) -> Callable[..., None]:
-    """The supervisor's deliver: a process of the run is linked by its first message, which is then judged like any."""
-
-    def deliver(envelope: Envelope, size: int, release: Callable[[], None]) -> None:
-        supervisor().admit(envelope)
-        node.deliver(envelope, size, release)
-
-    return deliver
+def _endpoints(hello: Hello) -> Endpoints:
+    return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)

@@ -16,6 +16,8 @@ from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.suggest import hint
 
+LOCAL = "local"  # the launcher that starts processes on this machine only
+
 _UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([A-Za-z]{0,2})B")
@@ -84,9 +86,9 @@ class Machine(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes."""
+    """[launcher]: what starts the processes: "local", or what an installed package brings by that name."""
 
-    kind: Literal["local"] = "local"
+    kind: Text = LOCAL
 
 
 class Placement(Section):
@@ -207,10 +209,15 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
         address = table.get("address", "127.0.0.1")
         if table.get("namespace") is not None:
             yield from _in_namespace(raw, index, address)
-        elif isinstance(address, str) and not _is_loopback(address):
+        elif _starts_here(raw) and isinstance(address, str) and not _is_loopback(address):
             text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
-            text += "launcher 'local' starts processes on this machine only (loopback address)"
+            text += f"launcher '{LOCAL}' starts processes on this machine only (loopback address)"
             yield raw.problem(("machine", index, "address"), show_text(text, 200))
+
+
+def _starts_here(raw: RawConfig) -> bool:
+    launcher = raw.data.get("launcher")
+    return not isinstance(launcher, dict) or launcher.get("kind", LOCAL) == LOCAL
 
 
 def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:

@@ -17,8 +17,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, dataclass_transf
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.messages.pending import Pending
-
 Array = NDArray[Any]
 Json = Mapping[str, Any]
 Lane = Literal["control", "bulk"]
@@ -145,8 +143,7 @@ class Envelope(NamedTuple):
 
     `id` counts the sender's envelopes; (`sender`, `incarnation`, `id`) names an envelope for ever. `reply_to`
     names the actor that waits for an answer ("" after a tell); an answer carries the asked id in `answers`
-    (0 otherwise). `step` is the iteration the message belongs to, -1 for none. `pending`, at the receiver only: the
-    arrays are still being written.
+    (0 otherwise). `step` is the iteration the message belongs to, -1 for none.
     """
 
     message: Message
@@ -157,7 +154,6 @@ class Envelope(NamedTuple):
     reply_to: str = ""
     answers: int = 0
     step: int = -1
-    pending: Pending | None = None
 
     def __repr__(self) -> str:
         about = f" answers {self.answers}" if self.answers else " ask" if self.reply_to else ""
@@ -182,6 +178,15 @@ class WindDown(Message):
 @message
 class Save(Message):
     """To the lead actor: write a checkpoint now and go on."""
+
+
+@message
+class Lost(Message):
+    """To actors that have `on_lost`: a process is gone, and with it these actors. They answer nothing and say nothing
+    any more."""
+
+    process: str
+    actors: tuple[str, ...]
 
 
 def snake_case(name: str) -> str:

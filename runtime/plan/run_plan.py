@@ -36,13 +36,13 @@ class RunPlan:
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def bind_address(self, process: str, lane: Lane) -> str:
-        """The address that `process` listens on for one lane."""
+    def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
+        """The addresses that `process` listens on for one lane."""
         if self.transport == "ipc":
-            return f"unix://{self.socket_directory}/{process}.{lane}"
+            return (f"unix://{self.socket_directory}/{process}.{lane}",)
         spec = next(spec for spec in self.placement.processes if spec.name == process)
         port = str(spec.port + (lane == "bulk")) if spec.port else "*"
-        return f"tcp://{self.addresses[spec.machine]}:{port}"
+        return (f"tcp://{self.addresses[spec.machine]}:{port}",)
 
     def write(self, directory: Path) -> None:
         """Write the plan into the run directory."""
@@ -55,7 +55,7 @@ class RunPlan:
         """Read the plan of a run directory."""
         data = json.loads((directory / FILE).read_text())
         data["placement"] = Placement.from_json(json.dumps(data["placement"]))
-        data["supervisor"] = Endpoints(**data["supervisor"])
+        data["supervisor"] = Endpoints.of(data["supervisor"])
         data["limits"] = Limits(**data["limits"])
         data["import_path"] = tuple(data["import_path"])
         return RunPlan(**data)

@@ -45,7 +45,6 @@ class Events:
         self._count = 0
         self.over = False
         self._changed = asyncio.Event()
-        self.statuses: dict[str, dict[str, Any]] = {}  # actor -> what its process's last heartbeat said of it
         self.last: dict[tuple[str, str], Event] = {}  # (actor, name) -> the latest
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
@@ -58,9 +57,7 @@ class Events:
         self._wake()
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """See Watcher."""
-        for actor, status in heartbeat.actors.items():
-            self.statuses[actor] = {**status, "process": process}
+        """A heartbeat is no event."""
 
     def failed(self, error: ConvoyError) -> None:
         """See Watcher."""

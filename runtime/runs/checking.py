@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runtime.cluster.launchers import launcher_of
 from runtime.config.file import Loaded, load_with_program
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.program import checked
-from runtime.plan.topology import Placement
+from runtime.plan.topology import Placement, Topology
 
 if TYPE_CHECKING:
-    from runtime.cluster.launchers import Nursery
+    from runtime.cluster.launcher import Early
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,19 @@ class Checked:
     placement: Placement
 
 
-def check(path: Path, overrides: Sequence[str] = (), nursery: Nursery | None = None) -> Checked:
-    """Read cluster.toml, plan and place. ConfigError with every mistake. `nursery`: it hears of the program as soon as
+def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None) -> Checked:
+    """Read cluster.toml, plan and place. ConfigError with every mistake. `early`: it hears of the program as soon as
     that is known."""
-    loaded = load_with_program(path, overrides, tell=None if nursery is None else nursery.prepare)
+    loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
     topology = checked(loaded.program.plan(loaded.config, loaded.options))
-    return Checked(loaded, place(topology, loaded.config))
+    return Checked(loaded, placed(topology, loaded.config))
+
+
+def placed(topology: Topology, config: ClusterConfig) -> Placement:
+    """See `place`; and there must be something that starts the processes. ConfigError."""
+    try:
+        launcher_of(config.launcher.kind)
+    except ConfigError as error:
+        where = config.raw.place(("launcher", "kind"))
+        raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from None
+    return place(topology, config)

@@ -7,124 +7,112 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.actors.actor import Actor
-from runtime.actors.metrics import Metrics
-from runtime.actors.node import Node
-from runtime.cluster.supervisor import Watcher
 from runtime.compute.compute import ThreadCompute
-from runtime.compute.emulated import device_of
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
 from runtime.plan.program import MAIN, actor_of, import_program
-from runtime.plan.topology import SUPERVISOR, Topology
-from runtime.transport import Limits
-from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.plan.topology import SUPERVISOR
+from runtime.runs.house import House, Site
+from runtime.simulation.cluster import Simulation
 
 R = TypeVar("R", bound=Message)
 HERE = "here"  # the process's name
 
 
-class Here:
-    """As `Processes`, without any."""
+class LoopHouse(House):
+    """Real time. The script speaks in the name of the supervisor."""
 
-    def __init__(self, topology: Topology, limits: Limits, directory: Path, watcher: Watcher) -> None:
-        self._topology, self._watcher = topology, watcher
+    def __init__(self, site: Site) -> None:
+        self.began = asyncio.Event()
+        self._site, self._lead = site, site.placement.topology.lead
         self._outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
-        self._running = False
-        self._script = Actor()  # in whose name the script speaks
-        self._node = Node(HERE, 1, ThreadCompute(), Metrics())
-        self._node.directory, self._node.lead = directory, topology.lead
-        self._node.on_event = watcher.event
-        self._node.on_failure = self._failed
-        self._node.on_finished = lambda: self._end(None)
-        self._road = InprocTransport(HERE, self._node.deliver, self._node.reject, limits, InprocNetwork())
+        self._script = Actor()
+        self._cluster = self._hosted()
 
-    @property
-    def metrics_url(self) -> str:
-        """There is no page."""
-        return ""
+    def _hosted(self) -> Simulation:
+        site = self._site
+        return Simulation(
+            site.placement,
+            limits=site.limits,
+            directory=site.directory.path,
+            watch=site.watcher.event,
+            compute=ThreadCompute,
+        )
 
     async def open(self) -> None:
-        """Make the actors. LaunchError if the program lacks a role."""
-        program = self._topology.program
-        module = sys.modules[MAIN] if program == MAIN else import_program(program)
-        names = [actor.name for actor in self._topology.actors]
-        self._node.connect(HERE, 1, await self._road.open(), [*names, SUPERVISOR], self._road)
-        self._node.add(SUPERVISOR, SUPERVISOR, self._script)
-        for actor in self._topology.actors:
-            self._node.add(actor.name, actor.role, actor_of(module, actor), device_of(actor.role, actor.emulated))
+        """See House.open."""
+        await self._cluster.join(SUPERVISOR, self._script)
 
     async def supervise(self) -> ConvoyError | None:
-        """Run the actors until the lead has ended or one has failed; the error that ended the run, if any."""
+        """See House.supervise."""
         life = asyncio.create_task(self._live())
         try:
-            either: list[asyncio.Future[Any]] = [life, self._outcome]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             return await self._outcome
         finally:
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
 
     async def _live(self) -> None:
-        names = list(self._node.actors)
-        for name in names:
-            try:
-                await self._node.prepare([name])
-            except Exception as error:  # noqa: BLE001  # told like any failure of an actor
-                self._failed(name, error)
-                return
-        self._running = True
-        self._node.begin(names)
-        self._watcher.event(SUPERVISOR, "began", {"processes": 0})
+        try:
+            program = self._site.placement.topology.program
+            module = sys.modules[MAIN] if program == MAIN else import_program(program)
+            await self._cluster.prepare(lambda spec: actor_of(module, spec))
+            self._begin()
+            await self._cluster.over
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is told as what ended the run
+            self._end(self._told(self._cluster.failed or "an actor", error))
+        else:
+            self._end(None)
+
+    def _begin(self) -> None:
+        self._cluster.begin()
+        self.began.set()
+        self._site.watcher.event(SUPERVISOR, "began", {"processes": 0})
+
+    def _told(self, actor: str, error: Exception) -> ConvoyError:
+        return told(actor, error)
 
     async def tell(self, actor: str, message: Message) -> None:
-        """See Actor.tell."""
+        """See House.tell."""
         await self._script.tell(actor, message)
 
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
-        """See Actor.ask."""
+        """See House.ask."""
         return await self._script.ask(actor, message, answer, timeout=timeout)
 
     async def wind_down(self, reason: str) -> None:
-        """See Supervisor.wind_down."""
-        if self._running:
-            await self.tell(self._topology.lead, WindDown(reason=reason))
+        """See House.wind_down."""
+        if self.began.is_set():
+            await self.tell(self._lead, WindDown(reason=reason))
         else:
             self._end(None)
 
     async def save(self) -> None:
-        """See Supervisor.save."""
-        if self._running:
-            await self.tell(self._topology.lead, Save())
+        """See House.save."""
+        if self.began.is_set():
+            await self.tell(self._lead, Save())
 
     def end_now(self) -> None:
-        """See Supervisor.end_now."""
+        """See House.end_now."""
         self._end(None)
 
     def statuses(self) -> dict[str, dict[str, Any]]:
-        """What each actor does now, see Node.status."""
-        found = {status["actor"]: {**status, "process": HERE} for status in self._node.status()}
-        found.pop(SUPERVISOR, None)
-        return found
+        """See House.statuses."""
+        return self._cluster.statuses()
 
     async def close(self) -> None:
-        """Stop the actors."""
-        await self._node.stop()
-        self._node.compute.close()
-        await self._road.close()
-
-    def _failed(self, actor: str, error: BaseException) -> None:
-        self._end(told(actor, error))
+        """See House.close."""
+        await self._cluster.close()
 
     def _end(self, error: ConvoyError | None) -> None:
         if self._outcome.done():
             return
         self._outcome.set_result(error)
         if error is not None:
-            self._watcher.failed(error)
+            self._site.watcher.failed(error)
 
 
 def told(actor: str, error: BaseException) -> ConvoyError:

@@ -1,6 +1,6 @@
 """A run whose actors live in processes: what the launching process holds for it, from its sockets to its metrics page.
 
-What never lives here: who counts as dead and what follows (`supervisor`), and who hears of it (`running`).
+Who counts as dead and what follows is the supervisor's business.
 """
 
 from __future__ import annotations
@@ -11,101 +11,111 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.cluster import namespaces
-from runtime.cluster.launchers import LocalLauncher, Nursery
-from runtime.cluster.process import INCARNATION
+from runtime.cluster.clients import Clients
+from runtime.cluster.launcher import Early, LaunchPlan
+from runtime.cluster.launchers import launcher_of
+from runtime.cluster.lifecycle import FIRST
 from runtime.cluster.supervision import Liveness
-from runtime.cluster.supervisor import Supervisor, Watcher, admitting_deliver
+from runtime.cluster.supervisor import Supervisor
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
-from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
 from runtime.memory.arena import available
-from runtime.messages.message import Message
+from runtime.messages.message import Envelope, Message
 from runtime.plan.run_plan import RunPlan
-from runtime.plan.topology import SUPERVISOR, Placement
-from runtime.report.rundir import RunDirectory, make_socket_directory
-from runtime.transport import Endpoints, Limits
+from runtime.plan.topology import SUPERVISOR
+from runtime.report.rundir import make_socket_directory
+from runtime.runs.house import House, Site, Watchers
+from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
 
 
-class Processes:
-    """Made on the event loop of the run; open it, supervise, close it."""
+class ProcessHouse(House):
+    """`early`: what was started before the configuration was read, see LaunchPlan."""
 
-    def __init__(
-        self,
-        placement: Placement,
-        config: ClusterConfig,
-        directory: RunDirectory,
-        watcher: Watcher,
-        nursery: Nursery | None = None,
-    ) -> None:
+    def __init__(self, site: Site, early: Early | None = None) -> None:
+        placement, config, directory = site.placement, site.config, site.directory
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
-        self._limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
+        self._limits = site.limits
         self._sockets = make_socket_directory()
-        self._node = Node(SUPERVISOR, INCARNATION, ThreadCompute(), Metrics())
+        self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
-            admitting_deliver(self._node, lambda: self._supervisor),
+            self._deliver,
             self._node.reject,
             self._limits,
-            incarnation=INCARNATION,
-            bind=lambda lane: f"unix://{self._sockets}/{SUPERVISOR}.{lane}",
-            on_link_lost=lambda process: self._supervisor.link_lost(process),
+            incarnation=FIRST,
+            bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
+            on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
-        launcher = LocalLauncher(directory.path, placement.topology.program, nursery)
+        plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early)
+        launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
-        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watcher)
+        watchers = Watchers(site.watcher)
+        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watchers)
+        self.began = self._supervisor.began
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began)
+        watchers.add(self._clients)
         self._pages: Pages | None = None
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
-        a network namespace cannot be entered."""
-        for machine, namespace in self._namespaces.items():
-            namespaces.check(machine, namespace)
+        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
         metrics, address = self._config.metrics, self._config.metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, sd=self._targets)
+        self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self._plan(await self._road.open()).write(self._directory.path)
-        self._node.connect(SUPERVISOR, INCARNATION, await self._inside.open(), [SUPERVISOR], self._inside)
+        self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
 
-    @property
-    def metrics_url(self) -> str:
-        """The list of every process's metrics page; "" while there is none."""
-        return f"http://{self._config.metrics.address}:{self._pages.port}/sd" if self._pages else ""
-
     async def supervise(self) -> ConvoyError | None:
-        """See Supervisor.supervise."""
-        return await self._supervisor.supervise()
+        """See House.supervise."""
+        try:
+            return await self._supervisor.supervise()
+        finally:
+            await self._clients.close()
+
+    def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
+        """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""
+        if not self._clients.take(envelope, release):
+            self._supervisor.admit(envelope)
+            self._node.deliver(envelope, size, release)
+
+    def _link_lost(self, process: str) -> None:
+        self._supervisor.link_lost(process)
+        self._clients.lost(process)
 
     async def tell(self, actor: str, message: Message) -> None:
-        """See Actor.tell."""
+        """See House.tell."""
         await self._supervisor.tell(actor, message)
 
     async def ask(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
-        """See Actor.ask."""
+        """See House.ask."""
         return await self._supervisor.ask(actor, message, answer, timeout=timeout)
 
     async def wind_down(self, reason: str) -> None:
-        """See Supervisor.wind_down."""
+        """See House.wind_down."""
         await self._supervisor.wind_down(reason)
 
     async def save(self) -> None:
-        """See Supervisor.save."""
+        """See House.save."""
         await self._supervisor.save()
 
     def end_now(self) -> None:
-        """See Supervisor.end_now."""
+        """See House.end_now."""
         self._supervisor.end_now()
 
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """See House.statuses."""
+        return dict(self._supervisor.statuses)
+
     async def close(self) -> None:
-        """Let everything go; every process has ended."""
+        """See House.close."""
         await self._node.stop()
         self._node.compute.close()
         await self._inside.close()

@@ -2,7 +2,7 @@
 
     made -> start -> (began) -> over        one task sees to it, from the first socket to the last file closed
 
-What never lives here: how actors are housed (`processes`, `here`), and what people see (`console`).
+Where its actors live is its house's business, see `house`.
 """
 
 from __future__ import annotations
@@ -10,36 +10,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel
 
-from runtime.cluster.launchers import Nursery
-from runtime.cluster.lifecycle import Heartbeat
-from runtime.cluster.supervisor import Watcher
+from runtime.cluster.launcher import Early
+from runtime.cluster.process import event_loop_factory
 from runtime.cluster.versions import versions
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ActorStopped, ConfigError, ConvoyError
 from runtime.messages.message import Message
-from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.plan.topology import Placement
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
-from runtime.runs.loop_run import Here
-from runtime.runs.process_run import Processes
+from runtime.runs.house import House, Site, Watchers
+from runtime.runs.loop_run import LoopHouse
+from runtime.runs.process_run import ProcessHouse
+from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
-from runtime.transport import Limits
 
 R = TypeVar("R", bound=Message)
-House = Processes | Here
+
+
+def house_of(
+    placement: Placement, config: ClusterConfig, *, here: bool, early: Early | None
+) -> Callable[[Site], House]:
+    """What builds the house that the configuration, and who wants it `here`, ask for. ConfigError if [simulation] fits
+    no link or has no profile."""
+    if config.simulation.clock == "virtual":
+        from runtime.runs.virtual_run import planned
+
+        return planned(placement, config)
+    return LoopHouse if here else partial(ProcessHouse, early=early)
 
 
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
-    waits for its end, leaving it by an exception ends it at once. `nursery`: its processes are born there.
+    waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
+    `loop_factory` makes an event loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -52,10 +65,13 @@ class Run:
         options: BaseModel | None = None,
         here: bool = False,
         console: Callable[[], RunConsole] | None = None,
-        nursery: Nursery | None = None,
+        early: Early | None = None,
     ) -> None:
-        self.placement, self._nursery = placement, nursery
-        self._config, self._options, self._here, self._console = config, options, here, console
+        self.placement = placement
+        self._config, self._options, self._console = config, options, console
+        self._build = house_of(placement, config, here=here, early=early)
+        self._virtual = config.simulation.clock == "virtual"
+        self.loop_factory = VirtualTimeLoop if self._virtual else event_loop_factory()
         self._directory: RunDirectory | None = None
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
@@ -69,16 +85,20 @@ class Run:
     # -- its life
 
     async def start(self) -> Self:
-        """Make the run directory and start everything; who cannot wait for `async with` calls this. Never fails: what
-        keeps a run from starting ends it."""
+        """Make the run directory and start everything; who cannot wait for `async with` calls this. What keeps a run
+        from starting ends it. ConvoyError if it was started before, or this event loop has another kind of time."""
         if self._task is not None:
             raise ConvoyError("this run was started before; launch another")
         loop = asyncio.get_running_loop()
+        if isinstance(loop, VirtualTimeLoop) is not self._virtual:
+            kinds = ("virtual", "real") if self._virtual else ("real", "virtual")
+            text = "simulation.clock is '{}', but this event loop has {} time".format(*kinds)
+            raise ConvoyError(f"{text}: use runtime.run(...), or asyncio.Runner(loop_factory=run.loop_factory)")
         began_at = loop.time()
         self._events = Events(lambda: loop.time() - began_at)
-        self._opened, self._began = asyncio.Event(), asyncio.Event()
+        self._opened = asyncio.Event()
         run = self._config.run
-        self._directory = RunDirectory(Path(run.directory), run.name or self._config.program)
+        self._directory = RunDirectory(Path(run.directory), run.name or self._config.program, loop.time)
         self._task = loop.create_task(self._live(self._directory), name="run")
         try:
             await self._opened.wait()
@@ -89,11 +109,11 @@ class Run:
 
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
-        watcher = _Watchers(directory, self._events, _Began(self._began), *consoles)
+        watcher = Watchers(directory, self._events, *consoles)
         try:
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", versions())
-            self._house = self._housed(directory, watcher)
+            self._house = self._build(Site(self.placement, self._config, directory, watcher))
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()
@@ -107,17 +127,11 @@ class Run:
             finally:
                 self._events.end()
                 self._opened.set()
-                self._began.set()
+                if self._house is not None:
+                    self._house.began.set()
                 directory.close()
                 for console in consoles:
                     console.close()
-
-    def _housed(self, directory: RunDirectory, watcher: Watcher) -> House:
-        if self._here:
-            links = self._config.links
-            limits = Limits(links.credit_bytes, links.max_message_bytes)
-            return Here(self.placement.topology, limits, directory.path, watcher)
-        return Processes(self.placement, self._config, directory, watcher, self._nursery)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -161,7 +175,7 @@ class Run:
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
         self._started()
-        return self._house.statuses() if isinstance(self._house, Here) else dict(self._events.statuses)
+        return self._house.statuses() if self._house else {}
 
     # -- talking to its actors
 
@@ -204,6 +218,11 @@ class Run:
         await asyncio.shield(self._task)
         return self._error
 
+    @property
+    def summary(self) -> str:
+        """A line for the person at the end of the run; "" if there is none."""
+        return self._house.summary if self._house else ""
+
     async def result(self) -> dict[str, Any]:
         """Wait for the end: the fields of the lead actor's last event, which is how it sums the run up. Raises what
         ended the run."""
@@ -226,7 +245,9 @@ class Run:
         names = [spec.name for spec in self.placement.topology.actors]
         if actor not in names:
             raise ConfigError([f"no actor of this run is called '{actor}'{hint(actor, names)}"])
-        await self._began.wait()
+        await self._opened.wait()
+        if self._house is not None:
+            await self._house.began.wait()
         if self._house is None or self._events.over:
             await self.ended()
             self._raise()
@@ -246,39 +267,3 @@ class Run:
         if self._error is not None:
             self._raised = True
             raise self._error
-
-
-class _Watchers:
-    """Events and heartbeats go to each of these."""
-
-    def __init__(self, *watchers: Watcher) -> None:
-        self._watchers = watchers
-
-    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        for watcher in self._watchers:
-            watcher.event(actor, event, fields)
-
-    def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        for watcher in self._watchers:
-            watcher.beat(process, heartbeat)
-
-    def failed(self, error: ConvoyError) -> None:
-        for watcher in self._watchers:
-            watcher.failed(error)
-
-
-class _Began:
-    """Notes when every actor has begun."""
-
-    def __init__(self, began: asyncio.Event) -> None:
-        self._began = began
-
-    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        if (actor, event) == (SUPERVISOR, "began"):
-            self._began.set()
-
-    def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Not of interest."""
-
-    def failed(self, error: ConvoyError) -> None:
-        """The end of the run says it."""

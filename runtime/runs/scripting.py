@@ -1,9 +1,7 @@
 """Runs from Python: a topology, built by whatever code, launched without a cluster.toml.
 
-    async with launch(topology) as run:              result = run(topology, on_event=print)
-        async for event in run.events(): ...
-
-What never lives here: what a run is (`running`).
+async with launch(topology) as run:              result = run(topology, on_event=print)
+    async for event in run.events(): ...
 """
 
 from __future__ import annotations
@@ -16,16 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-from runtime.cluster.process import event_loop_factory
 from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
-from runtime.plan.placement import place
 from runtime.plan.program import MAIN, checked, is_script, main_program, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
 from runtime.report.events import Event
+from runtime.runs.checking import placed
 from runtime.runs.loop_run import HERE
 from runtime.runs.run import Run
 from runtime.runs.signals import Signals
@@ -48,16 +45,18 @@ def launch(
     `directory` is where its run directory is made, and `name` ends that one's name. Actors live in a process each, in
     "one" process, or "here", on this event loop. `show` prints what `up` prints. `sections` are those of cluster.toml
     by their names, as dicts: machine=[{"name": "a", "cores": 2}], process=[{"name": "servers", "actors": ["fc*"]}],
-    links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}.
+    links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}.
+    A run on virtual time needs an event loop that has it: `runtime.run` makes one, and so does `run.loop_factory`.
     ConfigError with every mistake in them or in the topology's options, and if the topology's program is a script
     without a file.
     """
     stop_if_loading()
-    here = processes == HERE
-    program = topology.program if here or topology.program != MAIN else main_program()
+    here, simulation = processes == HERE, sections.get("simulation")
+    virtual = isinstance(simulation, dict) and simulation.get("clock") == "virtual"
+    program = topology.program if here or virtual or topology.program != MAIN else main_program()
     config = _config(program, directory, name, "one" if here else processes, sections)
     topology = dataclasses.replace(checked(topology), program=program)
-    placement = place(topology, config)
+    placement = placed(topology, config)
     if here:
         actors = tuple(actor.name for actor in topology.actors)
         placement = Placement(topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),))
@@ -83,7 +82,7 @@ def run(topology: Topology, *, on_event: Callable[[Event], object] | None = None
                         on_event(event)
             return await current.result(), signals.number
 
-    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=current.loop_factory) as runner:
         result, number = runner.run(main())
     if number:
         signal.raise_signal(number)
@@ -103,8 +102,6 @@ def _config(
 ) -> ClusterConfig:
     known = [key for key in ClusterConfig.model_fields if key not in SAID_OTHERWISE]
     problems = [f"launch(): {key}: {unknown_key(key, known)}" for key in sections if key not in known]
-    if isinstance(wanted := sections.get("simulation"), dict) and wanted.get("clock", "real") != "real":
-        problems.append("launch(): simulation.clock: a script's runs are real; see runtime.simulation.cluster.simulate")
     if problems:
         raise ConfigError(problems)
     tables = {

@@ -15,12 +15,11 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
-from runtime.compute.compute import InlineCompute
+from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
-from runtime.messages.message import Envelope, Message
 from runtime.plan.program import made_of
-from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement
+from runtime.plan.topology import ActorSpec, Placement
 from runtime.transport import Endpoints, Limits
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 
@@ -28,6 +27,9 @@ Roles = Mapping[str, Callable[..., Actor]]
 Make = Callable[[ActorSpec], Actor]
 ServiceTime = Callable[[str, str], float]  # (actor, label of the array work) -> seconds
 Watch = Callable[[str, str, dict[str, Any]], None]  # (actor, event, fields)
+
+FIRST = 1  # the incarnation of what is never started anew
+NOWHERE = Endpoints()  # on one loop nobody needs an address
 
 
 @dataclass
@@ -62,7 +64,9 @@ async def simulate(
 
 
 class Simulation:
-    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took."""
+    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took; `compute` makes
+    the device of each process, InlineCompute with `service_time` by default.
+    """
 
     def __init__(
         self,
@@ -74,20 +78,23 @@ class Simulation:
         directory: Path = Path(),
         watch: Watch = lambda actor, event, fields: None,
         recorder: Recorder | None = None,
+        compute: Callable[[], Compute] | None = None,
     ) -> None:
         self.placement, self.watch = placement, watch
         self.journal = Journal()
         self.failed = ""  # the actor whose failure ended the run
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.nodes: dict[str, tuple[Node, InprocTransport]] = {}
-        network, limits = network or InprocNetwork(), limits or Limits()
+        self._limits, self._outside = limits or Limits(), InprocNetwork()
+        self._roads: list[InprocTransport] = []  # to whoever is outside
+        network = network or InprocNetwork()
         for spec in placement.processes:
-            node = Node(spec.name, 1, InlineCompute(service_time), Metrics())
+            node = Node(spec.name, FIRST, InlineCompute(service_time) if compute is None else compute(), Metrics())
             node.lead, node.directory = placement.topology.lead, directory
             node.on_event, node.on_failure, node.on_finished = self._event, self._failed, self._finished
             if recorder is not None:
                 node.on_work = recorder.note
-            road = InprocTransport(spec.name, node.deliver, node.reject, limits, network)
+            road = InprocTransport(spec.name, node.deliver, node.reject, self._limits, network)
             self.nodes[spec.name] = (node, road)
 
     def __repr__(self) -> str:
@@ -96,39 +103,72 @@ class Simulation:
     async def run(self, make: Make, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> None:
         """From making the actors to the lead's end; the first failure comes through."""
         try:
-            await self._prepare(make)
-            prepared({name: hosted.actor for node, _ in self.nodes.values() for name, hosted in node.actors.items()})
-            for process in self.placement.processes:
-                self.nodes[process.name][0].begin(process.actors)
+            await self.prepare(make)
+            prepared({name: cell.actor for node, _ in self.nodes.values() for name, cell in node.actors.items()})
+            self.begin()
             await self.over
         finally:
-            for node, road in self.nodes.values():
-                await node.stop()
-                await road.close()
+            await self.close()
 
-    def tell_lead(self, message: Message) -> None:
-        """Put a message of the supervisor's into the lead's inbox."""
-        lead = self.placement.topology.lead
-        node, _ = self.nodes[self.placement.process_of()[lead]]
-        if lead in node.actors:
-            node.actors[lead].take(Envelope(message, 0, SUPERVISOR, 1, lead), lambda: None)
+    async def join(self, name: str, actor: Actor) -> None:
+        """Let an actor take part that is in no process of the placement. To it and from it messages take no time."""
+        outsider = Node(name, FIRST, InlineCompute(), Metrics())
+        road = self._road(outsider)
+        await road.open()
+        for process in self.placement.processes:
+            node, _ = self.nodes[process.name]
+            back = self._road(node)
+            await back.open()
+            node.connect(name, FIRST, NOWHERE, [name], back)
+            outsider.connect(process.name, FIRST, NOWHERE, process.actors, road)
+        outsider.add(name, name, actor)
+        outsider.begin([name])
+        self.nodes[name] = (outsider, road)
+
+    async def prepare(self, make: Make) -> None:
+        """Make the actors, link them and call their on_start; the first failure comes through."""
+        specs = {actor.name: actor for actor in self.placement.topology.actors}
+        for process in self.placement.processes:
+            node, road = self.nodes[process.name]
+            await road.open()
+            for peer, actors in self.placement.neighbours(process.name).items():
+                node.connect(peer, FIRST, NOWHERE, actors, road)
+            for spec in map(specs.__getitem__, process.actors):
+                self.failed = spec.name
+                node.add(spec.name, spec.role, make(spec), device_of(spec.role, spec.emulated))
+        for process in self.placement.processes:
+            for self.failed in process.actors:
+                await self.nodes[process.name][0].prepare([self.failed])
+        self.failed = ""
+
+    def begin(self) -> None:
+        """Open the inboxes."""
+        for process in self.placement.processes:
+            self.nodes[process.name][0].begin(process.actors)
+
+    async def close(self) -> None:
+        """Stop the actors."""
+        for node, road in self.nodes.values():
+            await node.stop()
+            node.compute.close()
+            await road.close()
+        for road in self._roads:
+            await road.close()
 
     def end(self) -> None:
         """End the run without waiting for anything."""
         self._finished()
 
-    async def _prepare(self, make: Make) -> None:
-        specs = {actor.name: actor for actor in self.placement.topology.actors}
-        nowhere = Endpoints("", "")
-        for process in self.placement.processes:
-            node, road = self.nodes[process.name]
-            await road.open()
-            for peer, actors in self.placement.neighbours(process.name).items():
-                node.connect(peer, 1, nowhere, actors, road)
-            for spec in map(specs.__getitem__, process.actors):
-                node.add(spec.name, spec.role, make(spec), device_of(spec.role, spec.emulated))
-        for process in self.placement.processes:
-            await self.nodes[process.name][0].prepare(process.actors)
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """Actor -> what it does now, see Node.status."""
+        nodes = [(process.name, self.nodes[process.name][0]) for process in self.placement.processes]
+        return {status["actor"]: {**status, "process": name} for name, node in nodes for status in node.status()}
+
+    def _road(self, node: Node) -> InprocTransport:
+        """Between one process and those that are outside."""
+        road = InprocTransport(node.process, node.deliver, node.reject, self._limits, self._outside)
+        self._roads.append(road)
+        return road
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         self.journal.entries.append((asyncio.get_running_loop().time(), actor, event, fields))

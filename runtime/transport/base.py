@@ -9,8 +9,9 @@ behind it rejects what comes twice or too late: actors are promised both whateve
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope
@@ -22,11 +23,18 @@ Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where a process listens: one address per lane; and where its shared memory is, if it has some."""
+    """Where a process listens: its addresses per lane, the nearest first; where its shared memory is, if it has some;
+    and on which `host`, see `host.identity`."""
 
-    control: str
-    bulk: str
+    control: tuple[str, ...] = ()
+    bulk: tuple[str, ...] = ()
     arena: str = ""
+    host: str = ""
+
+    @staticmethod
+    def of(fields: Mapping[str, Any]) -> Endpoints:
+        """From its fields, as JSON gives them."""
+        return Endpoints(tuple(fields["control"]), tuple(fields["bulk"]), fields["arena"], fields["host"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +48,6 @@ class Limits:
     def credit_of(self, lane: str) -> int:
         """The window of one lane, in bytes."""
         return self.credit_bytes if lane == "bulk" else self.control_credit_bytes
-
-
-class Announced(ABC):
-    """A message that is with its receiver but for the contents of its arrays. One of the two is called, once."""
-
-    @abstractmethod
-    def complete(self) -> None:
-        """They are written: the receiver's actor gets it now. ActorStopped if the link is gone."""
-
-    @abstractmethod
-    def withdraw(self) -> None:
-        """They will not be."""
 
 
 class Transport(ABC):
@@ -72,19 +68,16 @@ class Transport(ABC):
         """Make `peer` reachable. Connecting again replaces the former link (a new incarnation)."""
 
     @abstractmethod
+    def disconnect(self, peer: str, why: str) -> None:
+        """Let go of the links to `peer`: who waits for its credits, or sends later, gets ActorStopped."""
+
+    @abstractmethod
     async def send(self, peer: str, envelope: Envelope) -> None:
         """Hand an envelope to the road to `peer`; waits for byte credits, not for delivery.
 
         Arrays are referenced, not copied: the sender must not write to them again. ActorStopped if there is no
         link to the peer, MessageError if the message cannot travel.
         """
-
-    async def announce(self, peer: str, envelope: Envelope) -> Announced | None:
-        """Send an envelope ahead of its arrays: they may be written to until it is complete, and that is its place in
-        the order. It is delivered at once, as `pending`. None if it must be sent then, as on every road on which the
-        arrays travel. Waits and raises as `send`.
-        """
-        return None
 
     @abstractmethod
     async def close(self) -> None:

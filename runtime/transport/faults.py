@@ -7,7 +7,7 @@ For tests. It is a `Deliver` around another one, so it serves every road alike:
 
 What is done to the nth message of a sender on a lane depends on the seed alone. Whatever happens to a message, its
 credits go back exactly once, when the last copy of it has been read; its memory goes back with its last view.
-What never lives here: what actors make of it (`switchboard` lets no message through twice or out of order).
+Actors see none of it but losses: the router lets no message through twice or out of order.
 """
 
 from __future__ import annotations

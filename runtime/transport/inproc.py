@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from runtime.errors import ActorStopped, MessageError
 from runtime.messages import wire
+from runtime.messages.arrays import Frame
 from runtime.messages.credits import CreditGate, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
@@ -61,7 +62,7 @@ class InprocTransport(Transport):
     async def open(self) -> Endpoints:
         """Join the network under the process's name."""
         self.network.members[self.process] = self
-        return Endpoints(f"inproc://{self.process}", f"inproc://{self.process}")
+        return Endpoints((f"inproc://{self.process}",), (f"inproc://{self.process}",))
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """Make `peer` reachable; the endpoints are not needed on this road."""
@@ -69,6 +70,11 @@ class InprocTransport(Transport):
         for lane in lanes:
             route = self.network.route(self.process, peer, lane)
             self._links[peer, lane] = _Link(self.limits.credit_of(lane), route)
+
+    def disconnect(self, peer: str, why: str) -> None:
+        """See Transport.disconnect."""
+        for key in [key for key in self._links if key[0] == peer]:
+            self._links.pop(key).gate.close(why)
 
     async def send(self, peer: str, envelope: Envelope) -> None:
         """See Transport.send. The receiver gets read-only views of the sender's arrays."""
@@ -87,7 +93,7 @@ class InprocTransport(Transport):
         else:
             link.route.send(size, arrive)
 
-    def _arrive(self, peer: str, link: _Link, frames: list[wire.Frame], size: int, sent: float) -> None:
+    def _arrive(self, peer: str, link: _Link, frames: list[Frame], size: int, sent: float) -> None:
         def release() -> None:
             link.gate.grant(cost_of(size))
 

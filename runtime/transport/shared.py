@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from runtime.errors import LaunchError
+from runtime.errors import LaunchError, MessageError
 from runtime.memory.arena import IN_PLACE_FROM, Arena, Array, Window
 
 _lives = itertools.count(1)
@@ -30,16 +30,13 @@ class _Peer:
 class SharedMemory:
     """Lends the arrays of `arena` to peers, reads theirs in place, and notices when one of them dies.
 
-    `on_due(peer)` is called on the event loop when something of that peer's is to be returned (`take_due`),
-    `on_gone(peer, pid)` when its process has ended.
+    `on_due(peer)` is called on the event loop when something of that peer's is to be returned (`take_due`).
     """
 
-    def __init__(
-        self, process: str, arena: Arena, on_due: Callable[[str], None], on_gone: Callable[[str, int], None]
-    ) -> None:
+    def __init__(self, process: str, arena: Arena, on_due: Callable[[str], None]) -> None:
         self.arena = arena
         self._process = process
-        self._on_due, self._on_gone = on_due, on_gone
+        self._on_due = on_due
         self._loop = asyncio.get_running_loop()
         self._peers: dict[str, _Peer] = {}
 
@@ -65,7 +62,6 @@ class SharedMemory:
             self._loop.remove_reader(gone.watch)
             os.close(gone.watch)
             self.arena.forget(gone.life)
-            self._on_gone(peer, gone.window.pid)
 
     def loan(self, peer: str) -> Loan:
         """For one message to this peer."""
@@ -111,10 +107,6 @@ class SharedMemory:
                 self._loop.call_soon(self._on_due, peer)
 
 
-class Travels(Exception):
-    """An array cannot stay where it is."""
-
-
 class Loan:
     """The arrays of one message that stay where they are. Call it with each array: its offset, or None."""
 
@@ -134,14 +126,21 @@ class Loan:
             self.size += array.nbytes
         return offset
 
-    def whole(self, array: Array) -> int:
-        """The same, where nothing may travel: raises Travels."""
-        offset = self(array)
-        if offset is None:
-            raise Travels
-        return offset
-
     def revoke(self) -> None:
         """The message was not sent."""
         for offset in self.offsets:
             self._arena.returned(self._reader, offset)
+
+
+class Borrow:
+    """The arrays of one received message that are read in place. Call it with offset and bytes: see `wire.Borrow`."""
+
+    def __init__(self, window: Window | None) -> None:
+        self.window = window
+        self.size = 0
+
+    def __call__(self, offset: int, size: int) -> Array:
+        if self.window is None:
+            raise MessageError("bad_shape", f"{size} bytes at {offset} of shared memory that is not mapped here")
+        self.size += size
+        return self.window.bytes_at(offset, size)

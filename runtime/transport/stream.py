@@ -16,7 +16,7 @@ from itertools import islice
 
 import numpy as np
 
-from runtime.messages.wire import MAX_ARRAYS
+from runtime.messages.arrays import MAX_ARRAYS
 from runtime.transport.ports import BATCH, COPY_BELOW, TURN_BYTES, Frames, OnAnswer, Port
 
 MAX_FRAMES = MAX_ARRAYS + 1

@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
@@ -44,36 +43,29 @@ class Cargo(Message):
 def road(name: str, life: int, folder: Path, arena: Arena, deliver: Deliver, reject: Reject) -> SocketTransport:
     """The transport of one life of a process."""
     return SocketTransport(
-        name, deliver, reject, LIMITS, incarnation=life, bind=lambda lane: f"unix://{folder}/{name}.{lane}", arena=arena
+        name,
+        deliver,
+        reject,
+        LIMITS,
+        incarnation=life,
+        bind=lambda lane: (f"unix://{folder}/{name}.{lane}",),
+        arena=arena,
     )
 
 
 async def write(transport: SocketTransport, arena: Arena, to: str, mark: int, numbers: Any) -> None:
-    """Send one new array after the other; half of them are announced before they are written."""
+    """Send one new array after the other."""
     for number in numbers:
         blob = arena.empty((SIZES[number % len(SIZES)],), np.uint8)
         envelope = Envelope(Cargo(mark=mark, number=number, blob=blob), number + 1, "x", 1, "y")
-        blob[::1024] = mark ^ 255
-        announced = await transport.announce(to, envelope) if number % 2 else None
         blob.fill(mark)
-        if announced is not None:
-            announced.complete()
-        else:
-            await transport.send(to, envelope)
+        await transport.send(to, envelope)
 
 
 def intact(cargo: Message) -> bool:
     """Does every page say what its sender wrote?"""
     assert isinstance(cargo, Cargo)
     return bool((cargo.blob[::1024] == cargo.mark).all())
-
-
-def when_complete(envelope: Envelope, keep: Callable[[], None], drop: Callable[[], None]) -> None:
-    """Now, or when a message that was sent ahead is complete."""
-    if envelope.pending is None:
-        keep()
-    else:
-        envelope.pending.then(keep, drop)
 
 
 class Peer:
@@ -87,14 +79,10 @@ class Peer:
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """Keep the last few messages; end as a failure if one is not what was written."""
-
-        def keep() -> None:
-            if not intact(envelope.message):
-                os._exit(3)
-            self.kept.append(envelope.message)
-            release()
-
-        when_complete(envelope, keep, release)
+        if not intact(envelope.message):
+            os._exit(3)
+        self.kept.append(envelope.message)
+        release()
 
     def reject(self, peer: str, error: MessageError) -> None:
         """Nothing that the survivor sends is wrong."""
@@ -113,12 +101,12 @@ class Peer:
 
 def main() -> None:
     """Fork a peer for each order; in the child, live. Arguments: the folder of sockets, the survivor's addresses."""
-    folder, control, bulk, arena = sys.argv[1:]
+    folder, survivor = sys.argv[1:]
     order = Nursery(socket.socket(fileno=os.dup(0))).serve()
     if order is not None:
         kind, _, life = order["process"].partition("-")
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-            runner.run(_live(kind, int(life), Path(folder), Endpoints(control, bulk, arena)))
+            runner.run(_live(kind, int(life), Path(folder), Endpoints.of(json.loads(survivor))))
 
 
 async def _live(kind: str, life: int, folder: Path, survivor: Endpoints) -> None:

@@ -12,6 +12,7 @@ from benchmarks import backpressure
 MESSAGES = 16  # 800 MB through a window of 160 MB
 
 
+@pytest.mark.few("[shared memory]")
 @pytest.mark.parametrize("road", ["shared memory", "tcp"])
 def test_a_consumer_ten_times_slower_bounds_its_producers_memory_and_loses_nothing(road: str, tmp_path: Path) -> None:
     arguments = ["--roads", road, "--messages", str(MESSAGES), "--seconds", "60", "--window", str(160_000_000)]

@@ -81,6 +81,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
     run.process.communicate()
 
 
+@pytest.mark.few("[coordinator]")
 @pytest.mark.parametrize("victim", [victim for victim in VICTIMS for _ in range(KILLS)])
 def test_a_killed_role_is_named_and_everything_else_stops(running: Running, victim: str) -> None:
     os.kill(running.pids[victim], signal.SIGKILL)
@@ -135,6 +136,7 @@ def test_a_launcher_killed_outright_leaves_no_process_and_no_socket(running: Run
     assert running.sockets() == []
 
 
+@pytest.mark.few("[15-143]")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_one_signal_finishes_saves_and_stops(running: Running, number: signal.Signals, code: int) -> None:
     os.kill(running.process.pid, number)

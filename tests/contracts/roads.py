@@ -18,7 +18,7 @@ from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
-ROADS = ["inproc", "inproc with latency", "unix", "ipc", "tcp", "shared memory"]
+ROADS = ["inproc", "inproc with latency", "unix", "ipc", "tcp", "unix and tcp", "shared memory"]
 LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_bytes=1 << 16)
 
 
@@ -51,9 +51,11 @@ class Roads:
         if self.kind.startswith("inproc"):
             return InprocTransport(name, faults, reject, LIMITS, self._network)
         scheme = "ipc" if self.kind == "ipc" else "unix"
-        bind: Callable[[str], str] = lambda lane: f"{scheme}://{self.folder}/{name}.{lane}"  # noqa: E731
+        bind: Callable[[str], tuple[str, ...]] = lambda lane: (f"{scheme}://{self.folder}/{name}.{lane}",)  # noqa: E731
         if self.kind == "tcp":
-            bind = lambda lane: "tcp://127.0.0.1:*"  # noqa: E731
+            bind = lambda lane: ("tcp://127.0.0.1:*",)  # noqa: E731
+        if self.kind == "unix and tcp":
+            bind = lambda lane: (f"unix://{self.folder}/{name}.{lane}", "tcp://127.0.0.1:*")  # noqa: E731
         if self.kind == "shared memory":
             self.arenas[name] = Arena(name)
         return SocketTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, arena=self.arenas.get(name))

@@ -20,6 +20,7 @@ from tests.ops.cases.case import Arrays, Case, Outs
 from tests.ops.conftest import LAYOUTS, nans
 from tests.ops.host_cupy import HostCupy
 
+SLOW = ("cpu threads=1", "numpy b_p=1")  # whole nets train on these in other tests
 LOWERED = [case for case in CASES if "convolution" in case.name]
 
 
@@ -50,7 +51,8 @@ def on_backends(cases: list[Case]) -> pytest.MarkDecorator:
     pairs += [(f"numpy b_p={b_p}", case) for b_p in (1, 3) for case in cases if case in LOWERED]
     pairs += [(f"cpu threads={threads}", case) for threads in (1, 2) for case in cases]
     pairs += [(name, case) for name in ("kernels", "cupy") if without(name) is None for case in cases]
-    return pytest.mark.parametrize(("backend", "case"), pairs, indirect=["backend"], ids=str)
+    marked = [pytest.param(*pair, marks=pytest.mark.slow if pair[0] in SLOW else ()) for pair in pairs]
+    return pytest.mark.parametrize(("backend", "case"), marked, indirect=["backend"], ids=str)
 
 
 @pytest.fixture
@@ -109,12 +111,19 @@ def tolerance(case: Case, dtype: Any) -> float:
     return 1e-11 if dtype == np.float64 else case.tolerance
 
 
+@functools.cache
+def expected_of(case: Case, dtype: Any) -> tuple[Any, ...]:
+    """What the loops make of a case, which is the same for every backend and layout: they are slow."""
+    host, _ = prepared(make("numpy"), case, dtype, np.ascontiguousarray)
+    return case.reference(host)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @on_backends(CASES)
 def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(case, dtype, backend):
+    expected = expected_of(case, dtype)
     for layout in LAYOUTS:
-        host, arrays = prepared(backend, case, dtype, layout)
-        expected = case.reference(host)
+        _, arrays = prepared(backend, case, dtype, layout)
         before = {k: backend.to_host(a).copy() for k, a in arrays.items()}
         results = case.forward(backend, arrays, Outs())
         compare(backend, results, expected, tolerance(case, dtype))

@@ -6,7 +6,6 @@ What is promised behind a road that loses, doubles or reorders messages: `test_t
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +19,7 @@ from roads import LIMITS, ROADS, Load, Note, Roads
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages.message import Array, Envelope
-from runtime.transport import Release, Transport, ahead
+from runtime.transport import Release, Transport
 from runtime.transport.faults import Shares
 from runtime.transport.sockets import SocketTransport
 
@@ -221,7 +220,7 @@ async def test_cancelling_a_waiting_sender_loses_no_credit(pair: tuple[Member, M
 async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: Path) -> None:
     b = _member(
         lambda *arguments: SocketTransport(
-            *arguments, LIMITS, incarnation=1, bind=lambda lane: f"ipc://{tmp_path}/{lane}"
+            *arguments, LIMITS, incarnation=1, bind=lambda lane: (f"ipc://{tmp_path}/{lane}",)
         ),
         "b",
     )
@@ -229,15 +228,13 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     stranger = context.socket(zmq.DEALER)
     stranger.setsockopt(zmq.ROUTING_ID, b"stranger")
-    stranger.connect(ends.control)
+    stranger.connect(ends.control[0])
     hostile = [[b""], [b"\xff" * 10], [b"\x91" * 60_000], [b"\xdd\xff\xff\xff\xff"], [b"x" * 100_000], [b""] * 50]
-    hostile += [[ahead.word(what, 5)] for what in (0, ahead.ANNOUNCED, ahead.COMPLETE, ahead.WITHDRAWN, 4)]
-    hostile += [[b"\xc1"], [b"\xc1" * 50], [ahead.word(ahead.COMPLETE, 5), b"x"]]
-    hostile += [[ahead.word(ahead.ANNOUNCED, 6), b"x"]] * 2 + [[ahead.word(ahead.COMPLETE, 6)]]  # 6 is none
+    hostile += [[b"\xc1"], [b"\xc1" * 50]]  # the one byte that msgpack never uses
     for frames in hostile:
         stranger.send_multipart(frames)
     a = _member(
-        lambda *arguments: SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*"),
+        lambda *arguments: SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",)),
         "a",
     )
     await a.transport.open()
@@ -248,7 +245,7 @@ async def test_malformed_frames_are_rejected_and_the_road_stays_open(tmp_path: P
         while len(b.rejected) < len(hostile):  # noqa: ASYNC110  # rejections have no event of their own
             await asyncio.sleep(0)
     assert {peer for peer, _ in b.rejected} == {"stranger"}
-    assert Counter(error.reason for _, error in b.rejected) == {"bad_header": len(hostile) - 3, "late": 3}
+    assert {error.reason for _, error in b.rejected} == {"bad_header"}
     context.destroy(linger=0)
     await a.transport.close()
     await b.transport.close()
@@ -263,7 +260,7 @@ async def test_a_closed_road_leaves_no_socket_file(pair: tuple[Member, Member], 
 async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
     def make(*arguments: object) -> Transport:
         bind = f"tcp://127.0.0.1:{port}"
-        return SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: bind)  # type: ignore[arg-type]
+        return SocketTransport(*arguments, LIMITS, incarnation=1, bind=lambda lane: (bind,))  # type: ignore[arg-type]
 
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     holder = context.socket(zmq.ROUTER)

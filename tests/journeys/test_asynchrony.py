@@ -26,6 +26,7 @@ def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], fl
     return lambda actor, label: float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
 
 
+@pytest.mark.few("[1]", "[2]")
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_staleness_is_g_minus_1_on_average(tmp_path: Path, groups: int) -> None:
     draw = np.random.default_rng(7)
@@ -47,6 +48,7 @@ def test_a_simulated_asynchronous_run_repeats_itself_exactly(tmp_path: Path) -> 
     assert once("a") == once("b")
 
 
+@pytest.mark.slow
 def test_four_groups_in_real_processes_learn_with_staleness_3(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "async", workers=4, iterations=160, test=True)
     done = run_up(cluster, "--set", "train.momentum=0.5")

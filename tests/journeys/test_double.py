@@ -33,6 +33,7 @@ def alone() -> dict[str, dict[str, Array]]:
     return {net: arrays_of({**options, **DOUBLE, "strategy": SINGLE}) for net, options in NETS.items()}
 
 
+@pytest.mark.few("LeNet]")
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("name", EQUAL)
 def test_every_synchronous_preset_computes_what_one_process_does(
@@ -57,6 +58,7 @@ def doubled(cluster: Path, *lines: str) -> Path:
     return cluster
 
 
+@pytest.mark.few("[single-1]", "[adam-2]")
 @pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2), ("adam", 2), ("local-fc-shards", 2)])
 def test_a_resumed_run_in_double_precision_equals_an_unbroken_one_to_the_last_bit(
     tmp_path: Path, preset: str, workers: int

@@ -50,6 +50,7 @@ def train_only(cluster: Path) -> list[dict[str, float]]:
     return train(cluster, checkpoint=False).journal.of("progress")
 
 
+@pytest.mark.few("[sync]", "[one-weird-trick]", "[parameter-server]", "[firecaffe]", "[dl4j]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_messages_between_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, preset: str) -> None:
     shape = {"workers": 3, "groups": 2, "iterations": 1}
@@ -93,6 +94,7 @@ def test_emulated_workers_in_one_process_do_not_wait_for_one_another(tmp_path: P
     assert finished["seconds"] == pytest.approx(80 / 8 * 0.2)  # two layers, twice 0.05 s each
 
 
+@pytest.mark.few("[False]")
 @pytest.mark.parametrize("real", [False, True])
 def test_up_on_the_virtual_clock_leaves_the_same_journal_every_time(tmp_path: Path, real: bool) -> None:
     found = []
@@ -139,6 +141,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     assert len(train_only(again)) == 3
 
 
+@pytest.mark.few("change0", "change3", "change4")
 @pytest.mark.parametrize(
     ("more", "change", "said"),
     [

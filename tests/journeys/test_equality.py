@@ -16,6 +16,7 @@ def relative_difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).max() / np.abs(b).max())
 
 
+@pytest.mark.few("[1-2]", "[3-3]", "[4-2]")
 @pytest.mark.parametrize(("workers", "fan_in"), [(1, 2), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3)])
 def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int, fan_in: int) -> None:
     reference = train(configure(tmp_path / "single", "single"))
@@ -26,6 +27,7 @@ def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Pat
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
 
 
+@pytest.mark.few("[1]", "[3]")
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_replicas_equal_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int) -> None:
     reference = train(configure(tmp_path / "single", "single"))
@@ -36,6 +38,7 @@ def test_replicas_equal_single_in_every_parameter_after_10_iterations(tmp_path: 
     assert distributed.losses() == pytest.approx(reference.losses(), rel=1e-4)  # of the whole batch, not of a part
 
 
+@pytest.mark.slow
 def test_sync_with_4_members_has_the_loss_of_single_after_100_iterations(tmp_path: Path) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=100)).losses()
     distributed = train(configure(tmp_path / "sync", "sync", workers=4, iterations=100)).losses()
@@ -64,6 +67,7 @@ def test_another_seed_gives_other_numbers(tmp_path: Path) -> None:
     assert one.arrays["conv1.0"].tobytes() != two.arrays["conv1.0"].tobytes()
 
 
+@pytest.mark.slow
 def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

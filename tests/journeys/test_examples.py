@@ -45,6 +45,7 @@ def simulated(topology: Topology, directory: Path, known: dict = roles.ROLES) ->
     return journal, checkpoint.load(directory / journal.of("checkpoint")[-1]["file"])[0]
 
 
+@pytest.mark.slow
 def test_the_chain_is_a_strategy_of_at_most_thirty_lines(tmp_path: Path) -> None:
     tree = ast.parse((ROOT / "examples" / "chain.py").read_text())
     (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -115,11 +116,6 @@ def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
     assert [event["reason"] for event in events(directory, "winding down")] == ["accurate enough"]
     (regrouped,) = events(directory, "regrouped")
     assert (regrouped["groups"], regrouped["base_lr"]) == (1, pytest.approx(0.01))
-
-
-def test_frames_arrive_whole_whichever_way_they_are_sent(tmp_path: Path) -> None:
-    said = run_example("frames.py", tmp_path)
-    assert re.search(r"seen +frames 24 +ms_when_drawn \d\S* +ms_sent_ahead \d", said), said
 
 
 def test_the_first_lines_of_the_documentation_run(tmp_path: Path) -> None:

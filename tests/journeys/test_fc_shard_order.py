@@ -21,6 +21,7 @@ from tests.support import train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.mark.few("[a]", "[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
     delays = np.random.default_rng(0)
@@ -54,6 +55,14 @@ def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     )
     assert len(found.losses()) == 40
     assert np.mean(found.losses()[-5:]) < np.mean(found.losses()[:5])
+
+
+def test_a_group_that_gets_a_test_batch_twice_with_no_iteration_between_is_served_twice(tmp_path: Path) -> None:
+    """The numbers of test batches begin anew with every test: the same one may be a worker's next pass."""
+    cluster = configured(tmp_path, "local-fc-shards", workers=2, groups=2, iterations=4, test=True)
+    solver = cluster.with_name("solver.prototxt")
+    solver.write_text(solver.read_text() + "test_interval: 1\ntest_iter: 1\n")
+    assert len(train(cluster).journal.of("test")) == 1 + 4
 
 
 def test_groups_and_rates_change_while_the_shards_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from tests.support import events, run_directory, run_up, train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.mark.few("[2-7-", "[1-4-")
 # batch 10 over 4 workers: 3, 3, 2 and 2 rows, which scheme c cuts again into 4, some of them empty
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 @pytest.mark.parametrize(("workers", "batch"), [(1, 4), (2, 7), (4, 10)])
@@ -42,6 +43,7 @@ def test_one_weird_trick_equals_single_in_every_parameter_after_10_iterations(
     assert found.losses() == pytest.approx(reference.losses(), rel=1e-4)
 
 
+@pytest.mark.few("[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 def test_lenet_as_it_ships_trains_as_in_one_process(tmp_path: Path, scheme: str) -> None:
     reference = run(tmp_path / "single", "single", batch=64)
@@ -50,6 +52,7 @@ def test_lenet_as_it_ships_trains_as_in_one_process(tmp_path: Path, scheme: str)
     assert difference(found, reference) <= 1e-5
 
 
+@pytest.mark.few("[2-3-b]", "[3-3-c]")
 @pytest.mark.parametrize(("servers", "workers", "scheme"), [(2, 2, "a"), (3, 2, "a"), (2, 3, "b"), (3, 3, "c")])
 def test_a_synchronous_group_with_fc_shards_equals_single_in_every_parameter_after_10_iterations(
     tmp_path: Path, servers: int, workers: int, scheme: str
@@ -83,6 +86,7 @@ def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradien
     assert difference(found, reference, but=biases if "bn.0" in found.arrays else ()) <= 1e-5
 
 
+@pytest.mark.few("[local-fc-shards-2]")
 @pytest.mark.parametrize(
     ("preset", "workers"), [("one-weird-trick", 2), ("one-weird-trick", 4), ("local-fc-shards", 2)]
 )
@@ -113,6 +117,7 @@ def test_the_test_of_a_net_in_shards_has_the_scores_of_the_whole(tmp_path: Path,
     assert scores["loss"] == pytest.approx(expected["loss"], rel=1e-4)
 
 
+@pytest.mark.few("[single-one-weird-trick]", "[one-weird-trick-local-fc-shards]", "[local-fc-shards-single]")
 @pytest.mark.parametrize("first", ["single", "one-weird-trick", "local-fc-shards"])
 @pytest.mark.parametrize("second", ["single", "one-weird-trick", "local-fc-shards"])
 def test_a_checkpoint_of_one_preset_goes_on_in_another(tmp_path: Path, first: str, second: str) -> None:
@@ -170,6 +175,7 @@ def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp
     assert roles == {"coordinator": ("coordinator", ""), **expected}
 
 
+@pytest.mark.few("[one-weird-trick-3]")
 @pytest.mark.parametrize(("preset", "processes"), [("one-weird-trick", 3), ("local-fc-shards", 7)])
 def test_real_processes_have_the_bits_of_the_simulation(tmp_path: Path, preset: str, processes: int) -> None:
     options: dict[str, Any] = {"workers": 2, "iterations": 4, "batch": 16, "strategy": 'scheme = "b"\n'}

@@ -45,6 +45,7 @@ def test_a_run_over_three_namespaces_trains_through_their_cables(tmp_path: Path,
     assert min(grown) > 4 * 102_280  # the conv phase of LeNet, each time
 
 
+@pytest.mark.slow
 def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_path: Path) -> None:
     try:
         with machines(2, 6_000_000) as slow:  # 1.6 MB of gradients take more than 2 s, a heartbeat may be 1.5 s late

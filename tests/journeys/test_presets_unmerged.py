@@ -76,6 +76,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return train(configure(tmp_path_factory.mktemp("single"), "single"))
 
 
+@pytest.mark.few("[mxnet-sync-3-2]", "[singa-2-3]", "[parameter-server-None-2]", "[mxnet-sync-None-4]")
 @pytest.mark.parametrize("workers", [2, 3, 4])
 @pytest.mark.parametrize(
     ("preset", "servers"), [("mxnet-sync", None), ("mxnet-sync", 3), ("parameter-server", None), ("singa", 2)]
@@ -310,6 +311,7 @@ def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], fl
     return lambda actor, label: float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
 
 
+@pytest.mark.few("[adam-4-2-None]", "[mxnet-sync-3-1-3]", "[singa-4-2-2]", "[mxnet-async-4-4-1]")
 @pytest.mark.parametrize(
     ("preset", "workers", "groups", "servers"),
     [
@@ -359,6 +361,7 @@ def test_servers_in_real_processes_have_the_bits_of_the_simulation(
     assert all(arrays[name].tobytes() == array.tobytes() for name, array in simulated.arrays.items())
 
 
+@pytest.mark.few("[adam-3-3]")
 @pytest.mark.parametrize(("preset", "workers", "groups"), [("distbelief", 3, 3), ("singa", 4, 2), ("adam", 3, 3)])
 def test_asynchronous_groups_in_real_processes_learn_with_staleness_g_minus_1(
     tmp_path: Path, preset: str, workers: int, groups: int

@@ -78,6 +78,7 @@ def test_the_character_recipe_learns_what_carries_over_to_text_it_never_read(tmp
     assert last < first - 0.4
 
 
+@pytest.mark.slow
 @needs_photographs
 def test_the_photograph_recipe_learns_and_a_database_of_its_images_gives_the_same_losses(tmp_path: Path) -> None:
     photographs = {"data/jpeg10": str(PHOTOGRAPHS)}

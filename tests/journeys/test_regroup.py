@@ -113,6 +113,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return train(cluster)
 
 
+@pytest.mark.slow
 def test_a_reproducible_run_regrouped_50_times_has_the_bits_of_an_undisturbed_one(
     tmp_path: Path, undisturbed: Simulated, read: dict[int, list[tuple[int, int]]]
 ) -> None:
@@ -132,6 +133,7 @@ def _arrays(directory: Path, journal: Journal) -> dict[str, np.ndarray]:
     return arrays
 
 
+@pytest.mark.few("[2]")
 @pytest.mark.parametrize("workers", [2, 4, 8])
 def test_a_reproducible_run_has_the_same_bits_with_any_number_of_members(
     tmp_path: Path, undisturbed: Simulated, workers: int

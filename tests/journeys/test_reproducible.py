@@ -48,6 +48,17 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
         return run(tmp_path_factory.mktemp("single"), "single", 1, "", batch=20, net=lenet_with_dropout())
 
 
+@pytest.mark.few(
+    "[one-weird-trick-4",
+    "[local-fc-shards-2",
+    "[singa-8",
+    "[firecaffe-8",
+    "[host-accumulate-8",
+    "[sync-1",
+    "[replicas-8",
+    "[parameter-server-8",
+    "[mxnet-sync",
+)
 @pytest.mark.parametrize(("preset", "workers", "more"), PRESETS)
 def test_lenet_has_the_bits_of_one_process(
     tmp_path: Path, single: Simulated, preset: str, workers: int, more: str
@@ -76,6 +87,7 @@ FULL: dict[str, Any] = {
 }
 
 
+@pytest.mark.few("[sync-2", "[one-weird-trick-4")
 @pytest.mark.parametrize(
     ("preset", "workers", "more"),
     [

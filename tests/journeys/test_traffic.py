@@ -58,6 +58,16 @@ def measured(of: Topology, directory: Path) -> dict[tuple[str, str], dict[str, i
     return dict(found)
 
 
+@pytest.mark.few(
+    "[sync]",
+    "[one-weird-trick]",
+    "[tree]",
+    "[firecaffe]",
+    "[parameter-server]",
+    "[host-accumulate]",
+    "[chain]",
+    "[one-bit]",
+)
 @pytest.mark.parametrize(
     "of",
     [
@@ -105,6 +115,7 @@ def test_each_link_carries_what_was_said_in_every_iteration(of: Topology, tmp_pa
     }
 
 
+@pytest.mark.few("[sync]", "[one-weird-trick]")
 @pytest.mark.parametrize(
     "strategy",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime import ActorSpec, ConfigError, Topology, launch
+from runtime import ActorSpec, ConvoyError, RoleDied, Topology, launch, run
+from runtime.simulation.clock import VirtualTimeLoop
+from tests.journeys.adders import Add, Total, adders
 from tests.support import environment, events, run_directory, run_up, runtime_command
 
 PROGRAM = '''
@@ -49,6 +52,8 @@ def plan(config, options):
     return Topology("office", (ActorSpec("clerk", "clerk", {"end": config.run.name}),), (), "clerk")
 '''
 CLUSTER = 'program = "office"\n[run]\nname = "{end}"\n[simulation]\nclock = "virtual"\n'
+
+VIRTUAL = {"clock": "virtual"}
 
 
 def office(folder: Path, end: str) -> Path:
@@ -104,7 +109,33 @@ def test_a_signal_winds_a_run_down_in_the_middle_of_its_virtual_years(tmp_path: 
         assert process.wait(30) == 128 + number
 
 
-def test_a_script_whose_run_would_not_be_virtual_is_told_what_to_use() -> None:
-    topology = Topology("office", (ActorSpec("clerk", "clerk"),), (), "clerk")
-    with pytest.raises(ConfigError, match=r"a script's runs are real; see runtime\.simulation\.cluster\.simulate"):
-        launch(topology, simulation={"clock": "virtual"})
+def test_a_script_runs_on_virtual_time_and_talks_to_its_actors(tmp_path: Path) -> None:
+    async def main() -> tuple[int, float]:
+        async with made:
+            total = await made.ask("two", Add(number=3), Total)
+            await made.tell("one", Add(number=10))
+        return total.total, asyncio.get_running_loop().time()
+
+    far = {"clock": "virtual", "latency": 1.0}
+    made = launch(adders(), directory=tmp_path, simulation=far)
+    with asyncio.Runner(loop_factory=made.loop_factory) as runner:
+        assert runner.run(main()) == (103, 0.0)  # who is outside the cluster waits for no road of it
+    assert [event["total"] for event in events(made.directory, "sum")] == [10]
+
+
+def test_a_run_on_virtual_time_in_a_script_needs_no_loop_of_its_own_and_fails_like_any(tmp_path: Path) -> None:
+    topology = Topology("tests.journeys.adders", (ActorSpec("one", "broken"),), (), "one")
+    seen: list[str] = []
+    with pytest.raises(RoleDied, match=r"one failed: ValueError: no such number: 7\n  its log: "):
+        run(topology, on_event=lambda event: seen.append(event.name), directory=tmp_path, simulation=VIRTUAL)
+    assert seen == ["failed"]
+
+
+@pytest.mark.parametrize(("clock", "loop"), [("virtual", "real"), ("real", "virtual")])
+def test_a_run_on_a_loop_with_another_kind_of_time_is_told_so(tmp_path: Path, clock: str, loop: str) -> None:
+    made = launch(adders(), directory=tmp_path, simulation={"clock": clock}, processes="here")
+    factory = VirtualTimeLoop if loop == "virtual" else asyncio.new_event_loop
+    said = f"simulation.clock is '{clock}', but this event loop has {loop} time"
+    with asyncio.Runner(loop_factory=factory) as runner, pytest.raises(ConvoyError, match=said):
+        runner.run(made.start())
+    assert not list(tmp_path.iterdir())

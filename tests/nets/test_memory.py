@@ -59,6 +59,7 @@ def overlaps(plan: MemoryPlan) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.few("[resnet20]", "[cifar10_quick]", "[lenet]", "[cifar10_full]")
 @pytest.mark.parametrize("name", SMALL)
 def test_a_net_whose_arrays_share_memory_computes_the_same_numbers(name):
     batch, shape = SMALL[name]
@@ -80,6 +81,7 @@ def test_no_two_arrays_that_live_together_share_a_byte_and_sharing_saves_memory(
     assert plan.size < 0.9 * plan.unshared
 
 
+@pytest.mark.few("[nin]", "[resnet20]", "[cifar10_quick]", "[lenet]", "[cifar10_full]", "[googlenet]")
 @pytest.mark.parametrize("name", SMALL)
 def test_every_large_array_that_a_layer_keeps_is_in_the_plan(name):
     batch, shape = SMALL[name]

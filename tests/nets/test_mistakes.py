@@ -168,7 +168,7 @@ IN_MEANING = [
     (
         'layer { name: "x" type: "Python" bottom: "data" top: "x" }',
         "net.prototxt:2: layer 'x': key 'type': layer type 'Python' of Caffe is not supported: it would run code "
-        "that a prototxt names; write the layer as a class of this package",
+        "that a prototxt names; bring the layer as a type of its own (docs/extending.md)",
     ),
 ]
 

@@ -83,6 +83,7 @@ def test_phase_level_and_stage_rules_choose_layers(tmp_path):
     assert names("TEST", stages=("a",)) == ["test", "both", "flat"]
 
 
+@pytest.mark.slow
 def test_lenet_learns_the_digits_that_ship():
     ops, schedule = get_backend(), load_solver("lenet_digits")
     train, test = (open_source({"format": "digits", "split": split}, Path()) for split in ("train", "test"))

@@ -96,6 +96,7 @@ def test_an_untrained_net_is_as_unsure_as_its_classes_are_many(name, classes):
     assert loss == pytest.approx(math.log(classes), rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_character_net_takes_the_text_source_and_learns(tmp_path):
     alphabet = "".join(chr(at) for at in range(33, 98))
     (tmp_path / "t.txt").write_text(alphabet * 70, "utf-8")

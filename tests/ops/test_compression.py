@@ -285,6 +285,7 @@ def test_with_destinations_given_the_kernels_allocate_nothing_but_codes():
     assert peak - before < 6144  # blocks of arguments; the arrays here have 50 KB and more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [256, 128])
 def test_vectors_of_fewer_bits_encode_the_same(width):
     passes_with_narrow_vectors("tests/ops/test_compression.py", "cpu", width)

@@ -15,7 +15,7 @@ from roles.fc.queue import FcQueue
 from roles.fc.swap import ColumnSwap
 from roles.learning.slices import cut_state, slices_of_state
 from roles.learning.state_average import MeanState
-from roles.messages import ActivationSlice, Columns, State
+from roles.messages import ActivationSlice, Columns, FcTurn, State
 from runtime import Actor, Envelope, MessageError
 
 CUTS = [(0, 4), (0, 3, 6), (0, 4, 7, 10), (0, 1, 2, 9, 10), (0, 1, 2, 3, 4, 5)]
@@ -52,7 +52,7 @@ def asked(message: ActivationSlice) -> Envelope:
 
 
 def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices_come_out_by_rank() -> None:
-    queue = FcQueue("a", [(), (5,)])
+    queue = FcQueue("a", [(), (5,)], "fc-0")
     late, early = slice_of(7, 0, 0, 3), slice_of(7, 1, 0, 3)
     assert not queue.add(early, asked(early)) and not queue.due
     assert queue.add(late, asked(late)) and not queue.due
@@ -65,7 +65,7 @@ def test_a_pass_can_have_its_turn_when_its_first_fc_batch_is_complete_and_slices
 
 
 def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself() -> None:
-    queue = FcQueue("b", [(), (5,)])
+    queue = FcQueue("b", [(), (5,)], "fc-0")
     second = slice_of(2, 0, 0, 3)
     assert queue.add(second, asked(second))
     queue.turn("TRAIN", 5)
@@ -75,22 +75,27 @@ def test_turns_are_taken_in_their_order_and_one_may_come_before_the_pass_itself(
     assert not queue.add(first, asked(first))
     assert queue.due and queue.next()[0] == ("TRAIN", 5)
     assert not queue.complete(("TRAIN", 5), 0) and queue.complete(("TRAIN", 5), 1)
-    with pytest.raises(MessageError, match="second turn"):
-        queue.turn("TRAIN", 2)
+    for number, state in ((2, "has its turn"), (5, "had its turn")):
+        with pytest.raises(MessageError, match=rf"illegal: .* is '{state}'"):
+            queue.told(FcTurn(phase="TRAIN", number=number), "fc-0")
+    with pytest.raises(MessageError, match=r"illegal: .* is 'not theirs to give'"):
+        queue.told(FcTurn(phase="TRAIN", number=9), "fc-1")
 
 
 def test_a_slice_that_comes_again_after_its_pass_is_done_does_not_begin_it_anew() -> None:
-    queue = FcQueue("b", [(), (5,)])
+    queue = FcQueue("b", [(), (5,)], "fc-0")
     slices = [slice_of(3, 0, 0, 3), slice_of(3, 1, 1, 3)]
     begun = [queue.add(message, asked(message)) for message in slices]
     queue.turn("TRAIN", 3)
     key, batches = queue.next()
-    for part in range(len(batches)):
-        queue.take(key, part)
+    taken = [queue.take(key, part) for part in range(len(batches))]
     assert begun == [True, False]
-    for message in slices:
-        with pytest.raises(MessageError, match="twice"):
-            queue.add(message, asked(message))
+    for state in ("being computed", "answered"):
+        for message in slices:
+            with pytest.raises(MessageError, match=rf"illegal: .* is '{state}'"):
+                queue.add(message, asked(message))
+        for part in taken if state == "being computed" else ():
+            queue.answered(part)
     later = slice_of(4, 0, 0, 3)
     assert queue.add(later, asked(later))
 
@@ -98,7 +103,7 @@ def test_a_slice_that_comes_again_after_its_pass_is_done_does_not_begin_it_anew(
 @pytest.mark.parametrize(
     ("message", "why"),
     [
-        (slice_of(1, 0, 0, 3), "twice"),
+        (slice_of(1, 0, 0, 3), "is 'here'"),
         (slice_of(1, 1, 0, 3, cuts=(0, 2, 6)), "no such slice"),
         (slice_of(1, 2, 0, 3), "no such slice"),
         (slice_of(1, 1, 3, 3), "no such slice"),
@@ -106,7 +111,7 @@ def test_a_slice_that_comes_again_after_its_pass_is_done_does_not_begin_it_anew(
     ],
 )
 def test_a_slice_that_fits_nowhere_is_rejected_and_changes_nothing(message: ActivationSlice, why: str) -> None:
-    queue = FcQueue("b", [(), (5,)])
+    queue = FcQueue("b", [(), (5,)], "fc-0")
     first = slice_of(1, 0, 0, 3)
     queue.add(first, asked(first))
     with pytest.raises(MessageError, match=why):
@@ -128,8 +133,8 @@ def columns(width: int, *, link: int = 1, backward: bool = False, dtype: str = "
 @pytest.mark.parametrize(
     ("message", "sender", "why"),
     [
-        (columns(3), "stranger", "no other shard"),
-        (columns(3), "a", "no other shard"),
+        (columns(3), "stranger", "not another shard's"),
+        (columns(3), "a", "not another shard's"),
         (columns(4), "b", "not as many"),
         (columns(3, more=1), "b", "not as many"),
         (columns(3, dtype="float64"), "b", "not as many"),
@@ -145,7 +150,7 @@ def test_columns_that_are_not_awaited_are_rejected_and_change_nothing(message: C
     with pytest.raises(MessageError, match=why):
         swap.came(message, sender)
     swap.came(columns(3), "b")
-    with pytest.raises(MessageError, match="twice"):
+    with pytest.raises(MessageError, match="is 'here'"):
         swap.came(columns(3), "b")
     swap.came(columns(166, backward=True), "c")
     assert repr(swap) == "<shard 0 of 3, 2 swaps open>"

@@ -53,7 +53,7 @@ def test_a_run_in_which_every_message_of_a_kind_is_sent_twice_gives_the_same_num
 
     monkeypatch.setattr(Node, "send", twice)
     same_numbers(tmp_path, clean)
-    assert set(rejected) == {"unexpected"}
+    assert set(rejected) == {"illegal"}
 
 
 def test_a_run_in_which_every_message_arrives_twice_gives_the_same_numbers(

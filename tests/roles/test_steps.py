@@ -94,6 +94,7 @@ def taken(step: Callable[[], None]) -> tuple[int, list[str]]:
         gc.enable()
 
 
+@pytest.mark.few("[lenet-2]", "[everything-1]")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", ["lenet", "cifar10_quick", "resnet20", "everything"])
 def test_after_the_first_iteration_a_training_step_allocates_no_array(tmp_path, name, threads):
@@ -111,6 +112,7 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_memory_is_flat_over_many_iterations():
     step = training(load_net("lenet"), (1, 28, 28), 16, 1)
     grown = []

@@ -102,8 +102,8 @@ class Pair:
             await road.open()
         self.p.add("asker", "client", self.asker)
         self.q.add("server", "service", self.server)
-        self.p.connect("q", 1, Endpoints("", ""), ["server"], self.road_p)
-        self.q.connect("p", 1, Endpoints("", ""), ["asker"], self.road_q)
+        self.p.connect("q", 1, Endpoints(), ["server"], self.road_p)
+        self.q.connect("p", 1, Endpoints(), ["asker"], self.road_q)
         for node in (self.p, self.q):
             await node.prepare(node.actors)
             node.begin(node.actors)

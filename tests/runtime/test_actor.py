@@ -160,7 +160,7 @@ async def test_credits_are_given_back_when_a_handler_is_done_not_before() -> Non
     reader = Reader()
     pair.q.add("reader", "service", reader)
     await pair.open()
-    pair.p.connect("q", 1, Endpoints("", ""), ["server", "reader"], pair.road_p)
+    pair.p.connect("q", 1, Endpoints(), ["server", "reader"], pair.road_p)
     for size in (9000, 0):  # also when the handler finds the message illegal
         reader.gate.clear()
         await pair.asker.tell("reader", Bulk(blob=np.zeros(size, np.uint8)))

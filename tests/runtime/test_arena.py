@@ -194,7 +194,12 @@ class Blocks(RuleBasedStateMachine):
 
 
 TestBlocks = Blocks.TestCase
-TestBlocks.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestBlocks.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+class TestManyBlocks(Blocks.TestCase):
+    settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 
 PEER = """
@@ -212,7 +217,7 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
     )
     assert peer.stdout is not None
     assert peer.stdin is not None
-    shared = SharedMemory("me", arena, lambda peer: None, lambda peer, pid: None)
+    shared = SharedMemory("me", arena, lambda peer: None)
     shared.connect("peer", peer.stdout.readline().strip())
     array = arena.empty((IN_PLACE_FROM,), np.uint8)
     loan = shared.loan("peer")
@@ -237,7 +242,7 @@ async def test_a_killed_peer_is_noticed_and_holds_nothing_any_more(arena: Arena)
 async def lives(arena: Arena) -> AsyncIterator[tuple[SharedMemory, Arena, Arena]]:
     """What `me` shares with `peer`, and the arenas of two lives of the peer."""
     shared, former, later = (
-        SharedMemory("me", arena, lambda peer: None, lambda peer, pid: None),
+        SharedMemory("me", arena, lambda peer: None),
         Arena("peer", ROOM),
         Arena("peer", ROOM),
     )
@@ -291,7 +296,7 @@ async def test_nothing_is_read_in_place_for_another_process_than_the_one_whose_m
 
 
 async def test_memory_that_cannot_be_mapped_is_an_error_that_says_what_to_do(arena: Arena) -> None:
-    shared = SharedMemory("me", arena, lambda peer: None, lambda peer, pid: None)
+    shared = SharedMemory("me", arena, lambda peer: None)
     with pytest.raises(LaunchError, match=r"'me' cannot map the memory of 'peer'.*links.shared_memory = false"):
         shared.connect("peer", "/proc/999999999/fd/3 /memfd:nothing")
 

@@ -91,7 +91,7 @@ RUNTIME_MISTAKES = {
     "[[run]]\nname = 'x'": "cluster.toml:1: run: found an array of tables, expected a table",
     "run.directory = ''": "cluster.toml:1: run.directory: found '' (string), expected a non-empty string",
     "run.name = 2020-01-01": f"cluster.toml:1: run.name: found 2020-01-01 (date or time), {NAME}",
-    "[launcher]\nkind = 'ssh'": "cluster.toml:2: launcher.kind: found 'ssh' (string), expected 'local'",
+    "[launcher]\nkind = 3": "cluster.toml:2: launcher.kind: found 3 (integer), expected a non-empty string",
     "[placement]\nprocesses = 'on'": (
         "cluster.toml:2: placement.processes: found 'on' (string), expected 'one-per-actor' or 'one' "
         "(did you mean 'one'?)"

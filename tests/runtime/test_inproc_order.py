@@ -40,7 +40,7 @@ def arrivals(network: InprocNetwork, *bodies: Message, limits: Limits | None = N
         a, b = (InprocTransport(name, deliver, reject, limits or Limits(), network) for name in "ab")
         for road in (a, b):
             await road.open()
-        a.connect("b", Endpoints("", ""))
+        a.connect("b", Endpoints())
         for number, body in enumerate(bodies):
             await a.send("b", Envelope(body, number, "x", 1, "y"))
         await asyncio.sleep(1000)

@@ -55,7 +55,7 @@ def arrivals(network: InprocNetwork, *sent: tuple[float, str, str, Message]) -> 
             await roads[name].open()
         for road in roads.values():
             for peer in NAMES:
-                road.connect(peer, Endpoints("", ""))
+                road.connect(peer, Endpoints())
 
         async def send(at: float, a: str, b: str, body: Message, number: int) -> None:
             await asyncio.sleep(at)

@@ -33,7 +33,7 @@ def road(name: str, arrived: Arrived, reject: Callable[[str, MessageError], None
         arrived.put_nowait((envelope.sender, envelope.message))
         release()
 
-    return SocketTransport(name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: "tcp://127.0.0.1:*")
+    return SocketTransport(name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: ("tcp://127.0.0.1:*",))
 
 
 def refuse(peer: str, error: MessageError) -> None:
@@ -104,7 +104,7 @@ async def test_parts_that_do_not_fit_together_are_rejected_and_what_comes_next_i
     context: zmq.Context[Any] = zmq.Context()
     liar = context.socket(zmq.DEALER)
     liar.setsockopt(zmq.ROUTING_ID, b"liar/1.5")
-    liar.connect(ends.bulk)
+    liar.connect(ends.bulk[0])
     for frames in lie:
         liar.send_multipart(frames)
     honest = road("honest", arrived, refuse)

@@ -51,7 +51,7 @@ async def test_the_loop_turns_at_least_once_per_batch_of_a_socket_with_60_000_re
 
     def road(name: str) -> SocketTransport:
         bind = f"{kind}://{tmp_path}/{name}."
-        return SocketTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: bind + lane)
+        return SocketTransport(name, deliver, reject, limits, incarnation=1, bind=lambda lane: (bind + lane,))
 
     a, b = road("a"), road("b")
     await a.open()

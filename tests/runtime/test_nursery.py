@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers import LocalLauncher, Nursery
+from runtime.cluster.launchers.local import LocalProcess
 from runtime.compute import threads
+from runtime.config.sections import Machine
 from runtime.errors import ConfigError
 from runtime.plan.topology import ProcessSpec
 from runtime.runs.checking import check
@@ -22,6 +25,7 @@ import json, os, sys
 import numba, numpy
 from threadpoolctl import threadpool_info
 from runtime.compute import threads
+from runtime.config.sections import Machine
 read, write = os.pipe()
 if os.fork() == 0:
     threads.use(2)
@@ -50,8 +54,10 @@ def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_lib
 async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path: Path) -> None:
     with Nursery.start() as nursery:
         nursery.prepare("roles")
-        launcher = LocalLauncher(tmp_path, "roles", nursery)
-        born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()))
+        launcher = LocalLauncher(LaunchPlan(tmp_path, "roles", (Machine(),), nursery))
+        await launcher.open(Machine())
+        born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()), 1)
+        assert isinstance(born, LocalProcess)
         assert parent_of(born.pid) == nursery.process.pid
         assert await born.wait() == 1  # it has no run to take part in
         assert "plan.json" in "\n".join(born.last_lines())
@@ -63,7 +69,7 @@ def test_a_nursery_hears_of_the_program_before_its_launcher_imports_it_and_ends_
     cluster.write_text('program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', ""))
     with Nursery.start() as nursery:
         with pytest.raises(ConfigError, match="nowhere"):
-            check(cluster, nursery=nursery)
+            check(cluster, early=nursery)
         assert nursery.prepared
     assert nursery.process.returncode is not None
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.cluster.lifecycle import Heartbeat, Stage
+from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.errors import MessageError
 
-EVENTS = ("hello", "ready", "begin", "halt", "exit")
+EVENTS = ("hello", "ready", "begin", "halt", "exit", "reborn")
 TICK = 0.25
 
 # stage -> what each of EVENTS leads to; None: refused. The diagram at the top of `lifecycle`, written out.
-S = Stage
-TABLE: dict[Stage, tuple[Stage | None, ...]] = {
-    S.STARTING: (S.GREETED, None, None, S.HALTING, S.GONE),
-    S.GREETED: (None, S.READY, None, S.HALTING, S.GONE),
-    S.READY: (None, None, S.RUNNING, S.HALTING, S.GONE),
-    S.RUNNING: (None, None, None, S.HALTING, S.GONE),
-    S.HALTING: (None, None, None, S.HALTING, S.GONE),
-    S.GONE: (None, None, None, None, S.GONE),
+S = LifeStage
+TABLE: dict[LifeStage, tuple[LifeStage | None, ...]] = {
+    S.STARTING: (S.GREETED, None, None, S.HALTING, S.GONE, S.GREETED),
+    S.GREETED: (None, S.READY, None, S.HALTING, S.GONE, S.GREETED),
+    S.READY: (None, None, S.RUNNING, S.HALTING, S.GONE, S.GREETED),
+    S.RUNNING: (None, None, None, S.HALTING, S.GONE, S.GREETED),
+    S.HALTING: (None, None, None, S.HALTING, S.GONE, None),
+    S.GONE: (None, None, None, None, S.GONE, S.GREETED),
 }
 
 
@@ -31,7 +31,7 @@ def beat(process: str = "p", busy: float = 0.0, usual: float = 0.0, progress: in
     )  # fmt: skip
 
 
-def at_stage(stage: Stage, liveness: Liveness | None = None) -> Supervision:
+def at_stage(stage: LifeStage, liveness: Liveness | None = None) -> Supervision:
     """One process "p" that has reached a stage at time 0."""
     made = Supervision(["p"], liveness or Liveness(), 0.0)
     ways = {S.GREETED: ["hello"], S.READY: ["hello", "ready"], S.RUNNING: ["hello", "ready", "begin"]}
@@ -58,7 +58,7 @@ STEPS = [(stage, event, to) for stage, row in TABLE.items() for event, to in zip
 
 @pytest.mark.parametrize(("stage", "event", "to"), STEPS)
 def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_nothing(
-    stage: Stage, event: str, to: Stage | None
+    stage: LifeStage, event: str, to: LifeStage | None
 ) -> None:
     made = at_stage(stage)
     if to is None:
@@ -73,6 +73,26 @@ def test_every_step_of_a_life_is_legal_where_the_table_says_so_and_else_changes_
         assert made.processes["p"].last_heard == 1.0
 
 
+@pytest.mark.parametrize("stage", [stage for stage in S if stage is not S.HALTING])
+def test_the_hello_of_a_higher_incarnation_begins_a_life_and_former_ones_are_heard_no_more(stage: LifeStage) -> None:
+    made = at_stage(stage)
+    made.note("p", "hello", 1.0, 2)
+    assert made.at(S.GREETED) == ["p"]
+    for event, life in (("hello", 1), ("ready", 1), ("exit", 1), ("ready", 3)):
+        with pytest.raises(MessageError, match=f"'{event}' of life {life} of 'p', now in 2"):
+            made.note("p", event, 2.0, life)
+    with pytest.raises(MessageError, match="'hello' of process 'p', which is greeted"):
+        made.note("p", "hello", 2.0, 2)
+    made.note("p", "ready", 2.0, 2)
+    assert made.at(S.READY) == ["p"]
+
+
+def test_nobody_is_reborn_into_a_run_that_ends() -> None:
+    made = at_stage(S.HALTING)
+    with pytest.raises(MessageError, match="'reborn' of process 'p', which is halting"):
+        made.note("p", "hello", 1.0, 2)
+
+
 @pytest.mark.parametrize("process", ["stranger", ""])
 @pytest.mark.parametrize("event", [*EVENTS, "dance"])
 def test_a_step_of_a_process_that_is_not_of_this_run_is_refused(process: str, event: str) -> None:
@@ -81,7 +101,7 @@ def test_a_step_of_a_process_that_is_not_of_this_run_is_refused(process: str, ev
 
 
 def test_a_heartbeat_of_a_stranger_is_no_news() -> None:
-    made = at_stage(Stage.RUNNING)
+    made = at_stage(LifeStage.RUNNING)
     made.beat(beat("stranger"), 1.0)
     assert list(made.processes) == ["p"]
 
@@ -89,17 +109,17 @@ def test_a_heartbeat_of_a_stranger_is_no_news() -> None:
 def test_all_have_reached_a_stage_only_when_each_is_exactly_there() -> None:
     made = Supervision(["p", "q"], Liveness(), 0.0)
     made.note("p", "hello", 0.0)
-    assert not made.all_reached(Stage.GREETED)
+    assert not made.all_reached(LifeStage.GREETED)
     made.note("q", "hello", 0.0)
-    assert made.all_reached(Stage.GREETED)
+    assert made.all_reached(LifeStage.GREETED)
     made.note("q", "ready", 0.0)
-    assert not made.all_reached(Stage.GREETED)
-    assert made.at(Stage.GREETED, Stage.READY) == ["p", "q"]
+    assert not made.all_reached(LifeStage.GREETED)
+    assert made.at(LifeStage.GREETED, LifeStage.READY) == ["p", "q"]
     assert repr(made) == "<supervision p greeted, q ready>"
 
 
 @pytest.mark.parametrize("stage", [S.GREETED, S.READY, S.RUNNING])
-def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_before(stage: Stage) -> None:
+def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_before(stage: LifeStage) -> None:
     assert watched(at_stage(stage), 2.0) == []
     ((process, why),) = watched(at_stage(stage), 2.25)
     assert process == "p"
@@ -107,23 +127,23 @@ def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_befo
 
 
 @pytest.mark.parametrize("stage", [S.HALTING, S.GONE])
-def test_a_process_that_ends_may_be_silent(stage: Stage) -> None:
+def test_a_process_that_ends_may_be_silent(stage: LifeStage) -> None:
     assert watched(at_stage(stage), 100.0) == []
 
 
 def test_a_process_that_beats_lives_for_ever() -> None:
-    assert watched(at_stage(Stage.RUNNING), 500.0, beats=beat()) == []
+    assert watched(at_stage(LifeStage.RUNNING), 500.0, beats=beat()) == []
 
 
 def test_other_settings_make_other_deadlines() -> None:
     slow = Liveness(heartbeat_seconds=1.0, missed=9)
-    assert watched(at_stage(Stage.RUNNING, slow), 10.0) == []
-    assert watched(at_stage(Stage.RUNNING, slow), 10.25) != []
+    assert watched(at_stage(LifeStage.RUNNING, slow), 10.0) == []
+    assert watched(at_stage(LifeStage.RUNNING, slow), 10.25) != []
 
 
 def test_a_process_that_does_not_report_after_its_start_is_dead_by_its_own_deadline() -> None:
-    assert watched(at_stage(Stage.STARTING), 30.0) == []
-    ((_, why),) = watched(at_stage(Stage.STARTING), 30.25)
+    assert watched(at_stage(LifeStage.STARTING), 30.0) == []
+    ((_, why),) = watched(at_stage(LifeStage.STARTING), 30.25)
     assert "did not report within 30 s of its start" in why
 
 
@@ -141,7 +161,7 @@ def test_a_process_that_does_not_report_after_its_start_is_dead_by_its_own_deadl
 def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
     busy: float, usual: float, stuck: bool
 ) -> None:
-    verdict = watched(at_stage(Stage.RUNNING), TICK, beats=beat(busy=busy, usual=usual))
+    verdict = watched(at_stage(LifeStage.RUNNING), TICK, beats=beat(busy=busy, usual=usual))
     assert bool(verdict) == stuck
     if stuck:
         assert "has been computing 'worker conv1'" in verdict[0][1]
@@ -150,12 +170,12 @@ def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
 
 @pytest.mark.parametrize(("busy", "stuck"), [(299.0, False), (301.0, True)])
 def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(busy: float, stuck: bool) -> None:
-    verdict = watched(at_stage(Stage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))
+    verdict = watched(at_stage(LifeStage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))
     assert bool(verdict) == stuck
 
 
 def test_what_was_said_while_preparing_is_no_verdict_on_what_follows() -> None:
-    made = at_stage(Stage.GREETED)
+    made = at_stage(LifeStage.GREETED)
     made.beat(beat(busy=60.0, usual=0.0), 0.0)
     made.note("p", "ready", 0.1)
     made.note("p", "begin", 0.2)
@@ -173,7 +193,7 @@ def test_every_dead_process_is_named() -> None:
 
 
 def test_a_supervisor_that_was_itself_stopped_blames_nobody_but_goes_on_watching() -> None:
-    made = at_stage(Stage.RUNNING)
+    made = at_stage(LifeStage.RUNNING)
     assert watched(made, 1.0) == []
     assert made.check(61.0) == []
     dead_after = next(tick * TICK for tick in range(1, 20) if made.check(61.0 + tick * TICK))
@@ -181,7 +201,7 @@ def test_a_supervisor_that_was_itself_stopped_blames_nobody_but_goes_on_watching
 
 
 def test_a_check_that_comes_a_little_late_still_finds_a_stuck_process() -> None:
-    made = at_stage(Stage.RUNNING)
+    made = at_stage(LifeStage.RUNNING)
     made.beat(beat(busy=100.0), 0.9)
     assert made.check(0.9) != []
 
@@ -191,7 +211,7 @@ def test_a_process_that_does_nothing_when_told_to_prepare_is_named_after_the_tim
     progress: int, busy: float, dead: bool
 ) -> None:
     limit = Liveness().start_seconds
-    made = at_stage(Stage.GREETED)
+    made = at_stage(LifeStage.GREETED)
     verdict = watched(made, limit + TICK, beats=beat(progress=progress, busy=busy))
     why = f"has not begun to prepare {limit:.0f} s after it was told to: messages do not reach it"
     assert verdict == ([("p", why)] if dead else [])

@@ -250,7 +250,7 @@ def road(name: str, address: str, rejected: list[MessageError] | None = None) ->
         assert rejected is not None
         rejected.append(error)
 
-    where = {"control": address, "bulk": f"{address}.bulk"}
+    where = {"control": (address,), "bulk": (f"{address}.bulk",)}
     return SocketTransport(name, deliver, reject, Limits(), incarnation=1, bind=lambda lane: where[lane])
 
 
@@ -259,7 +259,7 @@ async def test_nonsense_is_rejected_with_its_reason_and_counted(tmp_path: Path) 
     listening = road("worker", f"unix://{tmp_path}/w", rejected)
     ends = await listening.open()
     stranger = socket.socket(socket.AF_UNIX)
-    stranger.connect(ends.control.removeprefix("unix://"))
+    stranger.connect(ends.control[0].removeprefix("unix://"))
     stranger.sendall(said(b"evil/1.5") + said(b"\xc1 not msgpack") + b"\xff" * 64)
     async with asyncio.timeout(10):
         while len(rejected) < 2:  # noqa: ASYNC110  # rejections have no event of their own

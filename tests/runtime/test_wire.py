@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from runtime.errors import MessageError
 from runtime.messages import wire
+from runtime.messages.arrays import DTYPES, MAX_ARRAYS, MAX_DIMENSIONS
 from runtime.messages.message import Array, Envelope, Json, Message, Save, message
+from runtime.messages.nesting import MAX_DEPTH
 
 
 @message
@@ -92,8 +94,8 @@ jsons = st.dictionaries(
     ),
     max_size=3,
 )
-shapes = hnp.array_shapes(min_dims=0, max_dims=wire.MAX_DIMENSIONS, min_side=0, max_side=3)
-arrays = st.sampled_from(sorted(wire.DTYPES)).flatmap(lambda name: hnp.arrays(name, shapes))
+shapes = hnp.array_shapes(min_dims=0, max_dims=MAX_DIMENSIONS, min_side=0, max_side=3)
+arrays = st.sampled_from(sorted(DTYPES)).flatmap(lambda name: hnp.arrays(name, shapes))
 parcels = st.builds(
     Parcel, number=integers, share=floats, name=texts, sure=st.booleans(),
     numbers=st.lists(integers, max_size=3).map(tuple), shares=st.lists(floats, max_size=3).map(tuple),
@@ -115,7 +117,7 @@ def test_every_message_comes_back_as_it_went(body: Parcel, reply_to: str, answer
     assert all(same(a, b) for a, b in zip(found.message.several, body.several, strict=True))
 
 
-@pytest.mark.parametrize("dtype", sorted(wire.DTYPES))
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,), (2, 3), (1,) * 8])
 def test_arrays_of_every_dtype_keep_their_shape_even_empty_and_without_dimensions(
     dtype: str, shape: tuple[int, ...]
@@ -192,7 +194,7 @@ def test_no_frames_and_a_thousand_empty_frames_are_bad_headers() -> None:
     assert reason_of([]) == "bad_header"
     assert reason_of([b""] * 1000) == "bad_header"
     assert reason(header(), *[b""] * 1000) in ("bad_header", "bad_shape")
-    assert reason(header(), *[b""] * (wire.MAX_ARRAYS + 1)) == "bad_header"
+    assert reason(header(), *[b""] * (MAX_ARRAYS + 1)) == "bad_header"
 
 
 @pytest.mark.parametrize("version", [0, 1, 3, -1, "2", None, [2], 2**63])
@@ -290,7 +292,7 @@ def test_values_nested_too_deep_are_a_bad_header_and_never_a_recursion_error(dep
 
 def test_what_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
     deep: Any = 0
-    for _ in range(wire.MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         deep = {"k": deep}
     refused = {
         "bad_type": [
@@ -301,7 +303,7 @@ def test_what_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
         "bad_shape": [Crate(blob=np.zeros((1,) * 9))],
         "too_large": [
             Parcel(**{**ORDINARY, "name": "x" * wire.MAX_HEADER_BYTES}),  # type: ignore[arg-type]
-            Parcel(**{**ORDINARY, "several": (np.zeros(1),) * wire.MAX_ARRAYS}),  # type: ignore[arg-type]
+            Parcel(**{**ORDINARY, "several": (np.zeros(1),) * MAX_ARRAYS}),  # type: ignore[arg-type]
         ],
     }  # fmt: skip
     for expected, bodies in refused.items():
@@ -313,12 +315,12 @@ def test_what_the_receiver_would_refuse_does_not_leave_the_sender() -> None:
 
 def test_the_deepest_json_and_the_most_arrays_that_may_leave_arrive() -> None:
     deep: Any = 0
-    for _ in range(wire.MAX_DEPTH - 1):
+    for _ in range(MAX_DEPTH - 1):
         deep = {"k": deep}
-    several = (np.zeros(1, np.int8),) * (wire.MAX_ARRAYS - 1)
+    several = (np.zeros(1, np.int8),) * (MAX_ARRAYS - 1)
     found = there_and_back(Parcel(**{**ORDINARY, "more": deep, "several": several}))  # type: ignore[arg-type]
     assert found.more == deep
-    assert len(found.several) == wire.MAX_ARRAYS - 1
+    assert len(found.several) == MAX_ARRAYS - 1
 
 
 def only_a_message_error(frames: list[bytes]) -> None:

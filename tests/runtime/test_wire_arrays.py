@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from runtime.errors import MessageError
 from runtime.messages import wire
+from runtime.messages.arrays import Frame
 from runtime.messages.message import Array, Envelope, Message, message
 
 
@@ -25,7 +26,7 @@ class Box(Message):
 SIX = bytes(range(24))  # float32[2, 3]
 
 
-def frames_of(array: Array) -> list[wire.Frame]:
+def frames_of(array: Array) -> list[Frame]:
     return wire.encode(Envelope(Box(blob=array), 7, "a", 1, "b"))
 
 

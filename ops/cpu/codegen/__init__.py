@@ -1,1 +1,8 @@
-"""How kernels are written and compiled: LLVM IR, numba, the processor, the store of machine code."""
+"""How kernels are written and compiled: LLVM IR, numba, the processor, the store of machine code.
+
+target             the processor: its name, features, width of vectors, caches
+kernel             loops in Python, compiled by numba
+code  values       loops in LLVM IR: the code that is built, and the values it works on
+ir_tools  prefetch  smooth   small pieces of IR: masks and loops, cache lines, exp and tanh
+compiled  store    LLVM modules as machine code, and the disk that keeps all kernels
+"""

@@ -1,9 +1,9 @@
 """Kernels written as LLVM IR instruction by instruction: `Code` has their loops and memory, `@generated` makes them.
 
-For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in milliseconds rather
-than a second, and never depends on a vectoriser. Conventions as in `kernel`: (number, size, block); addresses and
-strides in bytes. A Python loop over one of the generators here writes the loop's body into the kernel, once or (where
-it says so) twice. What never lives here: a kernel.
+For loops whose every step is a vector instruction this is shorter than a numba kernel, compiles in milliseconds instead
+of a second, and never depends on a vectoriser. Conventions are those of `kernel`: (number, size, block), addresses and
+strides in bytes. A Python loop over one of the generators here writes the loop's body into the kernel once, or twice
+where the generator says so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Mask: TypeAlias = Any  # an IR vector of bits, or None: all lanes
 
 
 class Code:
-    """A kernel being written. `number` and `size` say which thread of how many runs it."""
+    """A kernel that is being written. Thread `number` of `size` runs it."""
 
     def __init__(self, module: ir.Module, name: str, block: type[ctypes.Structure], past: bool = False) -> None:
         self.past = past
@@ -57,7 +57,7 @@ class Code:
         return Whole(self.b, self.b.load(self.b.inttoptr(at.value, I64.as_pointer())))
 
     def label(self, at: Whole) -> Whole:
-        """The float32 number at an address as a whole one; the least int64 but one where it is not whole."""
+        """The float32 number at an address as a whole one, or the second smallest int64 if it is not whole."""
         found = self.b.load(self.b.inttoptr(at.value, F32.as_pointer()))
         number = self.b.call(declared(self.b, "llvm.fptosi.sat.i64.f32", I64, [F32]), [found])
         whole = self.b.fcmp_ordered("==", self.b.sitofp(number, F32), found)
@@ -113,7 +113,7 @@ class Code:
 
     @contextmanager
     def when(self, choice: Choice) -> Iterator[None]:
-        """What follows only where this is so."""
+        """The body runs only if this is true."""
         with self.b.if_then(choice.value):
             yield
 
@@ -128,7 +128,7 @@ class Code:
         return Vec(self.b, self.v.splat(self.b.trunc(value.value, I32)))
 
     def load(self, at: Whole, mask: Mask = None) -> Vec:
-        """float32 numbers; 0 outside the mask, where nothing is read."""
+        """float32 numbers; 0 outside the mask, where memory is not read."""
         return Vec(self.b, self.v.load(at.value, mask))
 
     def store(self, value: Vec, at: Whole, mask: Mask = None) -> None:
@@ -136,7 +136,7 @@ class Code:
         self.v.store(self.b.bitcast(value.value, self.v.type), at.value, mask)
 
     def deliver(self, value: Vec, at: Whole, mask: Mask = None) -> None:
-        """As store; in the kernel's `past` form whole vectors, which must be aligned, go past the caches."""
+        """As store. In the kernel's `past` form whole vectors bypass the caches; they must be aligned."""
         if mask is not None or not self.past:
             self.store(value, at, mask)
             return
@@ -167,7 +167,7 @@ class Code:
         return self._splat_wide(self.b.load(self.b.inttoptr(at.value, F64.as_pointer()), align=8))
 
     def widened(self, value: Vec | Whole) -> Vec:
-        """float64 numbers from float32 ones, or from a whole one."""
+        """float64 numbers from float32 ones or from a whole one."""
         if isinstance(value, Whole):
             return self._splat_wide(self.b.sitofp(value.value, F64))
         return Vec(self.b, self.b.fpext(value.value, ir.VectorType(F64, self.lanes)))
@@ -200,7 +200,7 @@ class Code:
         return Vec(self.b, self.b.call(intrinsic, [v.value for v in values], fastmath=FLAGS))
 
     def across(self, name: str, value: Vec) -> Vec:
-        """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest passes over NaN."""
+        """The sum ("fadd") or the largest ("fmax") of a vector's lanes, in every lane. The largest ignores NaN."""
         kind = value.value.type
         start = [kind.element] if name == "fadd" else []
         key = f"llvm.vector.reduce.{name}.v{self.lanes}{'f32' if kind.element == F32 else 'f64'}"
@@ -260,7 +260,7 @@ class Generated(Kernel):
         code = Code(module, self.name, self.arguments, self._past)
         self._write(code)
         if self._past:
-            code.b.fence("seq_cst")  # such writes are seen by others only after a fence
+            code.b.fence("seq_cst")  # other threads see such writes only after a fence
         code.b.ret_void()
 
 

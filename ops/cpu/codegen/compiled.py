@@ -1,7 +1,4 @@
-"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called by address.
-
-What never lives here: what the kernels compute (`tile`, `transforms`).
-"""
+"""Generated kernels as machine code: LLVM modules compiled once per machine, kept on disk, called by address."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from llvmlite import ir
 from ops.cpu.codegen.store import alone
 from ops.cpu.codegen.target import host
 
-_ENGINES: list[Any] = []  # an engine owns the code it compiled: never let go of
+_ENGINES: list[Any] = []  # an engine owns the code it compiled, so it is kept for ever
 
 
 def machine() -> Any:
@@ -66,7 +63,7 @@ def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], 
 
 
 def _keep(path: Any, code: bytes) -> None:
-    """Write to the cache in one step, so that no other process reads half of it; without a cache go on."""
+    """Write to the cache in one step, so that no process reads half of it; a failure is ignored."""
     new = path.with_suffix(f".{os.getpid()}")
     with suppress(OSError):
         new.write_bytes(code)

@@ -1,7 +1,4 @@
-"""Small pieces of LLVM IR that the generated kernels share: vector types, masks, masked loads and stores, loops.
-
-What never lives here: a kernel.
-"""
+"""Small pieces of LLVM IR that the generated kernels share: vector types, masks, masked loads and stores, loops."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """How loops become kernels: `@kernel` compiles a function with numba for this machine and keeps it on disk.
 
 A kernel is `name(number, size, at)`: which thread of a `Team` of how many runs it, and the address of its arguments, a
-`block` of named integers and numbers. Addresses and strides are integers in bytes unless said, so one compiled form
-serves every layout and nothing is allocated, converted or counted on the way. Kernels check nothing; the backend does.
-What never lives here: a kernel.
+`block` of named integers and numbers. Addresses and strides are integers, in bytes unless said otherwise. So one
+compiled form serves every layout, and a call allocates, converts and counts nothing. Kernels check nothing; the backend
+does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
 
 
 def prepare() -> None:
-    """Let numba read what it knows of types and functions, as it would before the first kernel."""
+    """Load numba's registries of types and functions now instead of before the first kernel."""
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
 

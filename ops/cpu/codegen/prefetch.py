@@ -1,4 +1,4 @@
-"""Asking for a cache line before it is needed. What never lives here: when."""
+"""Asking for a cache line before it is needed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """exp, sigmoid and tanh of float32 vectors, as LLVM IR.
 
 Errors: sigmoid 2e-7 absolute, tanh 3e-7 relative (tests hold them to 1e-6). Infinities give the limits, NaN stays NaN.
-What never lives here: loops.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Where compiled kernels are kept between processes: one folder for each version of their sources and tools.
 
-A change to any file of this package, to numba, LLVM, Python or the processor gives another folder, so a stale kernel is
-never loaded (numba itself watches only the file a function stands in). `CONVOY_KERNEL_CACHE` names another place.
-Several processes that start at once compile each kernel once: who comes second waits for the first (`alone`).
-What never lives here: compiling.
+A change to any file of `ops.cpu`, to numba, LLVM, Python or the processor gives another folder, so a stale kernel is
+never loaded; numba itself watches only the file a function stands in. `CONVOY_KERNEL_CACHE` names another place. Of
+several processes that start at once one compiles each kernel and the others wait for it (`alone`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The processor kernels are compiled for: its name, its features, the width of its vectors, its caches.
 
-`CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons; it never widens them. What
-never lives here: kernels.
+`CONVOY_VECTOR_BITS` (512, 256 or 128) narrows the vectors, for tests and for comparisons. It never widens them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What generated kernels reckon with: whole numbers, and vectors of float32, int32 or float64, as LLVM IR values.
+"""What generated kernels compute with: whole numbers, and vectors of float32, int32 or float64, as LLVM IR values.
 
-Python's operators build the instructions, so that a kernel reads like the formula it computes; `code` has the loops
-and the memory. Products and sums may be contracted and reordered; NaN and infinities keep their meaning. What never
-lives here: a kernel.
+Python's operators build the instructions, so a kernel reads like its formula. Loops and memory are in `code`. Products
+and sums may be contracted and reordered; NaN and infinities keep their meaning.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Choice:
 
 
 class Vec:
-    """A vector of numbers. Integer vectors know only sums and equality."""
+    """A vector of numbers. Integer vectors have only sums and equality."""
 
     def __init__(self, b: ir.IRBuilder, value: ir.Value) -> None:
         self.b, self.value = b, value
@@ -97,7 +96,7 @@ class Vec:
         return self._with("fadd", other)
 
     def plus(self, other: Vec) -> Vec:
-        """The sum, not reordered: bits that others rely on."""
+        """The sum, never reordered, where others rely on its bits."""
         return Vec(self.b, self.b.fadd(self.value, other.value))
 
     def __sub__(self, other: Vec | float) -> Vec:
@@ -119,7 +118,7 @@ class Vec:
         return self._is(">", other)
 
     def is_nan(self) -> Choice:
-        """Where it is no number."""
+        """Where it is NaN."""
         return Choice(self.b, self.b.fcmp_unordered("uno", self.value, self.value))
 
     def matches(self, other: Vec) -> Choice:
@@ -137,9 +136,9 @@ class Variable:
         self.set(start)
 
     def set(self, value: Any) -> None:
-        """From here on it is `value`."""
+        """Assign `value`."""
         self.b.store(value.value, self._slot)
 
     def get(self) -> Any:
-        """What it is now."""
+        """Its present value."""
         return self._kind(self.b, self.b.load(self._slot))

@@ -1,7 +1,6 @@
 """What every convolution algorithm of the CPU backend is: made once for a shape, run many times.
 
-`direct`, `first` and `winograd` hold the algorithms; `choose` picks one for each pass of a layer. What never lives
-here: loops.
+`direct` and `winograd` hold the algorithms; `choose` picks one for each pass of a layer.
 """
 
 from __future__ import annotations

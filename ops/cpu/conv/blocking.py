@@ -1,7 +1,7 @@
 """How direct convolution divides its work: sizes of blocks, parts of threads, panels of outputs.
 
-A block's input and one panel of weights have to fit into the second-level cache together; among the sizes that do, the
-least estimated time wins. What never lives here: addresses, strides, loops.
+The input of a block and one panel of weights must fit into the second-level cache together. Among the sizes that fit,
+the least estimated time wins.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ FLOAT = 4
 CACHE = second_level()
 INPUT_BYTES = CACHE * 125 // 256  # of a block: with a panel of weights, results and the rest it fills the cache
 PANEL_BYTES = CACHE * 25 // 64
-KEPT_BYTES = CACHE // 2  # of weights that stay in the second-level cache while a block after the other passes
-READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4  # of x where weights stay, and where each block brings them anew
+KEPT_BYTES = CACHE // 2  # of weights that stay in the second-level cache while blocks pass one after the other
+READ_IN_PLACE_BYTES = CACHE // 16, CACHE // 4  # of x: if weights stay in the cache, and if each block fetches them anew
 SUMS = 2 * host().lanes  # products a core adds in a cycle; costs below are in cycles, most measured on AVX-512
 COPIED = 0.4  # cycles to copy a number into a block
-FEW_CHANNELS = 4  # of a pixel that vectors are woven of, where channels lie apart as in the images that a net reads
+FEW_CHANNELS = 4  # of a pixel, up to which channels that lie apart (images that a net reads) are woven into vectors
 WOVEN = 3.0  # cycles to weave a number into a block
-PANEL_IN_PLACE_BYTES = 1 << 16  # of y that is read again for each tap: with half or twice it, 1.04 to 1.16 the time
-MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache, beside the work
-READ = 0.5  # cycles to bring a number of an image near: nets read them from beyond the second-level cache
-REREAD = 0.15  # cycles to bring a weight from the second-level cache to the first, which each block does anew
-# Of a block of a product over pixels, at most: a panel of them stays in the first-level cache, beside what is read with
-# it. 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in the mean of eight layers (0.94 to 1.25).
+PANEL_IN_PLACE_BYTES = 1 << 16  # of y, read again for each tap; half or twice as much takes 1.04 to 1.16 of the time
+MISSED = 0.25  # cycles to fetch a weight from beyond the second-level cache while computing
+READ = 0.5  # cycles to fetch a number of an image, which lies beyond the second-level cache
+REREAD = 0.15  # cycles to fetch a weight from the second-level cache to the first, anew for each block
+# Most of a block of a product over pixels: a panel of them stays in the first-level cache, beside the other operand.
+# 224 instead of 160 where vectors have 8 lanes: 1.05 times as fast in the mean of eight layers (0.94 to 1.25).
 PIXELS = first_level() * 5 // 8 // (USUAL * host().lanes * FLOAT)
-MANY_PIXELS = 400  # where sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
+MANY_PIXELS = 400  # if sums go to the third-level cache and back with each block: fewer blocks are 6 % faster
 LOOP = 12  # cycles of a turn of the micro-kernel's outer loop, beside the inner one
 CALL = 45  # cycles to call the micro-kernel
 RUN = 8  # rows of the usual tile
@@ -59,7 +59,7 @@ class Sweep:
 
     @property
     def single(self) -> bool:
-        """One tap that never falls outside x: x can be read in place."""
+        """Whether there is one tap that never falls outside x, so that x can be read in place."""
         ends = (self.off[0] + (self.high - 1) * self.step[0], self.off[1] + (self.wide - 1) * self.step[1])
         inside = min(self.off) >= 0 and ends[0] < self.image[0] and ends[1] < self.image[1]
         return self.taps == (1, 1) and inside

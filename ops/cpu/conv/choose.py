@@ -1,8 +1,8 @@
 """Which algorithm each pass of a convolution gets, by shape and precision: the one place that decides.
 
-Every candidate is given a cost, in products of one channel of x with one of y as direct convolution does them. The
-numbers below are fitted to times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
-ResNet-50 and of smaller ones (benchmarks/kernels.py shows the outcome). What never lives here: an algorithm.
+Each candidate gets a cost. Its unit is the product of one channel of x with one of y in direct convolution. The numbers
+below are fitted to measured times of the convolutions of LeNet, CIFAR-10 quick, CaffeNet, NiN, GoogLeNet, VGG-16 and
+ResNet-50 and of smaller ones; `benchmarks/kernels.py` shows the outcome.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ops.cpu.team.workspace import Workspace
 
 FORWARD, DATA, WEIGHTS = "forward", "backward-data", "backward-weights"
 FEW_CHANNELS = 4  # a layer that reads images: its kernel takes them in any order
-# What a product costs. More planes leave room for fewer tiles in the cache.
+# The cost of a product. With more planes fewer tiles fit into the cache.
 PRICES = {
     "exact": {"F(2x2,3x3)": 1.0, "F(2x2,5x5)": 1.0},
     "fast": {
@@ -26,8 +26,8 @@ PRICES = {
         "F(4x4,5x5)": 1.2,
     },
 }  # fmt: skip
-TRANSFORM = 12  # products that a transform of a tile takes for each of its numbers
-PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}  # products for each number of the weights and of each plane
+TRANSFORM = 12  # the cost of a transform of a tile, in products for each of its numbers
+PER_WEIGHT = {FORWARD: 12, DATA: 12, WEIGHTS: 30}  # the same for each number of the weights and of each plane
 
 
 class Chooser:

@@ -1,8 +1,8 @@
 """Direct convolution: every sum as it stands in the definition, for any shape, on the micro-kernel.
 
-Backward through x is convolution too: one for each class of pixels of x modulo the stride, with the taps that reach the
-class, the last first. Where one tap reads x, equal steps are folded into one run of pixels, and x is read in place.
-What never lives here: loops (`direct_kernels`, `pack`), sizes (`blocking`).
+Backward through x is convolution too. The pixels of x fall into classes modulo the stride, and each class is a
+convolution with the taps that reach it, the last first. Where one tap reads x, equal steps are folded into one run of
+pixels, and x is read in place. The loops are in `image_loops`, `weight_loops`, `pixel_loops` and `pack`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from ops.cpu.codegen.target import host
 from ops.cpu.conv import blocking
 from ops.cpu.conv.algorithm import ConvShape
 from ops.cpu.conv.blocking import Blocks, Panels, Sweep
-from ops.cpu.conv.convolve import convolve
-from ops.cpu.conv.correlate import correlate
+from ops.cpu.conv.image_loops import convolve
 from ops.cpu.conv.pack import add_parts, pack_weights, unpack_weights
-from ops.cpu.conv.pixelwise import multiply_pixels
+from ops.cpu.conv.pixel_loops import multiply_pixels
+from ops.cpu.conv.taps import FLOAT, Steps, backward_taps, fold, forward_taps, hwnc, one_step, steps_of, sweep_of
+from ops.cpu.conv.weight_loops import correlate
 from ops.cpu.gemm.microkernel import USUAL, shapes, tiles
 from ops.cpu.gemm.permute import movers
 from ops.cpu.team.operands import LARGE
@@ -29,64 +30,13 @@ from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 from ops.geometry import Pair
 
-FLOAT = 4
 KEPT = 8  # plans of each pass: as many combinations of strides are remembered
 ZEROS = np.zeros(64, np.float32)  # a row that sums start from
 OPEN = float("-inf")
-LONG = 24  # rows of a run from which tiles of any height fit it
-# Rows of a product over pixels up to which its panels are not copied: with 16 it takes 0.7 of the time, with 32 0.83
+LONG = 24  # rows of a run from which on tiles of any height fit
+# Most rows of a product over pixels whose panels are not copied: 16 rows take 0.7 of the time then, 32 take 0.83
 FEW_ROWS = 32
-FAR = 1024  # bytes between pixels from which they are copied: they would share few sets of the first-level cache
-
-
-class Steps(NamedTuple):
-    """Strides in bytes: image, channel, row, column."""
-
-    n: int
-    c: int
-    h: int
-    w: int
-
-
-class Taps(NamedTuple):
-    """Along one axis: outputs of a class, the first input read, the step between taps, the taps in that order."""
-
-    outputs: int
-    off: int
-    hop: int
-    taps: tuple[int, ...]
-
-
-def forward_taps(size: int, kernel: int, stride: int, pad: int, dilation: int) -> Taps:
-    """All taps of a forward pass, from the first."""
-    outputs = (size + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-    return Taps(outputs, -pad, dilation if kernel > 1 else 1, tuple(range(kernel)))
-
-
-def backward_taps(size: int, residue: int, kernel: int, stride: int, pad: int, dilation: int) -> Taps:
-    """The taps by which outputs reach the pixels `residue`, `residue` + `stride`, ... of x, ordered by output."""
-    taps = tuple(k for k in reversed(range(kernel)) if (residue + pad - k * dilation) % stride == 0)
-    reached = [(residue + pad - k * dilation) // stride for k in taps]
-    hop = reached[1] - reached[0] if len(taps) > 1 else 1
-    return Taps(len(range(residue, size, stride)), reached[0] if taps else 0, hop, taps)
-
-
-def fold(s: Sweep, x: Steps, y: Steps) -> tuple[Sweep, Steps, Steps]:
-    """One tap, no edges: axes that lie in equal steps become one; the images are then the longest run."""
-    axes = [(s.images, x.n, y.n), (s.wide, s.step[1] * x.w, y.w), (s.high, s.step[0] * x.h, y.h)]
-    merged: list[tuple[int, int, int]] = []
-    for size, sx, sy in sorted((axis for axis in axes if axis[0] > 1), key=lambda axis: axis[2]):
-        if merged and sx == merged[-1][1] * merged[-1][0] and sy == merged[-1][2] * merged[-1][0]:
-            merged[-1] = (merged[-1][0] * size, *merged[-1][1:])
-        else:
-            merged.append((size, sx, sy))
-    if merged and merged[0][0] < blocking.RUN - 2:
-        merged.sort(reverse=True)
-    run, wide, high = [*merged, (1, 0, 0), (1, 0, 0), (1, 0, 0)][:3]
-    folded = replace(
-        s, images=run[0], wide=wide[0], high=high[0], image=(high[0], wide[0]), step=(1, 1), off=(0, 0), hop=(1, 1)
-    )
-    return folded, Steps(run[1], x.c, high[1], wide[1]), Steps(run[2], FLOAT, high[2], wide[2])
+FAR = 1024  # bytes between pixels from which on they are copied, since they share few sets of the first-level cache
 
 
 @dataclass(frozen=True)
@@ -97,7 +47,7 @@ class Work:
     y_at: int
     w_at: int
     block: Any
-    packing: Any  # None: no tap reaches these pixels, or a gradient of weights is made where it belongs
+    packing: Any  # None: no tap reaches these pixels, or a gradient of weights is written in place
     weights_bytes: int
     scratch_bytes: int
     past: bool = False
@@ -106,7 +56,7 @@ class Work:
 
     @property
     def bytes(self) -> int:
-        """Of the workspace."""
+        """What it takes of the workspace."""
         return self.weights_bytes + self.scratch_bytes
 
 
@@ -182,7 +132,7 @@ class Direct:
         if works is None:
             if len(kept) >= KEPT:
                 kept.clear()
-            works = kept[key] = tuple(make(_steps(x), _steps(y)))
+            works = kept[key] = tuple(make(steps_of(x), steps_of(y)))
         return works
 
     def _convolve(self, works: Iterable[Work], x: Array, w: Array, y: Array, bias: int, floor: float) -> None:
@@ -210,7 +160,7 @@ class Direct:
     def _forward_sweep(self) -> Sweep:
         (n, channels, *image), groups = self.shape.in_shape, self.shape.geometry.groups
         rows, columns = (forward_taps(*axis) for axis in self._axes())
-        return _sweep(
+        return sweep_of(
             n, (image[0], image[1]), channels // groups, self.shape.outputs // groups, groups,
             rows, columns, self.shape.geometry.stride,
         )  # fmt: skip
@@ -228,7 +178,7 @@ class Direct:
         stride, axes = self.shape.geometry.stride, self._axes()
         for rh, rw in np.ndindex(min(stride[0], axes[0][0]), min(stride[1], axes[1][0])):
             taps = (backward_taps(axes[0][0], rh, *axes[0][1:]), backward_taps(axes[1][0], rw, *axes[1][1:]))
-            s = _sweep(n, (high, wide), outputs // groups, channels, groups, *taps)
+            s = sweep_of(n, (high, wide), outputs // groups, channels, groups, *taps)
             i, j = taps[0].taps, taps[1].taps
             first = (i[0] * kw + j[0]) * FLOAT if i and j else 0
             rows, columns = (t[1] - t[0] if len(t) > 1 else 0 for t in (i, j))
@@ -250,7 +200,7 @@ class Direct:
         most = max(shapes(long=True)) if in_place and s.images >= LONG else USUAL
         large = s.groups * s.images * s.high * s.wide * s.outputs * FLOAT >= LARGE
         past = large and not any(step % LINE for step in (y.n, y.h, y.w))
-        if past and s.images >= LONG:  # only whole lines go past the caches: halves of them take 2 to 3 times as long
+        if past and s.images >= LONG:  # only whole lines bypass the caches: halves take 2 to 3 times as long
             most = max(1, most - most % -(-LINE // (host().lanes * FLOAT)))
         panels = blocking.panel_table(s.outputs, blocks.parts, depth, most)
         past = past and not (panels.table[:, 2] * FLOAT % LINE).any()
@@ -265,7 +215,7 @@ class Direct:
         packing = None if empty else pack_weights.block(
             groups=s.groups, w_group=s.weights * FLOAT, packed_group=packed, panels=panels.table.ctypes.data,
             panel_count=panels.count, channels=s.channels, block_c=blocks.c, taps_h=s.taps[0], taps_w=s.taps[1],
-            by_row=by_tap[0], by_column=by_tap[1], by_tap=_one_step(s.taps, by_tap), **by,
+            by_row=by_tap[0], by_column=by_tap[1], by_tap=one_step(s.taps, by_tap), **by,
             transpose=self._transpose, copy=self._constants["copy"],
         )  # fmt: skip
         if packing is not None:
@@ -341,10 +291,10 @@ class Direct:
         }  # fmt: skip
 
     def _most_bytes(self) -> int:
-        """Of all passes, for images as they usually lie, for channels apart, and for x image by image."""
+        """The most that a pass takes: images as they usually lie, channels apart, and x image by image."""
         n, c, h, w = self.shape.in_shape
         _, k, high, wide = self.shape.out_shape
-        x, y = _hwnc(n, c, h, w), _hwnc(n, k, high, wide)
+        x, y = hwnc(n, c, h, w), hwnc(n, k, high, wide)
         apart = Steps(c * h * w * FLOAT, h * w * FLOAT, w * FLOAT, FLOAT)
         by_image = Steps(h * w * c * FLOAT, FLOAT, w * c * FLOAT, c * FLOAT)
         works = [*self._forward_works(x, y), *self._data_works(y, x), *self._weight_works(x, y)]
@@ -354,30 +304,3 @@ class Direct:
 
 class FirstLayer(Direct):
     """The layer that reads the data: few channels, x with any strides, plain NCHW among them."""
-
-
-def _sweep(
-    n: int, image: Pair, channels: int, outputs: int, groups: int, rows: Taps, columns: Taps, step: Pair = (1, 1)
-) -> Sweep:
-    return Sweep(
-        images=n, image=image, channels=channels, outputs=outputs, high=rows.outputs, wide=columns.outputs,
-        groups=groups, taps=(len(rows.taps), len(columns.taps)), step=step, off=(rows.off, columns.off),
-        hop=(rows.hop, columns.hop),
-    )  # fmt: skip
-
-
-def _steps(x: Array) -> Steps:
-    n, c, h, w = x.strides
-    return Steps(n, c if x.shape[1] > 1 else FLOAT, h, w)
-
-
-def _hwnc(n: int, c: int, h: int, w: int) -> Steps:
-    return Steps(c * FLOAT, FLOAT, w * n * c * FLOAT, n * c * FLOAT)
-
-
-def _one_step(taps: Pair, by: Pair) -> int:
-    """The step from tap to tap in memory if it is one number, forward or back; else 0."""
-    step = by[1] if taps[1] > 1 else by[0] if taps[0] > 1 else 0
-    if taps[0] > 1 and taps[1] > 1 and by[0] != taps[1] * by[1]:
-        return 0
-    return step if abs(step) == FLOAT else 0

@@ -1,8 +1,7 @@
 """Convolution by lowering, `b_p` images at a time, each thread with a part of them (Omnivore, section 3.2).
 
-A thread lowers and multiplies its own images, b_p / threads at a time; with b_p = 1 there is one image to lower, by one
-thread, and all threads share its product, as in Caffe. What never lives here: lowering (`ops.reference.lowering`),
-checks and the order of a pass (`ops.reference.conv`), products (`gemm`).
+A thread lowers and multiplies its own images, b_p / threads at a time. With b_p = 1 there is one image: one thread
+lowers it and all threads share its product, as in Caffe. Lowering itself is `ops.reference.lowering`.
 """
 
 from __future__ import annotations

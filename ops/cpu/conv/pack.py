@@ -1,9 +1,9 @@
 """Weights between Caffe's order and the panels that the micro-kernel reads.
 
-Packed weights lie as [group][panel][block of channels][tap][channel][lane], a panel being up to four vectors of
-neighbouring outputs, zeros behind the last. Gradients of weights arrive as [part][group][panel][tap][channel][lane] and
-leave in Caffe's order; those of one tap may be in it already, and only their parts are added up. What never
-lives here: products.
+Packed weights lie as [group][panel][block of channels][tap][channel][lane]. A panel is up to four vectors of
+neighbouring outputs, with zeros behind the last. Gradients of weights arrive as
+[part][group][panel][tap][channel][lane] and leave in Caffe's order. Those of one tap may be in it already; then only
+their parts are added up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from ops.cpu.codegen.code import Code, generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.codegen.values import Whole
-from ops.cpu.conv.calls import Arguments, either, entry, mover, up
+from ops.cpu.gemm.calls import Arguments, either, entry, mover, up
 
 PANEL_FIELDS = 4  # of a row of the table of panels: first output, vectors, outputs, numbers before it in the packing
 

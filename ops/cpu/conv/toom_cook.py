@@ -5,8 +5,7 @@ F(m, r) gives m outputs of a correlation with r weights from m + r - 1 inputs d:
     y = AT [(G w) * (BT d)]
 
 and nests in two dimensions: Y = AT [(G W GT) * (BT D B)] A. The matrices follow from m + r - 2 points and infinity
-(Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural networks (2015). What never lives here: code
-for a processor.
+(Toom and Cook); Lavin and Gray, Fast algorithms for convolutional neural networks (2015).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 
 from ops.errors import Array
 
-# Finite points, of the few that are exact in binary those with the least error. With infinity: six, seven, eight.
+# Finite points, exact in binary and with the least error. With infinity they are six, seven, eight.
 # 0, +-3/4, +-3/2 keep their powers near 1: a quarter of the error of 0, +-1, +-2.
 SIX_POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 SEVEN_POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.375)
@@ -66,7 +65,7 @@ MODES = {
 
 
 def mirrored(P: Array) -> list[tuple[int, int]]:
-    """Pairs of rows of P that differ in some signs only, with at least three numbers: they share their work."""
+    """Pairs of rows of P with at least three numbers that differ only in signs, so that they share their work."""
     found: list[tuple[int, int]] = []
     taken: set[int] = set()
     for one in range(len(P)):

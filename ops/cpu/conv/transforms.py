@@ -7,8 +7,6 @@ the last vector masked. Two forms for each matrix P of Winograd's method:
   given rows and columns are read from a row of zeros, which is how padding comes in.
 - `collapse`: from planes to a patch (outputs, gradients of weights), plus initial values, not below a floor. Pixels
   outside go to a sink.
-
-What never lives here: loops over tiles (`winograd_loops`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Convolution by Winograd's minimal filtering: square kernels 3x3 and 5x5, stride 1, in fewer multiplications.
 
-The backward pass by data is the forward pass on turned weights; that by weights is the adjoint, dW = GT [sum over tiles
-of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). Sizes of blocks follow from the second-level cache; see `Plan`.
-What never lives here: loops (`winograd_loops`), matrices (`toom_cook`).
+The backward pass by data is the forward pass with turned weights. The one by weights is the adjoint, dW = GT [sum over
+tiles of (BT d B) * (A dy AT)] G. Lavin and Gray (2015). `Plan` derives the sizes of blocks from the second-level cache;
+the loops are in `winograd_loops`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import LINE, Workspace, aligned
 from ops.errors import Array
 
-FEW_TILES = 256  # fewer do not pay for reading many transformed weights from memory
+FEW_TILES = 256  # with fewer it does not pay to read many transformed weights from memory
 
 
 def supports(shape: ConvShape, mode: str) -> bool:
@@ -107,10 +107,10 @@ class Winograd:
 
 
 class _Pass:
-    """What the passes have in common: the geometry of tiles, scratch memory cut into parts, groups."""
+    """What the passes share: the geometry of tiles, scratch memory cut into parts, groups."""
 
     bytes = 0
-    dense = "B"  # what of a product's operands lies without gaps, see `build_tile`
+    dense = "B"  # operands of a product without gaps in memory, see `build_tile`
 
     def __init__(self, owner: Winograd, source: tuple[int, ...], target: tuple[int, ...], pad: tuple[int, int]) -> None:
         mode, table = owner.mode, tiles(ahead=True, dense=self.dense)

@@ -10,8 +10,6 @@ Buffers, with `lanes` the width of a vector and panels of up to `vectors` of the
     S  [plane][panel][tile][panel width]     transformed gradients of the outputs
     D  [plane][some C][panel width]          products V' S of one panel
     G  [C][kernel row][kernel column][K]     the gradient, K rounded up to whole vectors
-
-What never lives here: sizes of blocks and who shares what (`winograd`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""ReLU, dropout, weighted sums, scale and bias per channel, copies: one pass over memory each.
-
-What never lives here: reductions (`reduce`), updates of parameters (`update`).
-"""
+"""ReLU, dropout, weighted sums, scale and bias per channel, copies: one pass over memory each."""
 
 from __future__ import annotations
 

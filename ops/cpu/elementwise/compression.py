@@ -1,4 +1,4 @@
-"""Smaller forms of float32 arrays, by kernels. What never lives here: their loops (`halves`, `feedback`)."""
+"""Smaller forms of float32 arrays, by kernels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kernels that encode numbers coarsely and keep the error: one bit per number, or a code for each large one.
 
-Every block of one-bit numbers is one thread's, codes are written in the order of their numbers, so that results do not
-depend on how many threads there are. What never lives here: which arrays they are for (`compression`).
+Results do not depend on the number of threads: each block of one-bit numbers is one thread's, and codes are written in
+the order of their numbers.
 """
 
 from __future__ import annotations

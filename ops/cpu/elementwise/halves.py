@@ -1,7 +1,4 @@
-"""Kernels between float32 and the formats of two bytes.
-
-What never lives here: which arrays they are for (`compression`).
-"""
+"""Kernels between float32 and the formats of two bytes."""
 
 from __future__ import annotations
 

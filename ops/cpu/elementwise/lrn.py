@@ -1,8 +1,8 @@
 """Local response normalisation across channels, forward and backward, one pass over memory each.
 
-A few pixels at a time go through two steps: squares (backward: dy y / s) into scratch rows with zeros on either side,
-then windows of them. 1 / s^0.75 is r r sqrt(1 / r) for r = 1 / sqrt(s): no division and no power. What never lives
-here: LRN within a channel, which is the reference's.
+A few pixels at a time go through two steps. The first writes squares (backward: dy y / s) into scratch rows with zeros
+on either side, the second sums windows of them. 1 / s^0.75 is r r sqrt(1 / r) for r = 1 / sqrt(s): no division and no
+power. LRN within a channel is the reference's.
 """
 
 from __future__ import annotations

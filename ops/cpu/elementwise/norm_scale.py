@@ -1,8 +1,8 @@
 """Batch norm, scale, bias, addend and rectifier in the passes of batch norm alone.
 
-Backward starts again from x, so that no normalised copy of it is kept, written or read: with
-a = gamma / sqrt(variance + eps), d = x - mean and g the gradient where the result was positive,
-dx = a (g - mean of g - d (mean of g d) / (variance + eps)). What never lives here: the sums' loops (`sums`).
+Backward starts again from x, so no normalised copy of it is kept, written or read: with a = gamma / sqrt(variance +
+eps), d = x - mean and g the gradient where the result was positive, dx = a (g - mean of g - d (mean of g d) / (variance
++ eps)).
 """
 
 from __future__ import annotations

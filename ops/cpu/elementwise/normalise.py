@@ -1,7 +1,4 @@
-"""Batch normalisation: two passes over memory each way, one for the sums and one for the result.
-
-What never lives here: the sums' loops (`sums`); scale and bias, which are layers of their own (`activation`).
-"""
+"""Batch normalisation: two passes over memory each way, one for the sums and one for the result."""
 
 from __future__ import annotations
 

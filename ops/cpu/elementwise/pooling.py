@@ -1,7 +1,6 @@
-"""Max and average pooling, forward and backward, of images with channels side by side.
+"""Max and average pooling, forward and backward, of images with channels side by side. The loops are in `windows`.
 
-What never lives here: the loops (`windows`); sampling (STOCHASTIC forward is the reference's, its way back is that of
-MAX).
+Stochastic pooling is the reference's forward; its backward is that of MAX.
 """
 
 from __future__ import annotations

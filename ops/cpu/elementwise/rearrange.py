@@ -1,7 +1,4 @@
-"""Images to the rows of a dense layer and back: a transposition of (pixels, channels) for each image, by square blocks.
-
-What never lives here: copies without a change of order (`activation`).
-"""
+"""Images to the rows of a dense layer and back: (pixels, channels) of each image transposed, by square blocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Sums per channel: gradients of biases, of scales, and what batch normalisation needs.
-
-What never lives here: the loops (`sums`), what statistics mean (`normalise`).
-"""
+"""Sums per channel: gradients of biases, of scales, and what batch normalisation needs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Softmax of rows and its loss for labels in float32, as a net has them, without an intermediate array.
 
-What never lives here: classes on other axes, other labels, and complaints about labels: the reference has them.
+Classes on other axes, other labels and complaints about labels are the reference's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Kernels that sum over rows of channels: x, or x and x * y, or the moments of x.
 
-Each thread sums its rows in float32, SPAN rows at a time, and adds what it has to float64 sums of its own: the error
-stays that of SPAN additions however many rows there are. The threads' sums are then added in order, so a result repeats
-to the last bit. Moments are taken about a point near the mean (that of the thread's first SPAN rows), so that the
-variance does not cancel away: Chan, Golub and LeVeque (1983). What never lives here: what the sums are for.
+Each thread sums its rows in float32, SPAN rows at a time, and adds each of these sums to its own float64 sums. So the
+error stays that of SPAN additions, however many rows there are. The threads' sums are then added in order, so a result
+repeats to the last bit. Moments are taken about a point near the mean (that of the thread's first SPAN rows), so that
+the variance does not cancel away: Chan, Golub and LeVeque (1983).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The gradient of a table (Caffe's `Embed`): rows of values added up by the number of their row.
-
-What never lives here: reading the numbers, complaints (`ops.reference.embed`).
-"""
+"""The gradient of a table (Caffe's `Embed`): rows of values added up by the number of their row."""
 
 from __future__ import annotations
 

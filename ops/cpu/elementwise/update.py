@@ -1,7 +1,4 @@
-"""Caffe's solvers, each in one pass over a parameter, its gradient and its histories.
-
-What never lives here: rates and their schedule.
-"""
+"""Caffe's solvers, each in one pass over a parameter, its gradient and its histories."""
 
 from __future__ import annotations
 

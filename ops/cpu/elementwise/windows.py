@@ -1,9 +1,8 @@
-"""Kernels of pooling. Forward, one output pixel reads its window; backward, one input pixel reads the outputs it is in,
-so that every result is written once and nothing has to be zeroed.
+"""Kernels of pooling. Forward, an output pixel reads its window; backward, an input pixel reads the outputs it is in.
 
-The images of a batch lie as `runs` of `width` numbers per pixel (one run where a pixel's images are neighbours), cut
-into chunks narrow enough for the rows that neighbouring windows share to stay in the cache. What never lives here:
-which arrays fit (`pooling`).
+Every result is then written once and nothing has to be zeroed. The images of a batch lie as `runs` of `width` numbers
+per pixel (one run where a pixel's images are neighbours). Runs are cut into chunks, narrow enough for the rows that
+neighbouring windows share to stay in the cache.
 """
 
 from __future__ import annotations

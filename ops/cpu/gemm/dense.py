@@ -1,7 +1,6 @@
 """Dense layers and products of matrices on the CPU backend: plans by shape and layout, kept for the next call.
 
-A call whose arrays look like those of an earlier one was checked then. What never lives here: loops (`gemm`), checks
-(`ops.reference.dense`).
+The arguments of a call are checked when its plan is made; calls whose arrays look alike use the plan again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ONE = np.ones(1, np.float32)
 
 
 class DenseKernels(Backend):
-    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; anything else as the reference."""
+    """The dense layers of `CpuBackend`: float32, rows or columns contiguous; the rest is the reference's."""
 
     team: Team
     workspace: Workspace
@@ -129,7 +128,7 @@ class DenseKernels(Backend):
         return True
 
     def _bias_sum(self, key: Key, x: Array, out: Array | None) -> bool:
-        """out (C,) = the sum of x (R, C) over its rows: a product with ones, all of them the same one."""
+        """out (C,) = the sum of x (R, C) over its rows: a product with ones, which are one number with stride 0."""
         assert out is not None
         plan = self._bias_products.get(key)
         if plan is None:
@@ -146,7 +145,7 @@ def _pair(x: Array) -> Strides:
 
 
 def _looks(a: Array, b: Array, c: Array | None, d: Array | None = None) -> Key:
-    """All that a plan and the checks depend on. The last one that is given is a destination."""
+    """All that a plan and the checks depend on. The last array given is the destination."""
     return (
         a.shape, a.strides, a.dtype.num, b.shape, b.strides, b.dtype.num, c is not None and _look(c),
         d is not None and _look(d),

@@ -1,9 +1,9 @@
 """Products of matrices: C[m, n] = max(sum_k A[m, k] B[k, n] + bias[n], floor), any strides, on the tile micro-kernel.
 
-A is read as scalars in place, B as vectors from aligned panels that every thread packs for itself, block by block
-(Goto and van de Geijn, 2008), or in place where A has few rows (`thin`). The same product can be computed turned,
-C' = B' A'; then a scratch is turned into C. `planned` takes the cheaper way: a dense layer's weights are never packed
-forward, where they are read once. Of a large B the next part is fetched ahead. What never lives here: layers.
+A is read in place as scalars. B is read as vectors from aligned panels that every thread packs for itself, block by
+block (Goto and van de Geijn, 2008), or in place where A has few rows (`thin`). The product can also be computed turned,
+C' = B' A', and its scratch turned into C. `planned` takes the cheaper way: forward, the weights of a dense layer are
+read once, so they are never packed. While one part of a large B is multiplied, the next is fetched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ops.cpu.team.team import Team
 from ops.cpu.team.workspace import aligned
 
 IN_PLACE, COPIED, TURNED = range(3)  # where the vectors of B come from
-BLOCK_BYTES = 384 << 10  # of packed B: a part of an L2 cache, the rest is for C, A and what is fetched ahead
+BLOCK_BYTES = 384 << 10  # of packed B: a part of the L2 cache; C, A and what is fetched ahead take the rest
 DEPTH = 128  # rows of a block of B where it is wide
 FETCH_BYTES = 4 << 20  # a B larger than this is fetched ahead
 THIN_ROWS, NEAR_ROWS, NEAR_BYTES = 32, 128, 2 << 20  # rows of A that do not pay for packing any B, or one in the cache
@@ -127,7 +127,7 @@ def product(number: int, size: int, at: Any) -> None:
 
 @kernel(_BLOCK)
 def thin(number: int, size: int, at: Any) -> None:
-    """B in place, its columns shared by the threads; every part of it is read once, a few rows at a time."""
+    """B in place, its columns shared by the threads; each part is read once, a few rows at a time."""
     a = arguments(at)
     table, rows_of = integers(a.table, a.vectors * MAX_ROWS), integers(a.rows, a.vectors)
     wide, none = a.lanes * 4, np.float32(-np.inf)
@@ -240,7 +240,7 @@ def planned(
         return None
     native = _Form(m, n, k, a, b, row_C)
     turned = _Form(n, m, k, (b[1], b[0]), (a[1], a[0]), column_C)
-    # a bias along the rows of what is computed goes in while that is turned into C
+    # a bias along the rows of a turned product is added as it is turned into C
     able = (native, turned) if not bias or column_C is None else (native,)
     forms = [form for form in able if form.packing() is not None and not (accumulate and form.c is None)]
     if not forms:
@@ -250,7 +250,7 @@ def planned(
 
 
 class _Form(NamedTuple):
-    """A product as the kernel computes it: strides of A and B, and of C's rows; None: C lies the other way round."""
+    """A product as the kernel computes it: strides of A, B and of C's rows (None: C lies the other way round)."""
 
     m: int
     n: int
@@ -260,14 +260,14 @@ class _Form(NamedTuple):
     c: int | None
 
     def packing(self) -> int | None:
-        """Where B's vectors come from; None: it has no neighbours."""
+        """Where B's vectors come from; None if B has no neighbours 4 bytes apart."""
         if _unit(self.b[1], self.n):
             near = self.m <= NEAR_ROWS <= self.k and 4 * self.k * self.n <= NEAR_BYTES
             return IN_PLACE if near or self.m <= THIN_ROWS else COPIED
         return TURNED if _unit(self.b[0], self.k) else None
 
     def cost(self) -> float:
-        """Cycles, roughly: two vectors of sums a cycle, what is packed, what is turned, scalars far apart."""
+        """Cycles, roughly: two vectors of sums a cycle, plus packing, turning, and scalars that lie far apart."""
         vectors, count, rows = self._panels(self.n)
         most = vectors / count
         blocks = ((self.m // rows, rows), (1, self.m % rows))

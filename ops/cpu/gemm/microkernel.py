@@ -1,7 +1,4 @@
-"""The table of micro-kernels for this machine's vectors, and how numba's loops call them.
-
-What never lives here: their code (`tile`).
-"""
+"""The table of micro-kernels for this machine's vectors, and how numba's loops call them."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from ops.cpu.codegen.target import host
 from ops.cpu.gemm.tile import ARGUMENTS, LOOKING_AHEAD, build_tile
 
 MAX_ROWS = 16
-USUAL = 3  # vectors of a panel, at most, unless rows come in long runs
+USUAL = 3  # most vectors of a panel, unless rows come in long runs
 
 
 class Tiles(NamedTuple):

@@ -1,7 +1,6 @@
 """Two generated movers of memory: a block transposed in registers, and rows of numbers copied to other rows.
 
-Packing, which turns operands into what the micro-kernel reads fast, is made of these. What never lives here: which
-operand goes where (`pack`).
+Packing is made of these.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ with every sum held in a register. A is read as scalars and broadcast; B, C and 
 run-time byte strides, so one kernel serves a GEMM plain or transposed, a direct convolution (o = kernel row, k =
 kernel column and channel), a gradient of weights (o, k = output row, column and image) and Winograd's products. I is C
 itself to accumulate, a bias (stride 0) or zeros. Goto and van de Geijn, Anatomy of high-performance matrix
-multiplication (2008), for the blocking. What never lives here: which loops surround it (`direct`, `winograd`, `gemm`).
+multiplication (2008), for the blocking.
 
 Reached: 192 GF/s on one AVX-512 core at 3 GHz, which is its peak, where OpenBLAS reaches 160.
 """
@@ -22,10 +22,10 @@ from ops.cpu.codegen.ir_tools import F32, I32, I64, MASKED, Vectors, fetch, func
 
 ADDRESSES = ("A", "sAr", "sAk", "sAo", "B", "sBk", "sBo", "C", "sCr", "I", "sIr", "nk", "no", "lanes")
 ARGUMENTS = (*((name, I64) for name in ADDRESSES), ("floor", F32))
-# What a kernel that looks ahead asks for: an address for each k and o, sP and sQ apart. With one vector it asks only
-# for P: there each sum takes a load already, and loads are what it can do least of.
+# What a kernel that looks ahead fetches: an address for each k and o, sP and sQ apart. With one vector it fetches only
+# for P, because each of its sums already takes a load, and loads are what limits it.
 STREAMS = ("P", "Q")
-UNROLLED = 4  # turns in one, where strides are known: a neighbour on the core leaves a thread half of its instructions
+UNROLLED = 4  # turns in one, if strides are known: a second thread on the core takes half of the instructions
 LOOKING_AHEAD = (*((name, I64) for name in (*ADDRESSES, "P", "sP", "Q", "sQ", "past")), ("floor", F32))
 
 
@@ -81,7 +81,7 @@ def _sums(
 ) -> list[ir.Value]:
     """The sums of all products; zeros where there are none."""
     whole: list[Any] = [None] * vectors
-    # Only AVX-512 has registers for masks: elsewhere whole rows have a loop of their own (4 x 3 in 0.5 of the time).
+    # Only AVX-512 has registers for masks. Elsewhere whole rows have a loop of their own (4 x 3 takes 0.5 of the time).
     loads = [whole] if "B" in dense else [masks] if v.lanes == MASKED else [whole, masks]
     zeros = [v.constant(0)] * (rows * vectors)
     entry, some, done = b.block, b.append_basic_block("some"), b.append_basic_block("done")
@@ -126,7 +126,7 @@ def _store(
 
 
 def _store_past(b: ir.IRBuilder, v: Vectors, values: list[ir.Value], places: list[ir.Value]) -> None:
-    """Past the caches."""
+    """Write past the caches."""
     for value, place in zip(values, places, strict=True):
         written = b.store(value, b.inttoptr(place, v.type.as_pointer()), align=v.lanes * 4)
         written.set_metadata("nontemporal", b.module.add_metadata([I32(1)]))
@@ -169,7 +169,7 @@ def _inner_loop(
     sBk = I64(vectors * v.lanes * 4) if "B" in dense else a["sBk"]
 
     def steps(count: int, now: list[ir.Value]) -> list[ir.Value]:
-        """So many turns of the loop in one: what they count up is counted up once."""
+        """Several turns of the loop in one, with its counters advanced once."""
         qB, *rest = now
         qA, later, sums = rest[: len(groups)], rest[len(groups) : -len(kept)], rest[-len(kept) :]
         for turn in range(count):
@@ -200,7 +200,7 @@ def _inner_loop(
 
 
 def _known_after(b: ir.IRBuilder, place: ir.Value, total: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """Both as they are, but LLVM thinks that the address `place` depends on the sum `total`, and on nothing else.
+    """Both unchanged, but LLVM takes the address `place` to depend on the sum `total`, and on nothing else.
 
     So it does not load the numbers of all turns first, for which there are too few registers (1.1 to 1.3 times the time
     of 8 x 3, 1.5 to 2.5 of 14 x 2), nor keep one index and an address for each row, nor merge the broadcasts of

@@ -4,7 +4,6 @@
     B[c, r] = max(A[r, c] + bias[r], floor)    turn_out: for a product that was computed the other way round
 
 r < rows <= lanes, c < columns. Columns of A and rows r of B are side by side (4 bytes); the other strides are in bytes.
-What never lives here: loops over strips.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The plan of a recurrent layer of one shape: products over all steps at once, and the steps, in one lent scratch.
-
-What never lives here: loops (`steps`, `gemm`), checks (`ops.reference.recurrent`).
-"""
+"""The plan of a recurrent layer of one shape: products over all steps at once, and the steps, in one lent scratch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""LSTM and RNN of the CPU backend: the sequences of a batch shared by the threads, everything else as products.
-
-What never lives here: loops (`steps`), the order of work (`recurrence`), checks (`ops.reference.recurrent`).
-"""
+"""LSTM and RNN of the CPU backend: the sequences of a batch shared by the threads, everything else as products."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Recurrent layers step by step, for LSTM and RNN alike: the state's product and the units of one step after the other.
 
 The sequences of a batch are shared by the threads, so no step waits for another thread. The state's weights are packed
-into panels first. What never lives here: products over all steps at once (`gemm`), what a unit computes (`units`).
+into panels first.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 All are addresses of `count` contiguous float32 numbers, gates of four times as many (LSTM: i, f, o, g) or as many (RNN:
 h is all there is, and c is neither read nor written). forward turns gate inputs into gates in place and writes
 `carried` = cont_next h. backward adds cont_next dh_after to dh, and also writes `before` = cont h_before. The four
-gates of a unit share a division, so a NaN in one of them is one in all. What never lives here: products, steps.
+gates of a unit share a division, so a NaN in one of them is one in all.
 """
 
 from __future__ import annotations

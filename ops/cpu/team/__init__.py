@@ -1,1 +1,8 @@
-"""What every kernel runs on: the team of threads, scratch memory, and how arrays are seen."""
+"""What every kernel runs on: the threads, scratch memory, and how arrays are seen.
+
+team  handover       the one pool of threads, and how they hand each other work
+workspace            scratch memory, lent to one operation at a time
+base                 what every family of fast operations stands on
+images  operands     how kernels see images, and arrays of any shape
+streams              kernels that pass once over arrays, element by element
+"""

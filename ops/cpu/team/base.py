@@ -1,7 +1,7 @@
 """What every family of fast operations stands on: the threads, the scratch memory, the streams.
 
-A family is a class that overrides some of the interface's methods: what its kernels can do (float32, channels side by
-side) it does, the rest, and every complaint about arguments, is `super()`'s. What never lives here: an operation.
+A family is a class that overrides some methods of the interface. It computes what its kernels can read (float32,
+channels side by side); the rest, and every complaint about arguments, is `super()`'s.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How a team's threads hand each other work, as LLVM IR: a number that rises, a count of those done, who sleeps.
 
-`post` announces a kernel; if all are awake it runs the caller's share and waits for the others, else it returns who
-sleeps, as bits, and the caller wakes them and calls `finish`. `serve` is a thread's life until it falls asleep. A
-thread that falls asleep says so first and then looks once more, and `post` announces first and then looks who sleeps:
-one of them sees the other (Dekker). What never lives here: locks, Python.
+`post` announces a kernel. If all threads are awake it runs the caller's share and waits for the others. Else it returns
+the sleepers as bits; the caller wakes them and calls `finish`. `serve` is a thread's life until it falls asleep. No
+wake-up is lost (Dekker): a thread says that it sleeps and then looks for work once more, `post` announces work and then
+looks who sleeps, so one of them sees the other.
 """
 
 from __future__ import annotations

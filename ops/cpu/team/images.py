@@ -2,7 +2,6 @@
 
 Activations are logically NCHW and lie in memory as [H][W][N][C]: for one pixel the images of a batch are neighbours, so
 a block of images is the rows of a micro-kernel, they all meet the same padding, and no layer converts for the next.
-What never lives here: arithmetic.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ops.cpu.team.operands import address
 from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
-TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC and back are the same exchange
+TO_MEMORY, TO_LOGICAL = (2, 3, 0, 1), (2, 3, 0, 1)  # NCHW -> HWNC, and back: the same permutation
 
 
 class Image(NamedTuple):

@@ -1,7 +1,6 @@
 """How kernels see arrays of any shape: where they lie, and as how many rows of how many neighbouring elements.
 
-Arrays that lie alike are one long row, whatever their axes are called; channel slices are a row per pixel. What never
-lives here: arithmetic.
+Arrays that lie alike are one long row, whatever their axes are called. Channel slices are a row per pixel.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ops.cpu.team.workspace import LINE
 from ops.errors import Array, Shape
 
 F32 = np.dtype(np.float32)
-LARGE = 1 << 22  # bytes; measured: from here on it pays even where the next operation reads the result at once
+LARGE = 1 << 22  # bytes; measured: from this size on it pays even if the next operation reads the result at once
 
 _seen: dict[int, tuple[weakref.ref[Array], int, int]] = {}
 _kinds: dict[Any, int] = {}  # shape, strides, dtype
@@ -25,7 +24,7 @@ _kinds: dict[Any, int] = {}  # shape, strides, dtype
 def seen(x: Array) -> tuple[Any, int, int]:
     """(a reference to x, where it lies, the number of its shape, strides and dtype).
 
-    To ask x itself takes over 2 us, this 0.2 for an array seen before: none is moved or given another shape.
+    Asking x itself takes over 2 us, this 0.2 us for an array seen before. No array is moved or given another shape.
     """
     key = id(x)
     entry = _seen.get(key)
@@ -44,7 +43,7 @@ def address(x: Array) -> int:
 def goes_past(size: int, outputs: Sequence[int], strides: Iterable[int]) -> bool:
     """Whether a result of `size` bytes should go past the caches: it is large, and its rows are aligned.
 
-    Never one that is computed in place: its lines are in the cache already, and to write past them costs double.
+    Not for a result computed in place: its lines are in the cache already, and writing past them costs double.
     """
     return size >= LARGE and not any(at % LINE for at in outputs) and not any(step % LINE for step in strides)
 
@@ -58,9 +57,9 @@ class Rows(NamedTuple):
 
 
 def as_rows(shape: Shape, itemsizes: Sequence[int], strides: Sequence[Shape], kept: int | None = None) -> Rows | None:
-    """Arrays of one shape as rows, None where they are none together.
+    """Arrays of one shape as common rows, or None where they have none.
 
-    `kept`: the axis that a row is, all others are the rows; else a row is as long as it can be.
+    `kept`: the axis that becomes a row; all others are the rows. Without it a row is as long as it can be.
     """
     axes = [(size, tuple(s[axis] for s in strides)) for axis, size in enumerate(shape) if size != 1 and axis != kept]
     if any(step % 4 or step < 0 for _, steps in axes for step in steps if 1 not in itemsizes):

@@ -1,7 +1,7 @@
 """Kernels that pass once over arrays of one shape, element by element: read every input, write every output.
 
-A `Stream` is a formula over vectors; its loops, threads, remainders and operands that repeat from row to row (a number
-per channel) are the same for all. What never lives here: a formula (`activation`, `normalise`, `update`).
+A `Stream` is a formula over vectors. All streams share their loops, threads and remainders, and operands that repeat
+from row to row (a number per channel).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The one thread pool of a process: `size` threads that run one kernel together, each its own share.
 
-A kernel gets its number and the size of the team and works out its share from them, so a share depends on nothing
-else and results repeat to the last bit. Between kernels the threads wait in machine code without the GIL: handing work
-over costs under 1 us, where Python locks cost 60. After `PATIENCE` turns a thread goes to sleep until it is needed.
-Linux may wake it on the core of the thread that needs it, for tens of milliseconds; it goes to another then (a kernel
-of 0.2 ms took 0.6 to 1.2). What never lives here: how work is divided.
+A kernel gets its number and the size of the team and works out its share from these two alone, so results repeat to the
+last bit. Between kernels the threads wait in machine code without the GIL: handing work over costs under 1 us, Python's
+locks 60. After `PATIENCE` turns a thread sleeps until it is needed. Linux may wake it on the core of the thread that
+needs it and leave it there for tens of milliseconds, so it then moves to another core (a kernel of 0.2 ms took 0.6 to
+1.2 before).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ops.cpu.codegen.kernel import CALL, Kernel
 from ops.cpu.team.handover import AWAKE, FIELDS, build_handover
 from ops.errors import Array
 
-LINE = 16  # int64 numbers apart: threads do not share the lines they write
-CORE = 2  # the number in a thread's line that says where it was when it woke; `handover` has the two before
+LINE = 16  # int64 numbers between two threads' states, so that they share no cache line
+CORE = 2  # index in a thread's line of the core on which it woke; the two before are `handover`'s
 _core = getattr(ctypes.PyDLL(None), "sched_getcpu", None) if hasattr(os, "sched_setaffinity") else None
 
 
@@ -78,21 +78,21 @@ def _member(
     lock: threading.Lock,
     ended: list[bool],
 ) -> None:
-    """A thread's life. It knows nothing of its team, so that a team that nobody uses any more ends its threads."""
+    """A thread's life. It holds no reference to its team, so that an unused team goes and ends its threads."""
     while not ended:
-        serve(state.ctypes.data, number, size)  # returns when it has fallen asleep
+        serve(state.ctypes.data, number, size)  # returns when the thread is to sleep
         lock.acquire()
         if _core:
             _settle(state[FIELDS * LINE + CORE :: LINE], number)
 
 
 def _settle(cores: Array, number: int) -> None:
-    """Leave the core of this thread if the caller or a member before this one has it, and there is another."""
+    """Move to another core, if there is one, where the caller or an earlier member has this thread's."""
     assert _core is not None
     taken = {int(core) for core in cores[:number]}
     if _core() in taken:
         allowed = os.sched_getaffinity(0)
-        with contextlib.suppress(OSError):  # where a sandbox forbids it, a slow thread is better than none
+        with contextlib.suppress(OSError):  # a sandbox may forbid it; a slow thread is better than none
             if free := allowed - taken:
                 os.sched_setaffinity(0, free)  # moves it at once
                 os.sched_setaffinity(0, allowed)
@@ -100,7 +100,7 @@ def _settle(cores: Array, number: int) -> None:
 
 
 def _end(locks: list[threading.Lock], ended: list[bool]) -> None:
-    """Wake every thread for the last time; one that is awake sees it when it falls asleep."""
+    """Wake every thread for the last time. One that is awake sees `ended` before it sleeps."""
     ended.append(True)
     for lock in locks:
         lock.release()

@@ -1,6 +1,6 @@
 """Scratch memory of one backend: one block, lent to one operation at a time and kept between them.
 
-It grows to the largest request and stays. What never lives here: results.
+It grows to the largest request and stays.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 LINE = 64  # bytes of a cache line and of the widest vector
-# Of a large page of x86 and ARM. NumPy asks the system for them from twice that on: copies that kernels make are then 1
-# to 3 % faster.
+# Bytes of a large page of x86 and ARM. NumPy asks the system for large pages from twice that size on, which makes the
+# kernels' copies 1 to 3 % faster.
 PAGE = 2 << 20
 
 

@@ -17,12 +17,16 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Self
 
-from runtime.cluster.launcher import LOST, Launched, Launcher
+from runtime.cluster import namespaces
+from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan
 from runtime.compute import threads
 from runtime.errors import LaunchError
 from runtime.plan.topology import ProcessSpec
+
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
 NEWS_BYTES = 65536
 
@@ -58,7 +62,7 @@ class LocalProcess(Launched):
 
 
 @dataclass
-class Nursery:
+class Nursery(Early):
     """The launcher's side of a nursery: orders go out one at a time, news come in whenever there are some."""
 
     process: subprocess.Popen[bytes]
@@ -88,7 +92,7 @@ class Nursery:
         return cls(process, ours, log)
 
     def prepare(self, program: str, search: Path | None = None) -> None:
-        """Let it import the program, found where this process would find it or in `search`. Only the first counts."""
+        """See Early.prepare."""
         if self.prepared:
             return
         self.prepared = True
@@ -136,24 +140,35 @@ class Nursery:
 
 
 class LocalLauncher(Launcher):
-    """Launches processes of one run on this machine, from a `nursery` that was started early or from its own."""
+    """Launches processes of one run on this machine, from a nursery that was started early or from its own. All its
+    machines are this one, some as network namespaces."""
 
-    def __init__(self, run_directory: Path, program: str, nursery: Nursery | None = None) -> None:
-        self.run_directory, self.program = run_directory, program
-        self.logs = run_directory / "logs"
+    def __init__(self, plan: LaunchPlan) -> None:
+        super().__init__(plan)
+        self.logs = plan.directory / "logs"
         self.logs.mkdir(exist_ok=True)
-        self._early = nursery
         self._nursery: Nursery | None = None
 
-    async def launch(self, spec: ProcessSpec) -> Launched:
-        """Start one role process. LaunchError if the system refuses."""
-        path = self.logs / f"{spec.name}.log"
+    async def open(self, machine: Machine) -> None:
+        """See Launcher.open."""
+        if machine.namespace is not None:
+            namespaces.check(machine.name, machine.namespace)
+        if self._nursery is None:
+            early = self.plan.early
+            self._nursery = nursery = early if isinstance(early, Nursery) else Nursery.start()
+            nursery.prepare(self.plan.program)
+            asyncio.get_running_loop().add_reader(nursery.link, nursery.read)
+
+    async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
+        """See Launcher.launch."""
+        nursery, path = self._nursery, self.logs / f"{spec.name}.log"
+        if nursery is None:
+            raise LaunchError(f"process '{spec.name}' could not be started: its machine was not opened")
+        order = {"process": spec.name, "run": str(self.plan.directory), "incarnation": incarnation}
         try:
-            nursery = self._nursery or self._open()
             lifeline, writable = os.pipe()
             with path.open("ab") as log:
-                order = json.dumps({"process": spec.name, "run": str(self.run_directory)}).encode()
-                socket.send_fds(nursery.link, [order], [lifeline, log.fileno()])
+                socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log.fileno()])
             os.close(lifeline)
         except OSError as error:
             raise LaunchError(f"process '{spec.name}' could not be started: {error}") from None
@@ -166,7 +181,7 @@ class LocalLauncher(Launcher):
         return launched
 
     async def close(self) -> None:
-        """Let the nursery go. Every child must have ended."""
+        """See Launcher.close."""
         nursery, self._nursery = self._nursery, None
         if nursery is None:
             return
@@ -174,12 +189,6 @@ class LocalLauncher(Launcher):
         await asyncio.to_thread(nursery.close)
         for child in nursery.children.values():
             os.close(child.lifeline)
-
-    def _open(self) -> Nursery:
-        self._nursery = nursery = self._early or Nursery.start()
-        nursery.prepare(self.program)
-        asyncio.get_running_loop().add_reader(nursery.link, nursery.read)
-        return nursery
 
 
 def _end(child: LocalProcess, status: int) -> None:

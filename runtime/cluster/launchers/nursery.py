@@ -9,7 +9,7 @@ the new process's standard input (its lifeline) and its log:
 
       launcher                                nursery
           |  --- {"program": p, "path": [...]} -->   import
-          |  --- {"process": name, "run": d} + 2 fds -->   fork
+          |  --- {"process": name, "run": d, "incarnation": n} + 2 fds -->   fork
           |  <-- {"pid": p} ------------------
           |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
 
@@ -49,7 +49,7 @@ def main() -> int:
     order = Nursery(launcher).serve()
     if order is None:
         return 0
-    status = _live(Path(order["run"]), order["process"])
+    status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()
     os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
 
@@ -65,10 +65,10 @@ def _first_line(launcher: socket.socket) -> bytes:
     return line
 
 
-def _live(directory: Path, name: str) -> int:
+def _live(directory: Path, name: str, incarnation: int) -> int:
     plan = RunPlan.read(directory)
     sys.path[:0] = [entry for entry in plan.import_path if entry not in sys.path]
-    return process.live(plan, directory, name)
+    return process.live(plan, directory, name, incarnation)
 
 
 class Nursery:
@@ -79,7 +79,7 @@ class Nursery:
         self._ended, self._wake = socket.socketpair()
         self._wake.setblocking(False)
 
-    def serve(self) -> dict[str, str] | None:
+    def serve(self) -> dict[str, Any] | None:
         """Returns None when the launcher is gone, and in a forked child its order."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # only for the byte that it writes
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business

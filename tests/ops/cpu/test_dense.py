@@ -183,5 +183,6 @@ def test_a_float_label_that_is_no_class_is_refused_even_where_one_is_ignored(fas
         fast.softmax_loss_forward(scores, labels, ignore_label=2)
 
 
+@pytest.mark.slow
 def test_all_this_holds_with_vectors_of_256_bits() -> None:
     passes_with_narrow_vectors(__file__, "agree or repeat or nan or parts")

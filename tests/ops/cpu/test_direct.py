@@ -179,6 +179,7 @@ def test_a_channel_beside_the_images_is_not_touched() -> None:
     assert (block[..., 5 + k :] == 77).all()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(host().bits <= int(NARROW), reason="this run has narrow vectors itself")
 def test_narrow_vectors_give_the_same_results() -> None:
     root = Path(__file__).parents[3]

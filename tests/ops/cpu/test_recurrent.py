@@ -234,5 +234,6 @@ def test_a_table_s_gradient_agrees_with_a_loop_and_leaves_zero_where_no_row_was_
     close(db, dy.astype("d").sum(0))
 
 
+@pytest.mark.slow
 def test_states_and_gradients_agree_with_vectors_of_256_bits() -> None:
     passes_with_narrow_vectors(__file__, "(agree and (97 or 20)) or functions")

@@ -16,9 +16,11 @@ ROOT = Path(__file__).resolve().parents[3]
 LISTING = """
 import json
 from llvmlite import ir
-from ops.cpu import compiled, microkernel, streams, tile, windows
-from ops.cpu.elementwise.activation import RECTIFY
+from ops.cpu.codegen import compiled
 from ops.cpu.codegen.target import host
+from ops.cpu.elementwise import windows
+from ops.cpu.elementwise.activation import RECTIFY
+from ops.cpu.gemm import microkernel, tile
 
 def listing(build):
     return compiled.machine().emit_assembly(compiled.optimised(build))

@@ -170,6 +170,7 @@ def test_other_convolutions_are_not_supported(geometry) -> None:
     assert not any(supports(ConvShape((2, 16, 12, 12), 16, geometry), mode) for mode in MODES)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(host().bits <= int(NARROW), reason="this run has narrow vectors itself")
 def test_narrow_vectors_give_the_same_results() -> None:
     root = Path(__file__).parents[3]

@@ -1,0 +1,95 @@
+"""Convolutions of the CPU backend: the chosen algorithm where the kernels can read the arrays, else the reference."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from ops.cpu.conv.algorithm import ConvShape
+from ops.cpu.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
+from ops.cpu.conv.lowered import LoweredConvolutions
+from ops.cpu.team.base import images_like
+from ops.cpu.team.images import channels_last
+from ops.cpu.team.operands import F32
+from ops.errors import Array, Shape
+from ops.geometry import ConvGeometry
+from ops.reference import conv
+
+OPEN, RECTIFY = float("-inf"), 0.0
+
+
+class Convolutions(LoweredConvolutions):
+    """Overrides the convolution methods; with a `b_p` lowering does them all."""
+
+    precision: str
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """Picks and keeps the algorithms of this backend."""
+        return Chooser(self.team, self.workspace, self.precision)
+
+    def conv_forward(
+        self, x: Array, w: Array, b: Array | None, geometry: ConvGeometry, out: Array | None = None,
+        *, rectify: bool = False,
+    ) -> Array:  # fmt: skip
+        """As Backend's."""
+        if not self._fits(x, w, out, channels=FORWARD):
+            return super().conv_forward(x, w, b, geometry, out, rectify=rectify)
+        y_shape = conv.check_forward(x, w, b, geometry, out)
+        y, w = images_like(y_shape, out), np.ascontiguousarray(w)
+        algorithm = self.chooser(ConvShape(x.shape, len(w), geometry), FORWARD)
+        algorithm.forward(x, w, None if b is None else np.ascontiguousarray(b), y, RECTIFY if rectify else OPEN)
+        return y
+
+    def conv_backward_data(
+        self, dy: Array, w: Array, geometry: ConvGeometry, in_shape: Shape, out: Array | None = None
+    ) -> Array:
+        """As Backend's."""
+        if not self._fits(dy, w, out, channels=DATA):
+            return super().conv_backward_data(dy, w, geometry, in_shape, out)
+        conv.check_backward_data(dy, w, geometry, in_shape, out)
+        dx = images_like(tuple(in_shape), out)
+        shape = ConvShape(tuple(in_shape), len(w), geometry)
+        self.chooser(shape, DATA).backward_data(dy, np.ascontiguousarray(w), dx)
+        return dx
+
+    def conv_backward_weights(
+        self, x: Array, dy: Array, geometry: ConvGeometry, w_shape: Shape, *,
+        bias: bool, out_w: Array | None = None, out_b: Array | None = None,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """As Backend's."""
+        ready = self._fits(x, dy, None, channels=WEIGHTS) and (out_w is None or out_w.flags.c_contiguous)
+        if not ready:
+            return super().conv_backward_weights(x, dy, geometry, w_shape, bias=bias, out_w=out_w, out_b=out_b)
+        conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
+        dw = np.empty(w_shape, F32) if out_w is None else out_w
+        shape = ConvShape(x.shape, w_shape[0], geometry)
+        self.chooser(shape, WEIGHTS).backward_weights(x, dy, dw)
+        return dw, self.channel_sums(dy, out_b) if bias else None
+
+    def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
+        """As Backend's."""
+        if self.b_p is not None:
+            return super().conv_scratch(in_shape, w_shape, geometry, training=training)
+        shape = ConvShape(tuple(in_shape), w_shape[0], geometry)
+        passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
+        return max(self.chooser(shape, direction).workspace_bytes for direction in passes)
+
+    def _fits(self, first: Array, second: Array, out: Array | None, *, channels: str) -> bool:
+        """Whether the kernels can read the operands: float32, images with channels side by side.
+
+        The layer that reads the data takes images in any order.
+        """
+        if self.b_p is not None or first.ndim != 4 or second.ndim != 4:
+            return False
+        if first.dtype != F32 or second.dtype != F32 or not (out is None or _lies_well(out)):
+            return False
+        second_image = channels == WEIGHTS
+        return (_lies_well(first) or (channels != DATA and first.shape[1] <= 4)) and (
+            not second_image or _lies_well(second)
+        )
+
+
+def _lies_well(x: Array) -> bool:
+    return x.ndim == 4 and channels_last(x)

@@ -1,0 +1,46 @@
+"""What the commands share: the job of a cluster.toml, mistakes told as the command line tells them, lines of output."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from nets import NetError
+from ops import OpsError
+from roles.learning.job import Job
+from roles.options import Options
+from roles.planning.planner import job_of
+from runtime.config.file import load_with_program
+from runtime.errors import ConfigError
+
+
+def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
+    """What is to be trained, on the device of a run with one worker. ConfigError."""
+    loaded = load_with_program(file, settings)
+    if not isinstance(loaded.options, Options):
+        raise ConfigError([f"{file}: program '{loaded.config.program}' does not train nets"])
+    job = job_of(loaded.config, loaded.options)
+    devices = loaded.options.train.devices
+    return dataclasses.replace(job, device=devices.get("single", devices.get("*", "cpu")))
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Mistakes of nets and files are told as mistakes of the command's input."""
+    try:
+        with np.errstate(over="ignore"):
+            yield
+    except NetError as error:
+        raise ConfigError(error.problems) from None
+    except (OpsError, OSError) as error:
+        raise ConfigError([str(error)]) from None
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    sys.stdout.write(f"{line}\n")

@@ -1,0 +1,148 @@
+"""`convert`: data sets, weights and snapshots from one format to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cyclopts import Parameter
+
+from nets import load_net
+from nets.data import open_source
+from nets.data.formats import FORMATS
+from nets.tools.convert import (
+    checkpoint_from_caffe,
+    checkpoint_to_caffe,
+    convert_solverstate,
+    convert_weights,
+    images_to_lmdb,
+    mean_to_binaryproto,
+    source_to_lmdb,
+)
+from roles.commands.common import job_of_file, say, told
+from roles.learning.job import Job
+from roles.messages import TRAIN
+from runtime.cli.arguments import Settings
+
+WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Images:
+    """How `convert` stores images.
+
+    Parameters
+    ----------
+    new_height
+        Resize images to this height; 0 keeps it.
+    new_width
+        Resize images to this width; 0 keeps it.
+    gray
+        Store images with one channel.
+    encoded
+        Store image files as they are.
+    shuffle_seed
+        Mix the images, the same way for the same seed.
+    """
+
+    new_height: int = 0
+    new_width: int = 0
+    gray: bool = False
+    encoded: bool = False
+    shuffle_seed: int | None = None
+
+
+AS_THEY_ARE = Images()
+
+
+def convert(
+    source: str,
+    target: Path,
+    *,
+    state: Path | None = None,
+    file: Path = Path("cluster.toml"),
+    settings: Settings = (),
+    mean: bool = False,
+    net: str | None = None,
+    images: Images = AS_THEY_ARE,
+) -> int:
+    """Turn data sets and weights into one another.
+
+    The names' endings say from what to what. Weights: .caffemodel, .caffemodel.h5, .safetensors; solver states:
+    .solverstate, .solverstate.h5. Images: a list file ("path label" a line) or a folder with one folder per class ->
+    LMDB. Any data source, written as "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image
+    (.binaryproto). With --state Caffe's two snapshot files become a checkpoint that train.resume takes, or a checkpoint
+    becomes the two files.
+
+    Parameters
+    ----------
+    source
+        A file, a folder, or a data source.
+    target
+        What to write.
+    state
+        The .solverstate that belongs to the weights, to read or to write.
+    file
+        With --state: whose net and solver the checkpoint is for.
+    mean
+        Write the mean image of the source.
+    net
+        The net that describes the layers of a .caffemodel to write.
+    """
+    with told():
+        if state is not None:
+            say(_snapshot(Path(source), target, state, job_of_file(file, settings)))
+        elif ".solverstate" in target.name:
+            say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
+        elif target.suffix in WEIGHTS:
+            layers = convert_weights(Path(source), target, load_net(net) if net else None)
+            say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
+        elif source.startswith("format="):
+            say(_from_source(source, target, mean))
+        else:
+            count = images_to_lmdb(
+                Path(source),
+                target,
+                new_height=images.new_height,
+                new_width=images.new_width,
+                color="gray" if images.gray else "color",
+                encoded=images.encoded,
+                shuffle_seed=images.shuffle_seed,
+            )
+            say(f"{target}: {count} images")
+    return 0
+
+
+def _from_source(source: str, target: Path, mean: bool) -> str:
+    """Any data source -> an LMDB, or its mean image."""
+    opened = open_source(_source(source), Path.cwd())
+    if mean:
+        mean_to_binaryproto(opened, target)
+        return f"{target}: the mean of {len(opened)} images"
+    return f"{target}: {source_to_lmdb(opened, target)} images"
+
+
+def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
+    """Caffe's two files -> a checkpoint, or back."""
+    net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+    learned = next(param for params in net.params.values() for param in params if param.keep is None)
+    histories = len(job.solver_spec.new_history(job.backend_ops, learned))
+    if source.suffix == ".safetensors":
+        iteration = checkpoint_to_caffe(source, target, state, net.params, histories=histories, net=job.net_spec)
+    else:
+        name = job.net_spec.name
+        iteration = checkpoint_from_caffe(source, target, net.params, state, histories=histories, name=name)
+    return f"{target}: iteration {iteration}"
+
+
+def _source(text: str) -> dict[str, object]:
+    """ "format=idx,images=a,labels=b" -> a source's configuration; a list's items are joined by "+"."""
+    pairs = [item.partition("=") for item in text.split(",")]
+    found: dict[str, object] = {key: value for key, _, value in pairs}
+    kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}
+    for key, kind in kinds.items():
+        if key in found and kind is not str:
+            parts = str(found[key]).split("+")
+            found[key] = int(parts[0]) if kind is int else [int(p) if kind is list else p for p in parts]
+    return found

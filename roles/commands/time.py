@@ -1,0 +1,34 @@
+"""`time`: how long every layer of a net takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nets.tools.timing import table, time_net
+from nets.tools.volumes import volumes
+from roles.commands.common import job_of_file, say, told
+from roles.messages import TRAIN
+from runtime.cli.arguments import Settings
+
+
+def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: Settings = ()) -> int:
+    """Time every layer of the net, forward and backward.
+
+    Parameters
+    ----------
+    file
+        The cluster's description: its net, data and batch are used.
+    iterations
+        Passes to measure, after one to warm up.
+    """
+    with told():
+        job = job_of_file(file, settings)
+        net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+        size = volumes(net)
+        say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
+        say(table(time_net(net, iterations=iterations)))
+        say(f"parameters {size.weight_bytes / 1e6:.1f} MB, activations {size.data_bytes / 1e6:.1f} MB")
+        plan = net.memory_plan
+        arrays = f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
+        say(f"memory of a training pass: {arrays}, scratch {net.scratch / 1e6:.1f} MB")
+    return 0

@@ -1,0 +1,105 @@
+"""Which reports about passes are owed, which are heard, and what they say together. Plain decisions, no messages sent.
+
+What is under way is the schedule's to know; who reports about it shows when they do.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+from roles.learning.scoreboard import Part, Scores, mean_scores
+from roles.messages import TRAIN, NextTicket, PassDone, Updated
+from runtime import Conversation, Standing
+
+OWED, HEARD, NOT_OWED = "owed", "heard", "not under way"
+OURS, STRANGER = "of this run", "none of this run's"
+HAND_OUT, END = "hand out", "end"
+
+WORKER = Conversation("a worker", "worker", STRANGER, {(OURS, NextTicket): (OURS,)})
+DONE = Conversation(
+    "a worker's report about a pass",
+    "phase number worker",
+    NOT_OWED,
+    {(NOT_OWED, HAND_OUT): (OWED,), (OWED, PassDone): (HEARD,), (HEARD, END): (NOT_OWED,)},
+)
+UPDATE = Conversation(
+    "a server's report about an iteration",
+    "iteration server",
+    NOT_OWED,
+    {(NOT_OWED, HAND_OUT): (OWED,), (OWED, Updated): (HEARD,), (HEARD, END): (NOT_OWED,)},
+)
+
+
+class PassLedger:
+    """Of one coordinator. `workers` may ask for tickets; `owes` says whether a pass, by phase and number, is under
+    way."""
+
+    def __init__(self, workers: Iterable[str], owes: Callable[[str, int], bool]) -> None:
+        self._workers, self._owes = frozenset(workers), owes
+        self._asking: Standing[tuple[str]] = Standing(WORKER, self._whose)
+        self._done: Standing[tuple[str, int, str]] = Standing(DONE, self._unheard)
+        self._updates: Standing[tuple[int, str]] = Standing(UPDATE, lambda subject: self._owed(TRAIN, subject[0]))
+        self._reporters: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # of a pass, by phase and number
+        self._updaters: defaultdict[int, list[str]] = defaultdict(list)
+        self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # scores, and of how many rows
+        self._staleness: dict[int, int] = {}  # iteration -> where it was stalest, so far
+
+    def __repr__(self) -> str:
+        return f"<{self.kept} reports heard of {len(self._reporters)} passes under way>"
+
+    @property
+    def kept(self) -> int:
+        """How many reports are remembered."""
+        return len(self._done) + len(self._updates)
+
+    def asks(self, message: NextTicket, sender: str) -> None:
+        """Somebody wants a ticket. MessageError if it is no worker of this run."""
+        self._asking.hear(message, sender, (sender,))
+
+    def done(self, message: PassDone, sender: str) -> tuple[int, Scores] | None:
+        """A worker's report about its part of a pass; with the last part, the rows of all and the means of their
+        scores. MessageError if none is owed."""
+        key = (message.phase, message.number)
+        self._done.hear(message, sender, (*key, sender))
+        self._reporters[key].append(sender)
+        parts = self._parts[key]
+        parts.append((message.rows, dict(message.scores)))
+        if len(parts) < message.members:
+            return None
+        del self._parts[key]
+        return sum(rows for rows, _ in parts), mean_scores(parts)
+
+    def updated(self, message: Updated, sender: str) -> None:
+        """A server has an iteration in its layers. It is as stale as on the server where it read first and came in
+        last, which saw most others in between. MessageError if the report is not owed."""
+        number = message.number
+        self._updates.hear(message, sender, (number, sender))
+        self._updaters[number].append(sender)
+        self._staleness[number] = max(self._staleness.get(number, 0), message.staleness)
+
+    def end(self, number: int) -> int | None:
+        """The last report about an iteration was heard, and it is no longer under way: its staleness, if a server
+        told it."""
+        self._forget((TRAIN, number))
+        for server in self._updaters.pop(number, ()):
+            self._updates.move(END, (number, server))
+        return self._staleness.pop(number, None)
+
+    def end_test(self) -> None:
+        """All batches of a test are scored."""
+        for key in [key for key in self._reporters if key[0] != TRAIN]:
+            self._forget(key)
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        for worker in self._reporters.pop(key, ()):
+            self._done.move(END, (*key, worker))
+
+    def _owed(self, phase: str, number: int) -> str:
+        return OWED if self._owes(phase, number) else NOT_OWED
+
+    def _unheard(self, subject: tuple[str, int, str]) -> str:
+        return self._owed(subject[0], subject[1])
+
+    def _whose(self, subject: tuple[str]) -> str:
+        return OURS if subject[0] in self._workers else STRANGER

@@ -1,0 +1,28 @@
+"""`check`: what `up` would do with a cluster.toml, without doing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.cli.arguments import Settings
+
+
+def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
+    """Read everything, plan and place, start nothing; every mistake is one line.
+
+    Parameters
+    ----------
+    file
+        The cluster's description.
+    """
+    from runtime.report.console import RunConsole
+    from runtime.runs.checking import check as check_config
+
+    placement = check_config(file, settings).placement
+    console = RunConsole(live=False)
+    console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
+    for spec in placement.processes:
+        cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
+        actors = ", ".join(spec.actors)
+        console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads{cores}: {actors}")
+    return 0

@@ -1,0 +1,27 @@
+"""`up`: start a run and stay with it to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.cli.arguments import Settings
+from runtime.cluster.launchers import Nursery
+
+
+def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
+    """Start the roles, train, and show what happens.
+
+    Ctrl-C finishes what is under way, saves and stops; a second one stops at once.
+
+    Parameters
+    ----------
+    file
+        The cluster's description.
+    """
+    # before all else: what it imports and what this process imports take a second each
+    with Nursery.start() as nursery:
+        from runtime.report.console import RunConsole
+        from runtime.runs.checking import check
+        from runtime.runs.up import run
+
+        return run(check(file, settings, nursery), RunConsole(), nursery)

@@ -1,0 +1,171 @@
+"""Who is outside a run and takes part in it, as the supervisor sees it. `runs/attach.py` is the other end.
+
+      client                             supervisor
+         |  --- Attach ------------------>   over its private socket, which plan.json names
+         |  <-- Attached -----------------
+         |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
+         |  <-- EventReport --------------   every event from now on
+         |  <-- Parting ------------------   the run is over
+
+All goes through the supervisor: no process of the run ever waits for a client that is slow or gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.actors.actor import Actor
+from runtime.actors.node import Node
+from runtime.cluster.lifecycle import EventReport, Heartbeat
+from runtime.errors import ConvoyError, Refused
+from runtime.messages.message import Envelope, Message, Refusal, message
+from runtime.plan.topology import SUPERVISOR
+from runtime.transport import Endpoints, Release
+from runtime.transport.sockets import SocketTransport
+
+CLIENT = "client-"  # how the names of clients begin
+MAX_REPORTS = 10_000  # events that wait for one client; it is told how many it missed
+PARTING_SECONDS = 1.0
+
+
+@message
+class Attach(Message):
+    """A client is up: where it listens, see Endpoints."""
+
+    control: tuple[str, ...]
+    bulk: tuple[str, ...]
+    host: str
+
+
+@message
+class Attached(Message):
+    """It takes part."""
+
+
+@message
+class Parting(Message):
+    """The run is over. `error` ended it; "" if none did."""
+
+    error: str
+
+
+@dataclass
+class _Client:
+    incarnation: int
+    reports: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
+    missed: int = 0
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+
+class Clients:
+    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on."""
+
+    def __init__(self, home: Node, road: SocketTransport, voice: Actor, began: asyncio.Event) -> None:
+        self._home, self._road, self._voice, self._began = home, road, voice, began
+        self._clients: dict[str, _Client] = {}
+        self._error = ""
+
+    def __repr__(self) -> str:
+        return f"<{len(self._clients)} clients>"
+
+    def take(self, envelope: Envelope, release: Release) -> bool:
+        """Take what is a client's business; False if it is somebody else's."""
+        name, client = envelope.sender, self._clients.get(envelope.sender)
+        if client is None and isinstance(envelope.message, Attach) and name.startswith(CLIENT):
+            self._admit(envelope, envelope.message)
+            release()
+            return True
+        if client is None or client.incarnation != envelope.incarnation:
+            return False
+        self._spawn(client, self._relay(envelope, release))
+        return True
+
+    def _admit(self, envelope: Envelope, attach: Attach) -> None:
+        name = envelope.sender
+        where = Endpoints(attach.control, attach.bulk, host=attach.host)
+        self._home.connect(name, envelope.incarnation, where, [name], self._road)
+        client = self._clients[name] = _Client(envelope.incarnation)
+        self._spawn(client, self._feed(name, client, envelope.id))
+
+    async def _feed(self, name: str, client: _Client, attached: int) -> None:
+        await self._home.send(SUPERVISOR, name, Attached(), answers=attached)
+        report: Message = Attached()
+        while not isinstance(report, Parting):
+            report = await client.reports.get()
+            if client.missed:
+                missed, client.missed = {"events": client.missed}, 0
+                lost = EventReport(actor=SUPERVISOR, event="missed", fields=missed, at=self._voice.now())
+                await self._home.send(SUPERVISOR, name, lost)
+            await self._home.send(SUPERVISOR, name, report)
+
+    async def _relay(self, envelope: Envelope, release: Release) -> None:
+        to, said = envelope.receiver, envelope.message
+        answer: Message
+        try:
+            await self._began.wait()
+            if not envelope.reply_to:
+                await self._voice.tell(to, said, step=envelope.step)
+                return
+            answer = await self._voice.ask(to, said, Message, step=envelope.step)
+        except ConvoyError as error:
+            text = str(error)
+            if isinstance(error, Refused):  # the client's own process says of whom and what
+                text = text.removeprefix(f"{to} refused {said!r} of {SUPERVISOR}: ")
+            answer = Refusal(error=text)
+        finally:
+            release()
+        if envelope.reply_to:
+            await self._home.send(to, envelope.sender, answer, answers=envelope.id)
+
+    def _spawn(self, client: _Client, work: Coroutine[Any, Any, None]) -> None:
+        async def done() -> None:
+            try:
+                await work
+            except ConvoyError as error:  # it is gone, or said what cannot travel
+                logging.getLogger("convoy").info("a client: %s", error)
+
+        task = asyncio.create_task(done())
+        client.tasks.add(task)
+        task.add_done_callback(client.tasks.discard)
+
+    # -- a watcher
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """See Watcher."""
+        for client in self._clients.values():
+            if client.reports.qsize() < MAX_REPORTS:
+                report = EventReport(actor=actor, event=event, fields=fields, at=self._voice.now())
+                client.reports.put_nowait(report)
+            else:
+                client.missed += 1
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """Clients do not hear of heartbeats."""
+
+    def failed(self, error: ConvoyError) -> None:
+        """See Watcher."""
+        self._error = str(error)
+
+    # -- the end
+
+    def lost(self, process: str) -> None:
+        """The connection to a process broke; if it is a client's, that client is forgotten."""
+        client = self._clients.pop(process, None)
+        if client is not None:
+            for task in client.tasks:
+                task.cancel()
+            self._road.disconnect(process, f"{process} is gone")
+
+    async def close(self) -> None:
+        """The run is over: say so to those that listen."""
+        tasks = [task for client in self._clients.values() for task in client.tasks]
+        for client in self._clients.values():
+            client.reports.put_nowait(Parting(error=self._error))
+        if tasks:
+            await asyncio.wait(tasks, timeout=PARTING_SECONDS)
+        for name in list(self._clients):
+            self.lost(name)

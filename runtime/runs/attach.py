@@ -1,0 +1,173 @@
+"""Taking part in a run from outside: `async with attach(directory) as run:` in any process of the same user and host.
+
+    async with attach("runs/20260101-120000-roles") as run:
+        state = await run.ask("conv_model", GetState(), State)
+        async for event in run.events(): ...
+
+What happens to this process never disturbs the run. See `cluster/clients.py`, which is the other end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.cluster.clients import CLIENT, Attach, Attached, Parting
+from runtime.cluster.lifecycle import FIRST, EventReport
+from runtime.compute.compute import InlineCompute
+from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError
+from runtime.messages.message import Envelope, Message
+from runtime.plan.run_plan import FILE, RunPlan
+from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.report.events import Event, Events
+from runtime.suggest import hint
+from runtime.transport.sockets import SocketTransport
+
+R = TypeVar("R", bound=Message)
+ANSWER_SECONDS = 10.0  # within which a living run admits a client
+
+_numbers = itertools.count(1)
+
+
+class _Voice(Actor):
+    """This process's actor: hears the events and the end."""
+
+    def __init__(self, events: Events, over: asyncio.Future[str]) -> None:
+        self._events, self._over = events, over
+
+    async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
+        self._events.event(message.actor, message.event, dict(message.fields))
+
+    async def on_parting(self, message: Parting, envelope: Envelope) -> None:
+        if not self._over.done():
+            self._over.set_result(message.error)
+
+
+class Client:
+    """One process's part in a run of another. Everything raises ConvoyError in words when that run is over."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        try:
+            self._plan = RunPlan.read(self.directory)
+        except (OSError, KeyError):
+            text = f"{self.directory}: no {FILE} of a run whose actors live in processes"
+            raise ConfigError([text]) from None
+
+    def __repr__(self) -> str:
+        return f"<client of the run in {self.directory}>"
+
+    @property
+    def placement(self) -> Placement:
+        """Who lives where in the run."""
+        return self._plan.placement
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        began, name = loop.time(), f"{CLIENT}{os.getpid()}-{next(_numbers)}"
+        self._events = Events(lambda: loop.time() - began)
+        self._over: asyncio.Future[str] = loop.create_future()
+        self._over.add_done_callback(lambda over: self._events.end())
+        self._check_socket()
+        self._voice = _Voice(self._events, self._over)
+        self._node = Node(name, FIRST, InlineCompute(), Metrics())
+        self._road = SocketTransport(
+            name,
+            self._node.deliver,
+            self._node.reject,
+            self._plan.limits,
+            incarnation=FIRST,
+            bind=lambda lane: (f"unix://{self._plan.socket_directory}/{name}.{lane}",),
+            on_link_lost=lambda process: self._lost(),
+        )
+        try:
+            here = await self._road.open()
+            actors = [actor.name for actor in self.placement.topology.actors]
+            self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor, [SUPERVISOR, *actors], self._road)
+            self._node.add(name, "client", self._voice)
+            self._node.begin([name])
+            await self._asked(SUPERVISOR, Attach(control=here.control, bulk=here.bulk, host=here.host), Attached)
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def tell(self, actor: str, message: Message) -> None:
+        """See Run.tell."""
+        self._check(actor)
+        await self._voice.tell(actor, message)
+
+    async def ask(self, actor: str, message: Message, answer: type[R], *, timeout: float | None = None) -> R:
+        """See Run.ask."""
+        self._check(actor)
+        return await self._asked(actor, message, answer, timeout)
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Every event from the moment of attaching on, until the run is over; then raises what ended it, if something
+        did."""
+        async for event in self._events.stream():
+            yield event
+        if self._over.result():
+            raise ConvoyError(self._over.result())
+
+    async def _asked(self, actor: str, message: Message, answer: type[R], timeout: float | None = ANSWER_SECONDS) -> R:
+        asking = asyncio.ensure_future(self._voice.ask(actor, message, answer, timeout=timeout))
+        either: list[asyncio.Future[Any]] = [asking, self._over]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if asking.done():
+                return await asking
+        except AskTimeout:
+            if actor == SUPERVISOR:
+                raise ConvoyError(f"the run in {self.directory} does not answer") from None
+            raise
+        finally:
+            asking.cancel()
+        raise self._ended()
+
+    def _check(self, actor: str) -> None:
+        names = [spec.name for spec in self.placement.topology.actors]
+        if actor not in names:
+            raise ConfigError([f"no actor of this run is called '{actor}'{hint(actor, names)}"])
+        if self._over.done():
+            raise self._ended()
+
+    def _check_socket(self) -> None:
+        try:
+            living = Path(self._plan.supervisor.control[0].removeprefix("unix://")).exists()
+        except PermissionError:
+            raise ConvoyError(f"the run in {self.directory} is another user's") from None
+        if not living:
+            raise self._ended()
+
+    def _ended(self) -> ConvoyError:
+        why = self._over.result() if self._over.done() else ""
+        return ActorStopped(f"the run in {self.directory} is over{': ' if why else ''}{why}")
+
+    def _lost(self) -> None:
+        if not self._over.done():
+            self._over.set_result("")
+
+    async def _close(self) -> None:
+        await self._node.stop()
+        await self._road.close()
+        self._lost()
+
+
+def attach(directory: str | Path) -> Client:
+    """Take part in the run that has this run directory: `async with` it. ConfigError if it is none, ConvoyError on
+    entering if the run is over."""
+    return Client(directory)

@@ -1,0 +1,122 @@
+"""What actors are told when a process is lost, over every road: their asks end, and what came before is handled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from roads import LIMITS, ROADS, Load, Nodes, Note, Roads
+
+from runtime.actors.actor import Actor
+from runtime.errors import ActorStopped
+from runtime.messages.message import Envelope, Lost, Message, message
+from runtime.transport.faults import Shares
+
+
+@message
+class Question(Message):
+    number: int
+
+
+@message
+class Answer(Message):
+    number: int
+
+
+class Client(Actor):
+    """Keeps what it is told; a note takes it until the gate opens."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.gate = asyncio.Event()
+        self.lost = asyncio.Event()
+
+    async def on_note(self, said: Note, envelope: Envelope) -> None:
+        self.told.append(f"note {said.number} begins")
+        await self.gate.wait()
+        self.told.append(f"note {said.number} ends")
+
+    async def on_lost(self, said: Lost, envelope: Envelope) -> None:
+        self.told.append(f"lost {said.process} {', '.join(said.actors)}")
+        self.lost.set()
+
+
+class Server(Actor):
+    """Never answers, and is never done with a load."""
+
+    def __init__(self) -> None:
+        self.kept: list[Envelope] = []
+        self.asked = asyncio.Event()
+
+    async def on_question(self, said: Question, envelope: Envelope) -> None:
+        self.kept.append(envelope)
+        self.asked.set()
+
+    async def on_load(self, said: Load, envelope: Envelope) -> None:
+        await asyncio.Event().wait()
+
+
+class Linked(Nodes):
+    def __init__(self, roads: Roads) -> None:
+        self.client, self.server = Client(), Server()
+        super().__init__(roads, self.client, self.server)
+
+    def rejected(self) -> bool:
+        labels = {"role": "node", "reason": "unknown_sender"}
+        return bool(self.p.metrics.registry.get_sample_value("convoy_messages_rejected_total", labels))
+
+    def full(self, number: int) -> Load:
+        """A message that takes the whole window."""
+        return Load(number=number, blobs=(self.roads.array("p", np.zeros(LIMITS.credit_bytes, np.uint8)),))
+
+
+@pytest_asyncio.fixture(params=ROADS)
+async def linked(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Linked]:
+    made = Linked(Roads(request.param, tmp_path, Shares()))
+    await made.open()
+    yield made
+    await made.close()
+
+
+async def test_an_open_ask_to_a_lost_process_ends_with_the_names_of_process_and_actor(linked: Linked) -> None:
+    asked = asyncio.ensure_future(linked.client.ask("server", Question(number=1), Answer))
+    await linked.server.asked.wait()
+    linked.p.lost("q")
+    with pytest.raises(ActorStopped, match="server will not answer client: its process q is gone"):
+        await asked
+    assert "0 asks open" in repr(linked.p)
+
+
+async def test_who_waits_for_credits_of_a_lost_process_is_told_and_so_is_who_comes_later(linked: Linked) -> None:
+    await linked.client.tell("server", linked.full(1))
+    held = [
+        asyncio.ensure_future(linked.client.tell("server", linked.full(2))),
+        asyncio.ensure_future(linked.client.ask("server", linked.full(3), Answer)),
+    ]
+    await asyncio.wait(held, timeout=0.02)
+    linked.p.lost("q")
+    for end in await asyncio.gather(*held, return_exceptions=True):
+        assert isinstance(end, ActorStopped)
+        assert str(end) == "client cannot send to server: process q is gone"
+    with pytest.raises(ActorStopped, match="client has no link to an actor called 'server': its process q is gone"):
+        await linked.client.tell("server", Question(number=4))
+
+
+async def test_an_actor_hears_of_it_in_its_inboxs_order_and_nothing_of_that_life_comes_after(linked: Linked) -> None:
+    for number in (1, 2):
+        await linked.server.tell("client", Note(number=number, text=""))
+    while len(linked.client.told) + linked.p.actors["client"].waiting < 2:  # noqa: ASYNC110  # arrivals are no event
+        await asyncio.sleep(0)
+    linked.p.lost("q")
+    linked.p.lost("q")  # once is enough
+    await linked.server.tell("client", Note(number=3, text=""))
+    linked.client.gate.set()
+    await linked.client.lost.wait()
+    while not linked.rejected():  # noqa: ASYNC110  # rejections have no event of their own
+        await asyncio.sleep(0)
+    notes = [f"note {number} {word}" for number in (1, 2) for word in ("begins", "ends")]
+    assert linked.client.told == [*notes, "lost q server"]

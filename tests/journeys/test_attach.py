@@ -1,0 +1,90 @@
+"""Taking part in a run from another process: asking, telling, hearing; and that nothing of it disturbs the run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import runtime
+from runtime import ActorStopped, ConfigError, ProgramFailed, Refused, attach
+from tests.journeys.adders import Add, Break, Never, Total, adders
+from tests.support import ROOT, environment
+
+OUTSIDE = """
+import asyncio, sys
+from runtime import attach
+from tests.journeys.adders import Add, Never, Total
+
+async def main():
+    async with attach(sys.argv[1]) as run:
+        print((await run.ask("two", Add(number=3), Total)).total, flush=True)
+        await run.tell("one", Add(number=2))
+        async for event in run.events():
+            if event.name == "added" and event.actor == "one":
+                break
+        print(event["number"], flush=True)
+        await run.ask("one", Never(), Total)
+
+asyncio.run(main())
+"""
+
+
+async def test_another_process_takes_part_and_its_death_disturbs_nobody(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path) as run:
+        command = [sys.executable, "-c", OUTSIDE, str(run.directory)]
+        outside = await asyncio.create_subprocess_exec(
+            *command, cwd=ROOT, env=environment(), stdout=asyncio.subprocess.PIPE
+        )
+        assert outside.stdout is not None
+        assert [int(await outside.stdout.readline()) for _ in range(2)] == [103, 2]
+        outside.send_signal(signal.SIGKILL)
+        await outside.wait()
+        assert (await run.ask("two", Add(number=1), Total)).total == 104
+        async with attach(run.directory) as client:
+            assert (await client.ask("one", Add(number=0), Total)).total == 2
+        await run.tell("one", Add(number=10))
+    assert await run.result() == {"total": 12}
+
+
+async def test_a_client_hears_the_events_and_the_end_and_is_refused_afterwards(tmp_path: Path) -> None:
+    launched = runtime.launch(adders(), directory=tmp_path, processes="one")
+    async with launched as run, attach(run.directory) as client:
+        never = asyncio.create_task(client.ask("one", Never(), Total))
+        await client.tell("one", Add(number=10))
+        names = [event.name async for event in client.events() if event.actor == "one"]
+        assert names == ["added", "sum"]
+        with pytest.raises(ActorStopped, match="is over"):
+            await never
+        with pytest.raises(ActorStopped, match="is over"):
+            await client.ask("one", Add(number=1), Total)
+    with pytest.raises(ActorStopped, match=rf"the run in {run.directory} is over"):
+        async with attach(run.directory):
+            pass
+
+
+async def test_what_ended_the_run_is_told_to_its_clients(tmp_path: Path) -> None:
+    said = "one: there is nothing to add any more"
+    with pytest.raises(ProgramFailed, match=said):
+        launched = runtime.launch(adders(), directory=tmp_path, processes="one")
+        async with launched as run, attach(run.directory) as client:
+            await client.tell("one", Break())
+            with pytest.raises(runtime.ConvoyError, match=said):
+                async for _ in client.events():
+                    pass
+
+
+async def test_a_client_is_told_of_its_mistakes_and_the_run_is_not(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no plan\.json of a run whose actors live in processes"):
+        attach(tmp_path)
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        async with attach(run.directory) as client:
+            with pytest.raises(ConfigError, match=r"no actor of this run is called 'tow' \(did you mean 'two'\?\)"):
+                await client.ask("tow", Add(number=1), Total)
+            with pytest.raises(Refused, match=r"^two refused Break\(\) of client-\d+-\d+: ProgramFailed: there is"):
+                await client.ask("two", Break(), Total)
+            await client.tell("one", Add(number=10))
+        assert await run.result() == {"total": 10}

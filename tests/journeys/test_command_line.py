@@ -1,0 +1,132 @@
+"""The command line collects commands: the runtime's, the built-in program's, and those of a program of one's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.cli.main import main
+from tests.support import ROOT
+
+OURS = ["up", "check", "plan"]
+TRAINING = ["time", "test", "convert"]
+COUNTER = """
+COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
+ROLES = {}
+
+def plan(config, options):
+    raise NotImplementedError
+"""
+CLI = '''
+def count(word: str, *, times: int = 1) -> int:
+    """Count a word.
+
+    Longer than that.
+    """
+    print(word * times)
+    return times
+
+def convert() -> int:
+    """Convert nothing."""
+    return 5
+'''
+
+
+@pytest.fixture
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a program with commands of its own, named by cluster.toml."""
+    for name in ("counting", "counting.cli"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "counting").mkdir()
+    (tmp_path / "counting" / "__init__.py").write_text(COUNTER)
+    (tmp_path / "counting" / "cli.py").write_text(CLI)
+    (tmp_path / "cluster.toml").write_text('program = "counting"\n')
+    return tmp_path
+
+
+def commands(listing: str) -> list[str]:
+    """The names in the table of commands."""
+    return [line.split()[1] for line in listing.splitlines() if line.startswith("│ ") and line[2].isalpha()]
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_the_help_lists_every_command_with_its_first_sentence(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 0
+    listing = capsys.readouterr().out
+    assert commands(listing) == sorted([*OURS, *TRAINING])
+    assert "│ time         Time every layer of the net, forward and backward. " in listing
+    assert "│ convert      Turn data sets and weights into one another. " in listing
+
+
+def test_a_program_brings_commands_of_its_own(counting: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["count", "one", "--times", "3"]) == 3
+    assert capsys.readouterr().out == "oneoneone\n"
+    assert main([]) == 0
+    listing = capsys.readouterr().out
+    assert commands(listing) == sorted([*OURS, *TRAINING, "count"])
+    assert "│ count        Count a word. " in listing
+
+
+def test_its_commands_go_before_those_of_the_built_in_program_but_not_before_the_runtimes(
+    counting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["convert"]) == 5
+    assert main(["up", "nowhere.toml"]) == 2
+    assert capsys.readouterr().err == "nowhere.toml: no such file\n"
+
+
+@pytest.mark.parametrize("file", [["other.toml"], ["--file=other.toml"]])
+def test_the_program_is_that_of_the_configuration_on_the_command_line(
+    counting: Path, capsys: pytest.CaptureFixture[str], file: list[str]
+) -> None:
+    (counting / "cluster.toml").rename(counting / "other.toml")
+    assert main(["count"]) == 2
+    assert 'Unknown command "count"' in capsys.readouterr().err
+    assert main(["count", *file]) in (1, 2)
+    assert 'Unknown command "count"' not in capsys.readouterr().err
+
+
+def test_a_program_that_cannot_be_imported_is_told_unless_others_have_the_command(
+    counting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (counting / "cluster.toml").write_text('program = "countin"\n')
+    told = "program: no module named 'countin' on Python's path or beside the file\n"
+    assert main(["count", "one"]) == 2
+    assert capsys.readouterr().err == told
+    assert main(["convert", "no.caffemodel", "a.safetensors"]) == 2
+    assert capsys.readouterr().err.startswith("no.caffemodel: no such file")
+    assert main(["--help"]) == 0
+
+
+def test_a_command_that_cannot_be_imported_is_told_with_its_place(
+    counting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (counting / "counting" / "cli.py").write_text("import missing_module\n")
+    assert main(["count", "one"]) == 2
+    told = "ModuleNotFoundError: No module named 'missing_module'"
+    assert capsys.readouterr().err == f"command 'count' (counting.cli:count) cannot be imported: {told}\n"
+
+
+def test_a_misspelt_command_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tiem"]) == 2
+    assert 'Did you mean "time"?' in capsys.readouterr().err
+
+
+def test_up_imports_neither_other_commands_nor_what_comes_after_the_nursery() -> None:
+    code = (
+        "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main import main\n"
+        "def start(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
+        "Nursery.start = start; main(['up'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    imported = done.stdout.split()
+    assert "runtime.cli.up" in imported
+    others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "pydantic", "roles", "importlib.metadata"]
+    assert [name for name in others if name in imported] == []

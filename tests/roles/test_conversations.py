@@ -1,0 +1,146 @@
+"""The tables of what may be said when: every message in every state, and that they cover what the roles handle."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from roles import ROLES
+from roles.__main__ import SPEAKERS, at_any_time, markdown
+from roles.messages import Contribution, NextTicket, SharedSum
+from runtime import Actor, Conversation, Message, MessageError, Standing
+
+ROOT = Path(__file__).resolve().parents[2]
+TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
+MESSAGES = sorted({said for _, talk in TALKS for said in talk.messages}, key=lambda kind: kind.__name__)
+named = pytest.mark.parametrize(
+    "talk", [talk for _, talk in TALKS], ids=[f"{who}: {talk.about}" for who, talk in TALKS]
+)
+
+
+def sample(kind: type[Message]) -> Message:
+    """A message of this class, with any values."""
+    plain = {
+        field.name: {int: 3, float: 0.5, str: "x", bool: False}.get(field.annotation, ()) for field in kind.plain_fields
+    }
+    arrays = {name: (np.zeros(2),) if several else np.zeros(2) for name, several in kind.array_fields}
+    return kind(**plain, **arrays)
+
+
+def subject_of(talk: Conversation) -> tuple[object, ...]:
+    return tuple(range(len(talk.by)))
+
+
+def at(talk: Conversation, state: str) -> Standing[Any]:
+    """A standing whose one subject was brought into that state."""
+    return Standing(talk, lambda subject: state)
+
+
+@named
+@pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
+def test_a_message_leads_where_its_row_says_or_is_refused_and_changes_nothing(
+    talk: Conversation, kind: type[Message]
+) -> None:
+    message, subject = sample(kind), subject_of(talk)
+    for state in talk.states:
+        standing = at(talk, state)
+        if (state, kind) not in talk.table:
+            with pytest.raises(MessageError) as refused:
+                standing.hear(message, "somebody", subject)
+            assert refused.value.reason == "illegal"
+            told = str(refused.value)
+            assert all(text in told for text in (repr(message), "somebody", talk.about, f"is '{state}'"))
+            assert all(f"'{place}'" in told for place in talk.takes(kind))
+            assert (standing.state(subject), len(standing)) == (state, 0)
+        for after in talk.table.get((state, kind), ()):
+            standing = at(talk, state)
+            standing.hear(message, "somebody", subject, after)
+            assert standing.state(subject) == after
+            assert after in talk.states
+
+
+@named
+def test_a_state_that_no_row_leads_to_is_no_ones_mistake_but_refused_as_well(talk: Conversation) -> None:
+    for (state, said), after in talk.table.items():
+        for wrong in {*talk.states, ""} - set(after if len(after) > 1 else (*after, "")):
+            standing = at(talk, state)
+            with pytest.raises(ValueError, match="does not lead from"):
+                standing.move(said, subject_of(talk), wrong)
+            assert (standing.state(subject_of(talk)), len(standing)) == (state, 0)
+
+
+@named
+def test_every_message_of_a_table_has_a_row_but_those_that_never_may_come(talk: Conversation) -> None:
+    assert talk.messages
+    assert [kind for kind in talk.messages if not talk.takes(kind)] == list(talk.never)
+
+
+def test_what_is_in_the_state_of_the_unheard_is_not_kept() -> None:
+    talk = Conversation("a day", "number", "to come", {("to come", NextTicket): ("here",), ("here", "end"): ("over",)})
+    last = -1
+    days: Standing[tuple[int]] = Standing(talk, lambda subject: "over" if subject[0] <= last else "to come")
+    for number in range(1000):
+        days.hear(NextTicket(), "somebody", (number,))
+        assert repr(days) == "<1 under way of <conversation about a day: 3 states, 2 rows>>"
+        last = number
+        days.move("end", (number,))
+        assert len(days) == 0
+        with pytest.raises(
+            MessageError, match=rf"illegal: NextTicket\(\) of somebody: a day \(number {number}\) is 'over'"
+        ):
+            days.hear(NextTicket(), "somebody", (number,))
+
+
+def speakers_in_the_code() -> set[type]:
+    """Every class of the roles that has tables of its own."""
+    found: set[type] = set()
+    left: list[type] = [Actor]
+    while left:
+        cls = left.pop()
+        left += cls.__subclasses__()
+        found |= {cls} if cls.__module__.startswith("roles.") and cls.__dict__.get("conversations") else set()
+    return found
+
+
+def test_the_page_is_about_everybody_who_has_tables() -> None:
+    assert speakers_in_the_code() <= set(SPEAKERS)
+    assert all(speaker.conversations for speaker in SPEAKERS)
+
+
+def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
+    """What is asked when nothing is under way, and what workers hand to their exchange, whose tables have it."""
+    assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
+        "averaging_replica": ["Contribution", "GetState", "Rates", "SharedSum"],
+        "conv_compute": ["Place"],
+        "conv_model": ["GetState", "Rates"],
+        "conv_replica": ["Contribution", "GetState", "Rates", "SharedSum"],
+        "coordinator": ["Regroup", "Save", "WindDown"],
+        "fc_server": ["GetState", "Rates"],
+        "fc_shard": ["GetState", "Rates"],
+        "replica": ["Contribution", "GetState", "Rates", "SharedSum"],
+        "single": ["GetState", "Rates"],
+        "tree_reducer": ["Place"],
+    }
+    exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]
+    assert len(exchanges) == 3
+    for exchange in exchanges:
+        assert {said for talk in exchange.conversations for said in talk.messages} >= {Contribution, SharedSum}
+
+
+def test_no_role_refuses_by_hand_what_a_table_should() -> None:
+    """What is left are messages whose values or arrays fit nowhere, whenever they come."""
+    reasons = set()
+    for path in (ROOT / "roles").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "MessageError":
+                reasons.add(ast.literal_eval(node.args[0]))
+    assert reasons == {"bad_shape", "bad_value"}
+
+
+def test_the_page_of_the_docs_is_that_of_the_tables() -> None:
+    page = (ROOT / "docs" / "conversations.md").read_text("utf-8")
+    assert page == markdown(), "write it anew: python -m roles > docs/conversations.md"

@@ -1,0 +1,116 @@
+"""A message that is illegal where its receiver stands is refused by the receiver's table and counted; the run goes on.
+
+Each run here is told, besides every message of a kind, one that is wrong by its number, what it names or its sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.messages import (
+    Activations,
+    ActivationSlice,
+    Columns,
+    Contribution,
+    FcTurn,
+    LayerGradient,
+    NextTicket,
+    PassDone,
+    PullLayer,
+    SharedSum,
+    Updated,
+)
+from runtime import Message
+from runtime.actors.node import MessageError, Node
+from tests.support import Simulated, configure, train
+
+SHARDS = 'servers = 2\nscheme = "b"\n'
+Wrong = Callable[[Any], Message | None]  # what is wrong beside a message; None: nothing this time
+CASES: list[tuple[str, type[Message], Wrong, str, str]] = [
+    ("sync", Updated, lambda said: NextTicket(), "coordinator", "is 'none of this run's'"),
+    ("sync", PassDone, lambda said: replace(said, number=said.number + 9), "coordinator", "is 'not under way'"),
+    ("sync", Updated, lambda said: replace(said, number=said.number - 1), "coordinator", "is 'not under way'"),
+    ("sync", PullLayer, lambda said: replace(said, layer="ip1"), "conv_model", "is 'on another server'"),
+    ("sync", LayerGradient, lambda said: replace(said, number=said.number + 9), "conv_model", "is 'unread'"),
+    ("sync", LayerGradient, lambda said: replace(said, part=9), "reducer-0", "is 'none of its parts'"),
+    ("sync", Activations, lambda said: replace(said, rank=9), "fc_server", "is 'none of its parts'"),
+    ("local-fc-shards", FcTurn, lambda said: replace(said, number=said.number - 1) if said.number else None, "fc-1",
+     "is 'had its turn'"),
+    ("local-fc-shards", ActivationSlice, lambda said: Columns(
+        phase="TRAIN", number=said.number, part=0, link=0, backward=False, values=()), "fc-0",
+     "is 'not another shard's'"),
+    ("local-fc-shards", ActivationSlice, lambda said: replace(said, number=said.number - 1) if said.number else None,
+     "fc-0", "is 'answered'"),
+    ("replicas", Contribution, lambda said: replace(said, bucket=99), "replica-0", "is 'of no bucket'"),
+    ("replicas", Contribution, lambda said: replace(said, number=-1), "replica-1", "is 'summed before'"),
+    ("firecaffe", SharedSum, lambda said: replace(said, number=-1), "replica-1", "is 'summed before'"),
+    ("host-accumulate", SharedSum, lambda said: Contribution(
+        number=said.number, bucket=said.bucket, values=said.values[0], into=()), "replica-0", "in no state at all"),
+    ("host-accumulate", Contribution, lambda said: replace(said, number=-1), "accumulator", "is 'complete before'"),
+]  # fmt: skip
+
+
+def run(directory: Path, preset: str) -> Simulated:
+    cluster = configure(directory, preset, workers=2, iterations=3, test=preset == "sync")
+    cluster.write_text(cluster.read_text() + (SHARDS if preset == "local-fc-shards" else ""))
+    return train(cluster)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Simulated]:
+    """What a run of this preset is when nobody says anything wrong."""
+    found: dict[str, Simulated] = {}
+
+    def made(preset: str) -> Simulated:
+        if preset not in found:
+            found[preset] = run(tmp_path_factory.mktemp(preset), preset)
+        return found[preset]
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("preset", "kind", "wrong", "receiver", "why"),
+    CASES,
+    ids=[f"{kind.__name__} {why}" for _, kind, _, _, why in CASES],
+)
+def test_an_illegal_message_is_refused_by_the_table_and_counted_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Callable[[str], Simulated],
+    preset: str, kind: type[Message], wrong: Wrong, receiver: str, why: str,
+) -> None:  # fmt: skip
+    expected = clean(preset)
+    send, ask, reject = Node.send, Node.ask, Node.reject
+    refused: list[MessageError] = []
+    told = 0
+
+    async def meddle(node: Node, sender: str, to: str, message: Message) -> None:
+        nonlocal told
+        if type(message) is kind and to == receiver and (bad := wrong(message)) is not None:
+            told += 1
+            await send(node, sender, to, bad)
+
+    async def sent(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
+        await meddle(node, sender, to, message)
+        await send(node, sender, to, message, **about)
+
+    async def asked(node: Node, sender: str, to: str, message: Message, *rest: Any, **about: Any) -> Any:
+        await meddle(node, sender, to, message)
+        return await ask(node, sender, to, message, *rest, **about)
+
+    def count(node: Node, peer: str, error: MessageError | None) -> None:
+        refused.extend([] if error is None else [error])
+        reject(node, peer, error)
+
+    monkeypatch.setattr(Node, "send", sent)
+    monkeypatch.setattr(Node, "ask", asked)
+    monkeypatch.setattr(Node, "reject", count)
+    found = run(tmp_path, preset)
+    assert len(refused) == told > 0
+    assert all(error.reason == "illegal" and why in str(error) for error in refused)
+    assert found.arrays.keys() == expected.arrays.keys()
+    assert all(found.arrays[name].tobytes() == array.tobytes() for name, array in expected.arrays.items())

@@ -1,0 +1,156 @@
+"""A process's second life: its peers link it anew, what its first life still says is refused; near and far peers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from node_pair import Answer, Question, Server, rejected
+
+from runtime.actors.actor import Actor
+from runtime.actors.metrics import Metrics
+from runtime.actors.node import Node
+from runtime.cluster.agent import Agent
+from runtime.cluster.lifecycle import Begin, Directory, Hello, Ready, agent_of
+from runtime.compute.compute import InlineCompute
+from runtime.errors import LaunchError
+from runtime.messages.message import Envelope, Save
+from runtime.plan.topology import SUPERVISOR
+from runtime.transport import Endpoints, Limits
+from runtime.transport.sockets import SocketTransport, nearest
+
+
+class Chief(Actor):
+    """In the supervisor's place: keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    async def on_hello(self, message: Hello, envelope: Envelope) -> None:
+        self.heard.append(message)
+
+    async def on_ready(self, message: Ready, envelope: Envelope) -> None:
+        self.heard.append(message)
+
+
+class Process:
+    """One life of a process: a node, its sockets, its actor."""
+
+    def __init__(self, folder: Path, name: str, actor: Actor, life: int = 1) -> None:
+        self.node = Node(name, life, InlineCompute(), Metrics())
+        self.name, self.life, self.actor = name, life, actor
+        self.road = SocketTransport(
+            name, self.node.deliver, self.node.reject, Limits(), incarnation=life,
+            bind=lambda lane: (f"unix://{folder}/{name}-{life}.{lane}",),
+        )  # fmt: skip
+
+    async def open(self, actor: str) -> None:
+        self.endpoints = await self.road.open()
+        self.node.add(actor, actor, self.actor)
+
+    def entry(self, *actors: str) -> dict[str, Any]:
+        """As a Directory names it."""
+        return {**asdict(self.endpoints), "incarnation": self.life, "actors": list(actors)}
+
+    def link(self, other: Process, *actors: str) -> None:
+        self.node.connect(other.name, other.life, other.endpoints, actors, self.road)
+
+    async def close(self) -> None:
+        await self.node.stop()
+        await self.road.close()
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Process]:
+    made = Process(tmp_path, "client", Actor())
+    await made.open("asker")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def chief(tmp_path: Path) -> AsyncIterator[Process]:
+    made = Process(tmp_path, SUPERVISOR, Chief())
+    await made.open(SUPERVISOR)
+    made.node.begin([SUPERVISOR])
+    yield made
+    await made.close()
+
+
+async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
+    tmp_path: Path, client: Process, chief: Process
+) -> None:
+    agent = Agent(
+        client.node, client.road, client.endpoints, actors=("asker",), metrics_port=0, heartbeat_seconds=60, versions={}
+    )
+    client.node.add(agent_of("client"), "agent", agent)
+    client.link(chief, SUPERVISOR)
+    chief.link(client, agent_of("client"), "asker")
+    envelope = Envelope(Begin(), 1, SUPERVISOR, 1, agent_of("client"))
+    lives = [Process(tmp_path, "server", Server(), life) for life in (1, 2)]
+    for life in lives:
+        await life.open("server")
+        life.link(client, "asker")
+        life.node.begin(["server"])
+        await agent.on_directory(Directory(peers={"server": life.entry("server")}), envelope)
+        if life.life == 1:
+            await agent.on_begin(Begin(), envelope)
+        answer = await client.actor.ask("server", Question(number=life.life), Answer, timeout=10)
+        assert answer.number == 2 * life.life
+    assert [life.actor.seen for life in lives if isinstance(life.actor, Server)] == [[1], [2]]
+    for life in lives:
+        await life.node.send("server", "asker", Save())
+    asker = client.node.actors["asker"]
+    while not asker.handled or not rejected(client.node, "unknown_sender"):
+        await client.actor.ask("server", Question(number=3), Answer, timeout=10)
+    assert (asker.handled, rejected(client.node, "unknown_sender")) == (1, 1)
+    late = Directory(peers={"server": lives[0].entry("server")})
+    await agent.on_directory(late, envelope)
+    assert (await client.actor.ask("server", Question(number=4), Answer, timeout=10)).number == 8
+    assert isinstance(chief.actor, Chief)
+    assert [type(message).__name__ for message in chief.actor.heard] == ["Ready"]  # it prepared once
+    for life in lives:
+        await life.close()
+
+
+@pytest.mark.parametrize(
+    ("addresses", "near", "far"),
+    [
+        (("unix:///a", "tcp://h:1"), "unix:///a", "tcp://h:1"),
+        (("tcp://h:1", "tcp://g:1"), "tcp://h:1", "tcp://h:1"),
+        (("ipc:///a",), "ipc:///a", "ipc:///a"),
+        ((), "", ""),
+    ],
+)
+def test_a_peer_is_reached_by_files_on_its_own_host_and_over_the_network_from_others(
+    addresses: tuple[str, ...], near: str, far: str
+) -> None:
+    assert (nearest(addresses, near=True), nearest(addresses, near=False)) == (near, far)
+
+
+async def test_a_peer_of_another_host_is_reached_over_tcp_and_one_of_this_host_over_a_file(tmp_path: Path) -> None:
+    here, there = Process(tmp_path, "here", Actor()), Process(tmp_path, "there", Server())
+    addresses = {lane: (f"unix://{tmp_path}/both.{lane}", "tcp://127.0.0.1:*") for lane in ("control", "bulk")}
+    there.road = SocketTransport(
+        "there", there.node.deliver, there.node.reject, Limits(), incarnation=1, bind=addresses.__getitem__
+    )
+    await here.open("asker")
+    await there.open("server")
+    there.link(here, "asker")
+    there.node.begin(["server"])
+    assert [len(there.endpoints.control), len(there.endpoints.bulk)] == [2, 2]
+    near = there.endpoints
+    assert near.host == here.endpoints.host
+    deaf = ("unix:///nowhere", *near.control[1:]), ("unix:///nowhere", *near.bulk[1:])
+    far = Endpoints(*deaf, host="another")
+    for where in (replace(near, control=near.control[:1], bulk=near.bulk[:1]), far):
+        here.node.connect("there", 1, where, ["server"], here.road)
+        assert (await here.actor.ask("server", Question(number=4), Answer, timeout=10)).number == 8
+    assert Endpoints.of(asdict(near)) == near
+    with pytest.raises(LaunchError, match="process 'here' cannot reach 'there', which listens nowhere"):
+        here.road.connect("there", Endpoints())
+    for process in (here, there):
+        await process.close()

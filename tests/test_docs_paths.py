@@ -1,0 +1,50 @@
+"""What the docs name is there: files, modules and their attributes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import pytest
+
+from tests.test_house import PACKAGES, ROOT
+
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CHANGELOG.md"]
+FILE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|tests|benchmarks|examples|docs)/[\w./-]+)`")
+NAME = re.compile(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)\b")
+MOVED = "## What moved"  # the table there names what was
+
+
+def text_of(page: str) -> str:
+    before, heading, after = (ROOT / page).read_text("utf-8").partition(MOVED)
+    return before + after.partition("\n## ")[2] if heading else before
+
+
+@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    assert [name for name in FILE.findall(text_of(page)) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_module_that_a_page_names_can_be_imported(page: str) -> None:
+    assert [name for name in sorted(set(NAME.findall(text_of(page)))) if not _is_there(name)] == []
+
+
+def _is_there(name: str) -> bool:
+    """A module, or something in one."""
+    module, rest = name, []
+    while True:
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError:
+            module, _, last = module.rpartition(".")
+            rest.insert(0, last)
+            if not module:
+                return False
+        else:
+            break
+    for part in rest:
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
