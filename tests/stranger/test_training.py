@@ -71,7 +71,15 @@ def test_all_members_of_the_ring_have_the_same_bits_of_the_sum(members: int) -> 
         assert (np.abs(mine[0] - sum(arrays)) <= 1e-6 * largest).all()
 
 
-@pytest.mark.parametrize("strategy", [{"preset": "replicas", "exchange": "ring"}, {"preset": "tallied"}])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"preset": "replicas", "exchange": "ring"},
+        {"preset": "one-weird-trick", "exchange": "host"},
+        {"preset": "tallied"},
+    ],
+    ids=lambda strategy: strategy["preset"],
+)
 def test_the_traffic_that_they_say_of_themselves_is_what_they_send(tmp_path: Path, strategy: dict[str, str]) -> None:
     of = topology(**strategy, workers=3)
     assert measured(of, tmp_path) == {
