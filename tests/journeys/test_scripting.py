@@ -119,7 +119,7 @@ async def test_who_waits_for_an_answer_hears_that_the_run_has_ended(tmp_path: Pa
             await asyncio.gather(run.tell("one", Break()), asked)
 
 
-@pytest.mark.few("[2-one-per-actor]")
+@pytest.mark.few("[2-one-per-actor]", "here]")
 @pytest.mark.parametrize("processes", PLACES)
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 async def test_a_script_that_is_cancelled_leaves_nothing_behind(tmp_path: Path, processes: Any, turns: int) -> None:

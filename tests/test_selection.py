@@ -1,0 +1,64 @@
+"""Which tests a run has: those that are quick, or the one that is named."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TESTS, files_naming
+
+GRID = """
+import pytest
+
+@pytest.mark.few({parts})
+@pytest.mark.parametrize("letter", "abcd")
+def test_letters_are_letters(letter):
+    pass
+
+@pytest.mark.slow
+def test_a_long_story():
+    pass
+"""
+BROKEN = "raise RuntimeError('this file was imported')"
+
+
+def run(folder: Path, parts: str, *arguments: str, broken: bool = False) -> tuple[int, str]:
+    """Exit code and output of pytest in a folder with our conftest, a grid, and maybe a file that fails to import."""
+    shutil.copy(TESTS / "conftest.py", folder)
+    (folder / "test_grid.py").write_text(GRID.format(parts=parts))
+    if broken:
+        (folder / "test_other.py").write_text(BROKEN)
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n slow: x\n few: x\naddopts = -v -n 2 -m 'not slow'\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_plain_run_has_of_a_grid_the_cases_that_were_chosen(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "'[b]', '[d]'", "-n0")
+    assert code == 0, said
+    assert "2 passed, 3 deselected" in said
+    assert "[b] PASSED" in said
+    assert "[d] PASSED" in said
+
+
+def test_a_choice_that_is_in_no_case_is_an_error(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "'[b]', '[e]'", "-n0")
+    assert code == pytest.ExitCode.USAGE_ERROR
+    assert "test_letters_are_letters[[e]" in said
+
+
+def test_one_test_by_name_runs_here_also_if_it_is_slow_and_no_other_file_is_imported(tmp_path: Path) -> None:
+    code, said = run(tmp_path, "'[b]'", "-k", "long_story", broken=True)
+    assert code == 0, said
+    assert "1 passed" in said
+    assert "workers" not in said
+
+
+def test_a_word_that_is_in_no_test_s_name_leaves_every_file_in() -> None:
+    assert files_naming("journeys") == files_naming("one and not other") == files_naming("") == frozenset()
+    assert files_naming("_".join(("LeNet", "learns", "the"))) == {TESTS / "nets" / "test_solver.py"}
