@@ -4,7 +4,6 @@ The producer makes arrays as fast as it may; the consumer reads each, then rests
 Told is the producer's largest memory (its pages of shared memory count) beside its bound: what it needs with one
 message made and none sent, plus the window of byte credits, plus 10 % of the window; and whether every message came,
 once and in order. Each road has a run of its own, in processes of its own.
-What never lives here: how memory is bounded (`runtime.messages.credits`).
 """
 
 from __future__ import annotations

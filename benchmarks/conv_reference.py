@@ -1,7 +1,7 @@
 """The definition of convolution in float64, tap by tap, for a part of the numbers of each pass.
 
 Forward and backward-data: the first and the last image, 16 channels of the last group. Backward-weights: 8 x 8 channels
-of the last group over the whole batch. What never lives here: code of `ops`.
+of the last group over the whole batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`python -m benchmarks.gpu`: everything a GPU must show, in under nine minutes, into benchmarks/results.
 
-What lives here: the order of the parts, what they need, their time budgets, exit codes. What never: measurements.
-Each part is a process of its own: one that fails, hangs or runs out of time does not stop the others.
+The parts, what they need and their time budgets. Their measurements are in `gpu_parts`. Each is a process of its own:
+one that fails, hangs or runs out of time does not stop the others.
 Exit codes: 0 everything that ran passed, 1 something failed, 3 no GPU. `--rehearse` runs small sizes on NumPy.
 """
 

@@ -1,6 +1,6 @@
 """The parts of the GPU benchmark: facts, contract, layers, steps, digits. Each runs in a process of its own.
 
-What lives here: what is measured. What never: budgets, the order of parts, files of results (`gpu`, `report`).
+Their order and time budgets are in `gpu`.
 """
 
 from __future__ import annotations

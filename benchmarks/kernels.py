@@ -4,7 +4,6 @@ Both sides run in one process, turn by turn; PyTorch in both of its layouts (the
 it, each result in new memory. Each precision and number of threads has a process of its own. A ratio above 1 says that
 Convoy is faster; a pass below is measured again, twenty times as long, and that counts. An error is the largest
 difference from `conv_reference`'s numbers, divided by the largest of them.
-What never lives here: nets (`nets.zoo`), the definition in float64 (`conv_reference`).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Omnivore (section 3.2) lowers a batch together, each thread its own images, wher
 one thread and multiplies each with all. Both are timed here, forward and backward, on the convolutions of a net, beside
 the kernels that this backend chooses itself and beside the SGEMM rate of the machine, measured in the same minutes.
 Every way gets its arrays in the layout it works in: lowering channel by channel, the kernels with channels last. Ways
-take turns, layer by layer. What never lives here: a convolution (`ops`).
+take turns, layer by layer.
 """
 
 from __future__ import annotations

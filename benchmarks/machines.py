@@ -1,7 +1,4 @@
-"""Machines on one: network namespaces with a cable each to one switch, every cable with a rate in both directions.
-
-What never lives here: what runs in them.
-"""
+"""Machines on one: network namespaces with a cable each to one switch, every cable with a rate in both directions."""
 
 from __future__ import annotations
 

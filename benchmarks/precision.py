@@ -3,8 +3,7 @@
 The same net, first parameters and order of images for every seed, trained with precision "exact", "fast" and, with
 `--numpy`, by plain NumPy; then the share of test images it gets right. A difference is compared with its own standard
 error over the seeds, and with what a change of the first parameters in their last bit does ("nudged"): a maximum that
-falls to another pixel sends two trainings different ways. What never lives here: errors of single operations
-(`kernels`).
+falls to another pixel sends two trainings different ways.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@
     variable       One weird trick, Table 1: a large batch, and one whose FC phase has small ones
 
 Speeds are of runs of `up`'s own machinery in processes; bytes are what the metrics count, beside what `plan` predicts.
-What never lives here: scaling (`scaling`), regrouping (a test), how a run is made (`preset_runs`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     shares          two unequal devices in one group: rows in proportion to their speed (Omnivore, section 5.1)
 
 Devices take the time of a profile and compute nothing; roles, messages and their sizes are those of a real run. A bar
-that is missed is a line, and the command ends with 1. What never lives here: how clusters are run (`scaling_runs`).
+that is missed is a line, and the command ends with 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Clusters of emulated workers for `benchmarks.scaling`: a cluster.toml each, run on the virtual or the real clock.
-
-What never lives here: what is compared with what.
-"""
+"""Clusters of emulated workers for `benchmarks.scaling`: a cluster.toml each, run on the virtual or the real clock."""
 
 from __future__ import annotations
 

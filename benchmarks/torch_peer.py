@@ -1,7 +1,6 @@
 """A net of ours as PyTorch modules: the peer that training is timed beside, made from the same prototxt.
 
-What lives here: the translation, layer by layer, to what a PyTorch user would write (BatchNorm with its Scale is one
-BatchNorm2d, ReLU is in place). What never: timing.
+Layer by layer, as a PyTorch user would write it: BatchNorm with its Scale is one BatchNorm2d, ReLU is in place.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Both sides run in one process, turn by turn, on the same made-up images; PyTorch in both of its layouts (the better one
 counts), each number of threads in a process of its own. A ratio above 1 says that Convoy is faster. With `--beside
 numpy` the other side is Convoy's own NumPy backend; with `--vector-bits 256` the kernels are those of a processor
-without AVX-512 (libraries still use what the processor has). What never lives here: nets (`nets.zoo`), their
-translation (`torch_peer`).
+without AVX-512 (libraries still use what the processor has).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 LeNet with two conv workers and a reducer between them, as the preset `sync` lays them out, on one event loop and
 virtual time: the real roles, every gradient encoded and decoded. Each format trains from the same first parameters on
 the same order of images as float32 does, for several seeds; then the share of test images that are right, and the bytes
-of gradients per iteration on all links together. What never lives here: how fast a format is encoded.
+of gradients per iteration on all links together.
 """
 
 from __future__ import annotations

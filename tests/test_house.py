@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -141,6 +142,18 @@ def test_every_module_opens_with_its_rule() -> None:
     silent = [name for name in OURS if not ast.get_docstring(tree_of(name))]
     tests = [name for name in TESTS if not name.endswith("__init__.py") and not ast.get_docstring(tree_of(name))]
     assert silent + tests == []
+
+
+def test_the_docstring_of_each_folder_names_all_that_is_in_it() -> None:
+    missing = []
+    for name in files_of("nets", "ops"):
+        if name.endswith("/__init__.py"):
+            words = set(re.findall(r"\w+", ast.get_docstring(tree_of(name)) or ""))
+            folder = (ROOT / name).parent
+            inside = {path.stem for path in folder.glob("[a-z]*.py")}
+            inside |= {path.parent.name for path in folder.glob("*/__init__.py")}
+            missing += [f"{folder.relative_to(ROOT)}: {stem}" for stem in sorted(inside - words)]
+    assert missing == []
 
 
 def test_input_is_checked_by_errors_that_an_optimising_python_keeps() -> None:
