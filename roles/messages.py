@@ -244,6 +244,15 @@ class State(Message):
 
 
 @message
+class SetState(Message):
+    """Who recovers a model asks: go on from this state, as GetState gave it. Nothing is under way when it asks."""
+
+    names: tuple[str, ...]
+    arrays: tuple[Array, ...]
+    version: int
+
+
+@message
 class Contribution(Message):
     """A worker tells those who add up: my gradients of this bucket, and those below me in a tree, complete for good.
 

@@ -64,7 +64,7 @@ ROOMS: dict[str, str] = {
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"
-    " runtime.compute",
+    " runtime.compute runtime.messages",
     "roles.base": "nets! nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",

@@ -14,11 +14,12 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import answers, model, passes
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.micro_batches import WorkerNet
+from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.parts import Parts, Whole, in_parts
 from roles.learning.resume import restored
-from roles.messages import TRAIN, ActivationGrads, Activations, Blobs, Done, GetState, Rates, State
-from runtime import Actor, Conversation, Envelope
+from roles.messages import TRAIN, ActivationGrads, Activations, Blobs
+from runtime import Conversation, Envelope
 
 PART = in_parts("a member's part of a pass", "number phase group", Activations)
 
@@ -41,7 +42,7 @@ class FcOptions(JobOptions):
         return held | model(self.job, layers, shapes)
 
 
-class FcServer(Actor):
+class FcServer(ModelHolder):
     """See the module docstring."""
 
     Options = FcOptions
@@ -88,17 +89,6 @@ class FcServer(Actor):
             rows = tuple(gradient[low:high] for gradient in gradients)
             await self.reply(asked, ActivationGrads(blobs=rows, scores=scores, seconds=seconds))
             low = high
-
-    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
-        """Another learning rate and momentum from now on."""
-        self._store.set_rates(message.base_lr, message.momentum)
-        await self.reply(envelope, Done())
-
-    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
-        """Hand over everything a checkpoint must hold."""
-        state = await self.compute("state", self._store.state)
-        version = max(self._store.versions.values(), default=0)
-        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
         """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""

@@ -10,7 +10,7 @@ the inbox is always open: other shards' columns come through it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -25,6 +25,7 @@ from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
+from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.slices import slices_of_state
@@ -34,13 +35,9 @@ from roles.messages import (
     ActivationSlice,
     Blobs,
     Columns,
-    Done,
     FcTurn,
-    GetState,
-    Rates,
-    State,
 )
-from runtime import Actor, Conversation, Envelope
+from runtime import Conversation, Envelope, Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +73,7 @@ class ShardOptions(JobOptions):
         return held | passes | model(self.job, layers, shapes)
 
 
-class FcShard(Actor):
+class FcShard(ModelHolder):
     """See the module docstring."""
 
     Options = ShardOptions
@@ -119,7 +116,7 @@ class FcShard(Actor):
             if self._queue.due:
                 await self._pass(*self._queue.next())
             else:
-                await self._serve(self._asked.pop(0))
+                await self.answer(self._asked.pop(0))
 
     async def on_activation_slice(self, message: ActivationSlice, envelope: Envelope) -> None:
         """A worker's rows of an FC batch; the first shard gives the pass its turn with its first complete batch."""
@@ -140,27 +137,14 @@ class FcShard(Actor):
         self._swap.came(message, envelope.sender)
         self._changed.set()
 
-    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
-        """Another learning rate and momentum, once the last update is in."""
+    async def about_model(self, envelope: Envelope) -> None:
+        """Once the last update is in."""
         self._asked.append(envelope)
         self._changed.set()
 
-    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
-        """Hand over everything a checkpoint must hold, once the last update is in."""
-        self._asked.append(envelope)
-        self._changed.set()
-
-    async def _serve(self, envelope: Envelope) -> None:
-        if isinstance(envelope.message, Rates):
-            self._store.set_rates(envelope.message.base_lr, envelope.message.momentum)
-            await self.reply(envelope, Done())
-            return
-        state = await self.compute("state", self._store.state)
-        version = max(self._store.versions.values(), default=0)
-        slices = slices_of_state(state, self._shard)
-        await self.reply(
-            envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version, slices=slices)
-        )
+    def slices(self, state: Mapping[str, Array]) -> Json:
+        """See ModelHolder.slices."""
+        return slices_of_state(state, self._shard)
 
     async def _pass(self, key: Key, batches: Sequence[Members]) -> None:
         """One FC batch after the other; the answers of one are under way while the next is computed."""

@@ -158,9 +158,12 @@ class ParameterStore:
         if problems:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            self._blobs[layer] = tuple(
-                self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs)
-            )
+            found = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
+            if self._in_place:  # somebody may compute on these very arrays
+                for blob, new in zip(blobs, found, strict=True):
+                    blob[...] = new
+            else:
+                self._blobs[layer] = found
             self._history[layer] = tuple(
                 tuple(
                     self._ops.asarray(np.array(state[name]), history.dtype)

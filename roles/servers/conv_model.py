@@ -19,22 +19,19 @@ from roles.base.sizes import model
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
 from roles.learning.job import cpu_ops
+from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import Wire, WireFormat, layers_of
 from roles.messages import (
     TRAIN,
     Blobs,
-    Done,
-    GetState,
     LayerGradient,
     LayerModel,
     PullLayer,
-    Rates,
-    State,
 )
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
-from runtime import Actor, Conversation, Envelope
+from runtime import Conversation, Envelope
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -68,7 +65,7 @@ class ModelOptions(JobOptions):
         return model(self.job, shapes.layers(self.job, self.part, self.layers), shapes)
 
 
-class ConvModel(Actor):
+class ConvModel(ModelHolder):
     """See the module docstring."""
 
     Options = ModelOptions
@@ -160,16 +157,13 @@ class ConvModel(Actor):
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
         return self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
 
-    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
-        """Another learning rate and momentum from now on."""
-        self._store.set_rates(message.base_lr, message.momentum)
-        await self.reply(envelope, Done())
+    def model_version(self) -> int:
+        """Iterations that are in it whole."""
+        return self._ledger.version
 
-    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
-        """Hand over everything a checkpoint must hold."""
-        state = await self.compute("state", self._store.state)
-        version = self._ledger.version
-        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
+    def go_on_at(self, version: int) -> None:
+        """See ModelHolder.go_on_at."""
+        self._ledger.version = version
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         blobs = self._store.published(pull.layer)

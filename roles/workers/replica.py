@@ -21,6 +21,7 @@ from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.choice import Chosen
+from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.scoreboard import Scores
@@ -28,19 +29,15 @@ from roles.messages import (
     TRAIN,
     Blobs,
     Contribution,
-    Done,
-    GetState,
     PassDone,
-    Rates,
     SharedSum,
-    State,
     Taken,
     Ticket,
 )
 from roles.workers.exposure import Exposure
 from roles.workers.passes import Passes
 from roles.workers.single import WholeOptions
-from runtime import Actor, Envelope
+from runtime import Envelope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +61,7 @@ class ReplicaOptions(WholeOptions):
         return [bucket.size for bucket in buckets_of(shapes.net(self.job, "all"))]
 
 
-class Replica(Actor):
+class Replica(ModelHolder):
     """See the module docstring."""
 
     Options: ClassVar[type[ReplicaOptions]] = ReplicaOptions
@@ -118,17 +115,6 @@ class Replica(Actor):
         """A bucket is added up, or a share of it."""
         self._exchange.summed(message, envelope.sender)
         await self.reply(envelope, Taken())
-
-    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
-        """Another learning rate and momentum from now on."""
-        self._store.set_rates(message.base_lr, message.momentum)
-        await self.reply(envelope, Done())
-
-    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
-        """Hand over everything a checkpoint must hold."""
-        state = await self.compute("state", self._store.state)
-        version = max(self._store.versions.values(), default=0)
-        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
     async def _test(self, ticket: Ticket) -> None:
         with self.phase("test"):

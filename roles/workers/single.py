@@ -13,11 +13,11 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model, passes
 from roles.learning.buffers import gradient_buffers
 from roles.learning.micro_batches import WorkerNet
+from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
-from roles.messages import TRAIN, Blobs, Done, GetState, PassDone, Rates, State, Ticket
+from roles.messages import TRAIN, Blobs, PassDone, Ticket
 from roles.workers.passes import Passes
-from runtime import Actor, Envelope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class WholeOptions(JobOptions):
         return held | model(self.job, layers, shapes)
 
 
-class Single(Actor):
+class Single(ModelHolder):
     """See the module docstring."""
 
     Options = WholeOptions
@@ -76,17 +76,6 @@ class Single(Actor):
             self._iterations.inc()
         done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
         self._passes.report(done)
-
-    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
-        """Another learning rate and momentum from now on."""
-        self._store.set_rates(message.base_lr, message.momentum)
-        await self.reply(envelope, Done())
-
-    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
-        """Hand over everything a checkpoint must hold."""
-        state = await self.compute("state", self._store.state)
-        version = max(self._store.versions.values(), default=0)
-        await self.reply(envelope, State(names=tuple(state), arrays=tuple(state.values()), version=version))
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
         net, store = self._nets[ticket.phase], self._store

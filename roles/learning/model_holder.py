@@ -1,0 +1,66 @@
+"""Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nets import NetError
+from ops import Array
+from roles.learning.parameter_store import ParameterStore
+from roles.messages import Done, GetState, Rates, SetState, State
+from runtime import Actor, Envelope, Json
+from runtime.messages.message import Refusal
+
+
+class ModelHolder(Actor):
+    """`_store` is made in on_start. Whoever asks sees to it that no iteration is under way."""
+
+    _store: ParameterStore
+
+    async def on_rates(self, message: Rates, envelope: Envelope) -> None:
+        """Another learning rate and momentum from now on."""
+        await self.about_model(envelope)
+
+    async def on_get_state(self, message: GetState, envelope: Envelope) -> None:
+        """Hand over everything a checkpoint must hold."""
+        await self.about_model(envelope)
+
+    async def on_set_state(self, message: SetState, envelope: Envelope) -> None:
+        """Go on from such a state. What is missing or misshapen is named in the refusal, and nothing is changed."""
+        await self.about_model(envelope)
+
+    async def about_model(self, envelope: Envelope) -> None:
+        """Answer now; who may have updates of its own under way answers when they are in."""
+        await self.answer(envelope)
+
+    async def answer(self, envelope: Envelope) -> None:
+        """Do what is asked and say so."""
+        match envelope.message:
+            case Rates(base_lr=base_lr, momentum=momentum):
+                self._store.set_rates(base_lr, momentum)
+            case SetState(names=names, arrays=arrays, version=version):
+                try:
+                    state = dict(zip(names, arrays, strict=True))
+                    await self.compute("state", self._store.restore, state, version)
+                except (NetError, ValueError) as error:
+                    await self.reply(envelope, Refusal(error=str(error)))
+                    return
+                self.go_on_at(version)
+            case _:
+                found = await self.compute("state", self._store.state)
+                names, arrays, version = tuple(found), tuple(found.values()), self.model_version()
+                answer = State(names=names, arrays=arrays, version=version, slices=self.slices(found))
+                await self.reply(envelope, answer)
+                return
+        await self.reply(envelope, Done())
+
+    def model_version(self) -> int:
+        """How many updates are in the model."""
+        return max(self._store.versions.values(), default=0)
+
+    def go_on_at(self, version: int) -> None:
+        """The model has this version now; who counts its own takes it over."""
+
+    def slices(self, state: Mapping[str, Array]) -> Json:
+        """Which of these arrays are parts of a whole, see State."""
+        return {}
