@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 
 from roles import registry
+from roles.formats.base import FORMATS, Number, Option
 from runtime.config.file import Section
 from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
@@ -22,18 +23,40 @@ Device = Annotated[
 ]
 
 
-GradientFormat = Literal["float32", "float16", "bfloat16", "one-bit", "threshold"]
+if TYPE_CHECKING:
+    GradientFormat = str
+else:
+    GradientFormat = Literal[tuple(FORMATS)]
 
 
-class Gradients(Section):
+class GradientLinks(Section):
     """[train.gradients]: how gradients travel. `format` is that of every link but those in `links`, a table of
-    "SENDER -> RECEIVER", names or patterns of actors; the first that fits counts. `block`: so many numbers have means
-    of their own with "one-bit". `tau`: what "threshold" sends."""
+    "SENDER -> RECEIVER", names or patterns of actors; the first that fits counts. Beside them stand the options of
+    formats."""
 
     format: GradientFormat = "float32"
     links: dict[str, GradientFormat] = Field(default={})
-    block: Annotated[int, Field(ge=32, le=2**20, multiple_of=32), Expected("a multiple of 32 from 32 to 1048576")] = 256
-    tau: Annotated[float, Field(ge=1e-30, le=1e30), Expected("a number from 1e-30 to 1e30")] = 0.01
+
+    @property
+    def of_formats(self) -> dict[str, Number]:
+        """The options of formats."""
+        return {key: getattr(self, key) for key in _format_options()}
+
+
+def _format_options() -> dict[str, Option]:
+    return {key: option for kind in FORMATS.values() for key, option in kind.options.items()}
+
+
+def _field(option: Option) -> Any:
+    limits = Field(ge=option.least, le=option.most, multiple_of=option.multiple_of)
+    return Annotated[type(option.default), limits, Expected(option.expected)], option.default
+
+
+if TYPE_CHECKING:
+    Gradients = GradientLinks
+else:
+    _fields = {key: _field(option) for key, option in _format_options().items()}
+    Gradients = create_model("Gradients", __base__=GradientLinks, **_fields)
 
 
 MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a group

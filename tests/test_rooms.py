@@ -11,6 +11,7 @@ from tests.test_house import GENERATED, OURS, PACKAGES, tree_of
 MOST_MODULES = 16
 # one kind per file: as many files as there are kinds
 KINDS = {
+    "roles.formats": "a wire format a file",
     "nets.layers": "a layer type a file",
     "nets.data": "a data source a file",
     "ops.reference": "a family of operations a file",
@@ -60,10 +61,11 @@ ROOMS: dict[str, str] = {
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
-    "roles": "runtime runtime.config runtime.messages",
-    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! ops.reference roles runtime runtime!"
+    "roles": "roles.formats runtime runtime.config runtime.messages",
+    "roles.formats": "ops! ops.reference",
+    "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"
     " runtime.compute",
-    "roles.base": "nets! nets.sharding ops.reference roles roles.learning runtime runtime.messages runtime.plan",
+    "roles.base": "nets! nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
@@ -72,8 +74,8 @@ ROOMS: dict[str, str] = {
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
     "roles.forecasting": "roles.base runtime.plan",
-    "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.learning"
-    " roles.presets runtime runtime.compute runtime.config runtime.plan",
+    "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.formats"
+    " roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"
     " runtime.cli runtime.config",
     "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"

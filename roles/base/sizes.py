@@ -10,14 +10,12 @@ import itertools
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from nets import Net
-from ops.reference.compression import F32, HALVES, one_bit_shapes
+from ops import get_backend
 from roles.base.role import Bytes, Held
 from roles.base.shapes import Shapes
 from roles.learning.job import Job
-from roles.learning.wire_formats import Layers, WireFormat, plain_of
+from roles.learning.wire_formats import Layers, WireFormat, format_of, plain_beside
 
 
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
@@ -37,18 +35,11 @@ def answers(server: str, shapes: Shapes) -> Iterator[tuple[str, int]]:
 
 
 def encoded(layers: Layers, wire: WireFormat) -> Bytes:
-    """Bytes of the gradients of these layers in a wire format; None with "threshold"."""
-    return _sum(_blob(math.prod(shape), learned, wire) for blobs in layers.values() for shape, learned in blobs)
-
-
-def _blob(size: int, learned: bool, wire: WireFormat) -> Bytes:
-    name = wire.format if learned else plain_of(wire.format)
-    if name == "threshold":
-        return None
-    if name == "one-bit":
-        signs, means = one_bit_shapes(size, wire.block)
-        return math.prod(signs) + F32.itemsize * math.prod(means)
-    return size * (HALVES[name] if name in HALVES else np.dtype(name)).itemsize
+    """Bytes of the gradients of these layers in a wire format; None if it depends on the numbers."""
+    ops = get_backend("numpy")
+    sent, plain = format_of(wire, ops), plain_beside(wire, ops)
+    blobs = itertools.chain.from_iterable(layers.values())
+    return _sum((sent if learned else plain).size(math.prod(shape)) for shape, learned in blobs)
 
 
 def _sum(sizes: Iterator[Bytes]) -> Bytes:

@@ -12,6 +12,7 @@ from typing import Any
 
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
+from roles.formats.base import FORMATS
 from roles.options import Train
 from runtime.compute.service_times import ServiceTimes
 from runtime.errors import ConfigError
@@ -88,10 +89,10 @@ class Devices:
 
 def _not_emulated(train: Train) -> Iterator[Problem]:
     """What is about numbers, which emulated devices have not."""
-    formats = {"format": train.gradients.format, **train.gradients.links}
-    if "threshold" in formats.values():
-        text = "found 'threshold', but emulated devices have no numbers to compare with tau"
-        yield text, ("gradients", "format" if train.gradients.format == "threshold" else "links")
+    of_all, of_links = train.gradients.format, train.gradients.links.values()
+    for name in dict.fromkeys((of_all, *of_links)):
+        if why := FORMATS[name].needs_numbers:
+            yield f"found '{name}', but {why}", ("gradients", "format" if name == of_all else "links")
     if train.strategy.reproducible:
         yield "found true, but emulated devices have no numbers to repeat", ("strategy", "reproducible")
 

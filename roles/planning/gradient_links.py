@@ -1,5 +1,5 @@
 """Which link's gradients have which format: from the section [train.gradients] to the options of the actors.
-The formats: `wire_formats`.
+The formats: `roles.formats`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
     for numbers as they are: those of the job."""
     formats = formats_of(gradient_links(topology), gradients)
     wires = {
-        link: WireFormat(job.dtype.name if said == "float32" else said, gradients.block, gradients.tau)
+        link: WireFormat(job.dtype.name if said == "float32" else said, gradients.of_formats)
         for link, said in formats.items()
     }
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from nets.files import checkpoint
-from roles.learning.wire_formats import FORMATS, Wire
+from roles.formats.base import FORMATS
+from roles.learning.wire_formats import Wire
 from roles.messages import LayerGradient
 from runtime import MessageError, ProgramFailed
 from runtime.actors.actor import Actor

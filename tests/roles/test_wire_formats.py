@@ -7,8 +7,10 @@ import pytest
 
 import ops
 from ops import Array
-from roles.learning.wire_formats import FORMATS, Wire, WireFormat
+from roles.formats.base import FORMATS
+from roles.learning.wire_formats import Wire, WireFormat
 from runtime.errors import MessageError
+from tests.support import ROOT
 
 OPS = ops.get_backend("numpy")
 SHAPES = {"conv": ((6, 3, 5, 5), (6,)), "norm": ((7,), (7,), (1,))}
@@ -20,7 +22,7 @@ FEEDBACK = ("one-bit", "threshold")
 
 
 def wire(name: str = "float32") -> Wire:
-    return Wire(LAYERS, OPS, WireFormat(name, 64, 0.5))
+    return Wire(LAYERS, OPS, WireFormat(name, {"block": 64, "tau": 0.5}))
 
 
 def drawn(layer: str, seed: int) -> tuple[Array, ...]:
@@ -73,7 +75,7 @@ def test_formats_without_an_error_round_each_number_within_their_bound(name: str
 @pytest.mark.parametrize(("name", "left"), [("one-bit", 0.02), ("threshold", 0.5 + 1e-5)])
 def test_what_a_format_misses_is_said_later_layer_by_layer_and_blob_by_blob(name: str, left: float) -> None:
     layers = {**LAYERS, "more": LAYERS["conv"]}
-    sender, receiver = (Wire(layers, OPS, WireFormat(n, 64, 0.5)) for n in (name, "float32"))
+    sender, receiver = (Wire(layers, OPS, WireFormat(n, {"block": 64, "tau": 0.5})) for n in (name, "float32"))
     told = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
     meant = {layer: [np.zeros(shape) for shape in SHAPES["conv"]] for layer in ("conv", "more")}
     for step in range(100):  # five gradients, the layers taking turns as in a training; then only what is left
@@ -133,3 +135,13 @@ def test_what_does_not_fit_its_layer_is_refused() -> None:
     ):
         with pytest.raises(MessageError, match=text):
             wire().decode(layer, formats, arrays)
+
+
+def test_the_page_for_users_lists_every_format_and_its_options() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    table = page.partition("| format | bytes for n numbers |")[2].partition("\n\n")[0]
+    rows = {f"| `{name}` | {kind.bytes_said} | {kind.__doc__} |" for name, kind in FORMATS.items()}
+    assert set(table.splitlines()[2:]) == rows
+    for kind in FORMATS.values():
+        for key, option in kind.options.items():
+            assert f"| `train.gradients.{key}` | `{option.default}` | `{kind.name}`: " in page

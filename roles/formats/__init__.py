@@ -1,0 +1,8 @@
+"""How gradients travel: a format a file, and a line for each here, in the order in which they are listed."""
+
+# isort: off
+from roles.formats import float32 as float32
+from roles.formats import float16 as float16
+from roles.formats import bfloat16 as bfloat16
+from roles.formats import one_bit as one_bit
+from roles.formats import threshold as threshold
