@@ -16,9 +16,9 @@ from ops.backends.cupy_backend import CupyBackend
 from roles import ROLES, Options, plan
 from roles.messages import Contribution, SharedSum
 from roles.workers.averaging import AveragingReplica
-from runtime.actors.node import MessageError, Node
+from runtime.actors.node import Node
 from runtime.config.file import load_with_program
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, MessageError
 from runtime.messages.message import Message
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual

@@ -26,7 +26,8 @@ from roles.messages import (
     Updated,
 )
 from runtime import Message
-from runtime.actors.node import MessageError, Node
+from runtime.actors.node import Node
+from runtime.errors import MessageError
 from tests.support import Simulated, configure, train
 
 SHARDS = 'servers = 2\nscheme = "b"\n'

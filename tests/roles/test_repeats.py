@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from roles.messages import LayerGradient, PassDone, Updated
-from runtime.actors.node import MessageError, Node
+from runtime.actors.node import Node
+from runtime.errors import MessageError
 from runtime.messages.message import Envelope, Message
 from tests.support import Simulated, configure, train
 
