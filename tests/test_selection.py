@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,8 @@ def run(folder: Path, parts: str, *arguments: str, broken: bool = False) -> tupl
         (folder / "test_other.py").write_text(BROKEN)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n slow: x\n few: x\naddopts = -v -n 2 -m 'not slow'\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100, check=False)
+    env = os.environ | {"PYTHONPATH": str(TESTS.parent)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import ActivationSlice, Columns, FcTurn
-from runtime.actors.node import Node
+from runtime.actors.router import Router
 from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork
 from tests.journeys.fc_shards import configured, difference, run
@@ -40,14 +40,14 @@ def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     """Shards that took two groups' batches in different orders would wait for one another for ever (Deadlock)."""
-    delays, ask = np.random.default_rng(1), Node.ask
+    delays, ask = np.random.default_rng(1), Router.ask
 
-    async def late(node: Node, sender: str, to: str, message: Message, answer: type[Any], **about: Any) -> Any:
+    async def late(router: Router, sender: str, to: str, message: Message, answer: type[Any], **about: Any) -> Any:
         if isinstance(message, ActivationSlice):  # what one shard gets first comes to another last
             await asyncio.sleep(float(delays.exponential(0.05)))
-        return await ask(node, sender, to, message, answer, **about)
+        return await ask(router, sender, to, message, answer, **about)
 
-    monkeypatch.setattr(Node, "ask", late)
+    monkeypatch.setattr(Router, "ask", late)
     strategy = f'servers = 3\nscheme = "{scheme}"\n'
     found = train(
         configured(tmp_path, "local-fc-shards", workers=5, groups=3, iterations=40, strategy=strategy),
@@ -98,14 +98,14 @@ def test_a_run_in_which_shards_say_everything_twice_gives_the_same_numbers(
 ) -> None:
     options: dict[str, Any] = {"workers": 3, "groups": 2, "iterations": 4, "strategy": 'servers = 3\nscheme = "b"\n'}
     clean = run(tmp_path / "clean", "local-fc-shards", **options)
-    send, repeated = Node.send, []
+    send, repeated = Router.send, []
 
-    async def twice(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
-        await send(node, sender, to, message, **about)
+    async def twice(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
+        await send(router, sender, to, message, **about)
         if type(message) is kind:
             repeated.append(message)
-            await send(node, sender, to, message, **about)
+            await send(router, sender, to, message, **about)
 
-    monkeypatch.setattr(Node, "send", twice)
+    monkeypatch.setattr(Router, "send", twice)
     assert difference(run(tmp_path / "doubled", "local-fc-shards", **options), clean) == 0.0
     assert repeated

@@ -16,7 +16,7 @@ from ops.backends.cupy_backend import CupyBackend
 from roles import ROLES, Options, plan
 from roles.messages import Contribution, SharedSum
 from roles.workers.averaging import AveragingReplica
-from runtime.actors.node import Node
+from runtime.actors.router import Router
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError, MessageError
 from runtime.messages.message import Message
@@ -238,20 +238,20 @@ def test_a_run_in_which_every_part_of_a_sum_is_sent_twice_gives_the_same_numbers
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str, kind: type[Message]
 ) -> None:
     clean = train(averaging(tmp_path / "clean", preset, 1, workers=3, iterations=2))
-    send, reject = Node.send, Node.reject
+    send, reject = Router.send, Router.reject
     reasons: list[str] = []
 
-    async def twice(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
-        await send(node, sender, to, message, **about)
+    async def twice(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
+        await send(router, sender, to, message, **about)
         if type(message) is kind:
-            await send(node, sender, to, message, **about)
+            await send(router, sender, to, message, **about)
 
-    def count(node: Node, peer: str, error: MessageError | None) -> None:
+    def count(router: Router, peer: str, error: MessageError | None) -> None:
         reasons.extend([] if error is None else [error.reason])
-        reject(node, peer, error)
+        reject(router, peer, error)
 
-    monkeypatch.setattr(Node, "send", twice)
-    monkeypatch.setattr(Node, "reject", count)
+    monkeypatch.setattr(Router, "send", twice)
+    monkeypatch.setattr(Router, "reject", count)
     doubled = train(averaging(tmp_path / "doubled", preset, 1, workers=3, iterations=2))
     assert set(reasons) == {"illegal"}
     assert same_bits(doubled.arrays, clean.arrays)

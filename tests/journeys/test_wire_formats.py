@@ -17,7 +17,7 @@ from roles.learning.wire_formats import Wire
 from roles.messages import LayerGradient
 from runtime import MessageError, ProgramFailed
 from runtime.actors.actor import Actor
-from runtime.actors.node import Node
+from runtime.actors.router import Router
 from runtime.cli.main import main
 from runtime.compute.compute import InlineCompute
 from runtime.messages.message import Envelope, Message
@@ -191,21 +191,21 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
     more = gradients("threshold" if "place" in how else "one-bit")
     clean = train(configure(tmp_path / "clean", "sync", workers=2, iterations=3, more=more))
     reasons: list[str] = []
-    deliver, reject = Node.deliver, Node.reject
+    deliver, reject = Router.deliver, Router.reject
 
-    def spoiled_first(node: Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
+    def spoiled_first(router: Router, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
         said = envelope.message
         if type(said) is LayerGradient:
-            deliver(node, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
-            node.router._places[envelope.sender].latest.clear()  # what repeats is not tested here
-        deliver(node, envelope, size, release)
+            deliver(router, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
+            router._places[envelope.sender].latest.clear()  # what repeats is not tested here
+        deliver(router, envelope, size, release)
 
-    def count(node: Node, peer: str, error: MessageError | None) -> None:
+    def count(router: Router, peer: str, error: MessageError | None) -> None:
         reasons.extend([] if error is None else [error.reason])
-        reject(node, peer, error)
+        reject(router, peer, error)
 
-    monkeypatch.setattr(Node, "deliver", spoiled_first)
-    monkeypatch.setattr(Node, "reject", count)
+    monkeypatch.setattr(Router, "deliver", spoiled_first)
+    monkeypatch.setattr(Router, "reject", count)
     spoiled = train(configure(tmp_path / "spoiled", "sync", workers=2, iterations=3, more=more))
     assert len(reasons) == 3 * 2 * 3  # iterations, layers, gradients: two to the reducer, one to the model
     assert set(reasons) <= {"illegal", "bad_shape", "bad_value"}

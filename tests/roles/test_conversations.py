@@ -114,15 +114,15 @@ def test_the_page_is_about_everybody_who_has_tables() -> None:
 def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
     """What is asked when nothing is under way, and what workers hand to their exchange, whose tables have it."""
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
-        "averaging_replica": ["Contribution", "GetState", "Rates", "SharedSum"],
+        "averaging_replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
         "conv_compute": ["Place"],
-        "conv_model": ["GetState", "Rates"],
-        "conv_replica": ["Contribution", "GetState", "Rates", "SharedSum"],
+        "conv_model": ["GetState", "Rates", "SetState"],
+        "conv_replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
         "coordinator": ["Regroup", "Save", "WindDown"],
-        "fc_server": ["GetState", "Rates"],
-        "fc_shard": ["GetState", "Rates"],
-        "replica": ["Contribution", "GetState", "Rates", "SharedSum"],
-        "single": ["GetState", "Rates"],
+        "fc_server": ["GetState", "Rates", "SetState"],
+        "fc_shard": ["GetState", "Rates", "SetState"],
+        "replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
+        "single": ["GetState", "Rates", "SetState"],
         "tree_reducer": ["Place"],
     }
     exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]

@@ -26,7 +26,7 @@ from roles.messages import (
     Updated,
 )
 from runtime import Message
-from runtime.actors.node import Node
+from runtime.actors.router import Router
 from runtime.errors import MessageError
 from tests.support import Simulated, configure, train
 
@@ -85,31 +85,31 @@ def test_an_illegal_message_is_refused_by_the_table_and_counted_and_the_run_goes
     preset: str, kind: type[Message], wrong: Wrong, receiver: str, why: str,
 ) -> None:  # fmt: skip
     expected = clean(preset)
-    send, ask, reject = Node.send, Node.ask, Node.reject
+    send, ask, reject = Router.send, Router.ask, Router.reject
     refused: list[MessageError] = []
     told = 0
 
-    async def meddle(node: Node, sender: str, to: str, message: Message) -> None:
+    async def meddle(router: Router, sender: str, to: str, message: Message) -> None:
         nonlocal told
         if type(message) is kind and to == receiver and (bad := wrong(message)) is not None:
             told += 1
-            await send(node, sender, to, bad)
+            await send(router, sender, to, bad)
 
-    async def sent(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
-        await meddle(node, sender, to, message)
-        await send(node, sender, to, message, **about)
+    async def sent(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
+        await meddle(router, sender, to, message)
+        await send(router, sender, to, message, **about)
 
-    async def asked(node: Node, sender: str, to: str, message: Message, *rest: Any, **about: Any) -> Any:
-        await meddle(node, sender, to, message)
-        return await ask(node, sender, to, message, *rest, **about)
+    async def asked(router: Router, sender: str, to: str, message: Message, *rest: Any, **about: Any) -> Any:
+        await meddle(router, sender, to, message)
+        return await ask(router, sender, to, message, *rest, **about)
 
-    def count(node: Node, peer: str, error: MessageError | None) -> None:
+    def count(router: Router, peer: str, error: MessageError | None) -> None:
         refused.extend([] if error is None else [error])
-        reject(node, peer, error)
+        reject(router, peer, error)
 
-    monkeypatch.setattr(Node, "send", sent)
-    monkeypatch.setattr(Node, "ask", asked)
-    monkeypatch.setattr(Node, "reject", count)
+    monkeypatch.setattr(Router, "send", sent)
+    monkeypatch.setattr(Router, "ask", asked)
+    monkeypatch.setattr(Router, "reject", count)
     found = run(tmp_path, preset)
     assert len(refused) == told > 0
     assert all(error.reason == "illegal" and why in str(error) for error in refused)

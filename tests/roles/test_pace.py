@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nets.data import Prefetcher
 from roles.coordination.ticket_batching import MOST, SECONDS, Pace
 from roles.messages import TRAIN, PassDone, Ticket
-from runtime.actors.node import Node
+from runtime.actors.router import Router
 from runtime.messages.message import Message
 from tests.support import Simulated, configure, train
 
@@ -59,13 +59,13 @@ def test_whatever_the_clock_says_there_is_an_iteration_and_a_limit(times: list[f
 def sent(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[type[Message], str]]:
     """How many messages about passes of each phase actors send from now on."""
     kinds: Counter[tuple[type[Message], str]] = Counter()
-    send = Node.send
+    send = Router.send
 
-    async def counting(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
+    async def counting(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
         kinds[type(message), getattr(message, "phase", "")] += 1
-        await send(node, sender, to, message, **about)
+        await send(router, sender, to, message, **about)
 
-    monkeypatch.setattr(Node, "send", counting)
+    monkeypatch.setattr(Router, "send", counting)
     return kinds
 
 

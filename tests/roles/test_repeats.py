@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roles.messages import LayerGradient, PassDone, Updated
-from runtime.actors.node import Node
+from runtime.actors.router import Router
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope, Message
 from tests.support import Simulated, configure, train
@@ -25,13 +25,13 @@ def clean(tmp_path: Path) -> Simulated:
 def rejected(clean: Simulated, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Reasons of the rejections from now on."""
     reasons: list[str] = []
-    reject = Node.reject
+    reject = Router.reject
 
-    def count(node: Node, peer: str, error: MessageError | None) -> None:
+    def count(router: Router, peer: str, error: MessageError | None) -> None:
         reasons.extend([] if error is None else [error.reason])
-        reject(node, peer, error)
+        reject(router, peer, error)
 
-    monkeypatch.setattr(Node, "reject", count)
+    monkeypatch.setattr(Router, "reject", count)
     return reasons
 
 
@@ -45,14 +45,14 @@ def same_numbers(tmp_path: Path, clean: Simulated) -> None:
 def test_a_run_in_which_every_message_of_a_kind_is_sent_twice_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Simulated, rejected: list[str], kind: type[Message]
 ) -> None:
-    send = Node.send
+    send = Router.send
 
-    async def twice(node: Node, sender: str, to: str, message: Message, **about: Any) -> None:
-        await send(node, sender, to, message, **about)
+    async def twice(router: Router, sender: str, to: str, message: Message, **about: Any) -> None:
+        await send(router, sender, to, message, **about)
         if type(message) is kind:
-            await send(node, sender, to, message, **about)
+            await send(router, sender, to, message, **about)
 
-    monkeypatch.setattr(Node, "send", twice)
+    monkeypatch.setattr(Router, "send", twice)
     same_numbers(tmp_path, clean)
     assert set(rejected) == {"illegal"}
 
@@ -60,12 +60,12 @@ def test_a_run_in_which_every_message_of_a_kind_is_sent_twice_gives_the_same_num
 def test_a_run_in_which_every_message_arrives_twice_gives_the_same_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: Simulated, rejected: list[str]
 ) -> None:
-    deliver = Node.deliver
+    deliver = Router.deliver
 
-    def twice(node: Node, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
-        deliver(node, envelope, size, release)
-        deliver(node, envelope, size, lambda: None)
+    def twice(router: Router, envelope: Envelope, size: int, release: Callable[[], None]) -> None:
+        deliver(router, envelope, size, release)
+        deliver(router, envelope, size, lambda: None)
 
-    monkeypatch.setattr(Node, "deliver", twice)
+    monkeypatch.setattr(Router, "deliver", twice)
     same_numbers(tmp_path, clean)
     assert set(rejected) == {"late", "unasked"}
