@@ -1,16 +1,15 @@
 """The built-in program: training convolutional networks as role processes.
 
-    messages        what the roles say
-    base            what every role says of itself before it runs: options, traffic, memory, devices
-    workers         conv workers, replicas, one worker that does it all, and their way through a pass
-    servers  fc     model servers and reducers; the FC phase on one server or several
-    exchange        how workers with replicas add up
-    coordination    tickets, tests, checkpoints, the end
-    learning        plain objects behind the roles: job, parameters, sums, wire formats, trees
-    presets         families of topologies
-    registry        the names of presets and exchanges, ours and those of other packages
-    options  planning    cluster.toml, or options from Python -> topology
-    forecasting     what a topology will send and hold
+messages  options            what the roles say; what [train] may say
+base                         what every role says of itself before it runs
+workers                      conv workers, replicas, one worker that does it all
+servers  fc                  model servers and reducers; the FC phase on one server or several
+exchange                     how workers with replicas add up
+coordination                 tickets, tests, checkpoints, the end
+learning  formats            plain objects behind the roles; how gradients travel
+presets  registry            families of topologies; the names of presets and exchanges
+planning                     cluster.toml, or options from Python, to a topology
+forecasting  commands        what a topology will send and hold; time, test, convert
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
 is its part of cluster.toml, COMMANDS what it adds to the command line. Role processes need ROLES only, so all else is

@@ -1,19 +1,14 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing of nets.
 
-messages  wire  credits        what is said, as bytes, and how much may be under way
-transport/                     the roads: in-process, and over sockets (Unix, ZeroMQ)
-actor  node  compute  metrics  an actor, the process it lives in, array work, numbers
-topology  placing  plan        which actors, in which processes: plain data
-lifecycle  agent  process      the life of a role process
-supervision  supervisor        who counts as dead; starting and ending everything
-launchers/                     where processes are started
-config*  toml_*  program       cluster.toml and the module it names, every mistake at its line
-clock  simulation              a whole cluster on one event loop, on virtual time
-runs/                          a run as an object; its house: processes, this event loop, virtual time
-rundir  events  console        what is known of a run: on disk, as a stream, on a terminal
-forecast  layout  drawing      what will run: in words, as a drawing
-checking  scripting            where a run begins: a file that is checked, a script
-signals  up  cli               what the user types
+messages  memory  transport   what is said, as bytes; shared memory; the roads
+actors  compute               an actor and the way to its peers; array work off the event loop
+config  plan                  cluster.toml; what will run, as data
+cluster                       the life of processes: agents, the supervisor, launchers
+simulation                    a cluster on one event loop, on virtual time
+runs  report                  a run from its start to its end; what is known of it
+cli                           what the user types
+options  extensions           typed options of roles; what installed packages bring
+errors  suggest               every error; the nearest name
 
 Role processes need no configuration: what starts runs is imported when it is asked for.
 """

@@ -18,7 +18,6 @@ from benchmarks.report import Record, write
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SILENT = {"architecture.md", "programs.md"}  # times in them that name no result yet
 LINK = re.compile(r"\[[^\]]*\]\((?:\.\./)?benchmarks/results/([\w-]+)\.md\)")
 NUMBER = re.compile(r"(?<![\w.-])\d+(?: \d{3})*(?:\.\d+)?(?:e[+-]?\d+)?(?![\w-])")
 TIMING = re.compile(r"\d (?:ms|us|µs)\b|\d times as (?:fast|slow)|\d times (?:faster|slower)|% (?:faster|slower)")
@@ -78,7 +77,6 @@ def test_a_time_in_the_docs_names_its_result_or_says_when_it_was_measured() -> N
     bare = [
         f"{path.relative_to(ROOT)}: {block}"
         for path in DOCS
-        if path.name not in SILENT
         for block in blocks_of(path)
         if TIMING.search(block) and not LINK.search(block) and not ONCE.search(block)
     ]

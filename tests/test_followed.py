@@ -16,7 +16,7 @@ import pytest
 
 from tests.test_house import ROOT, tree_of
 
-DOC = ROOT / "docs" / "architecture.md"
+DOCS = ROOT / "docs"
 STEP = re.compile(r"^\d+\. `(?P<file>[\w/]+\.py)` `(?P<name>[\w.]+)`(?: by `(?P<by>\w+)`)?", re.MULTILINE)
 # section -> files at most, lines at most
 JOURNEYS = {"One message, followed": (6, 1100), "One gradient, followed": (8, 1100)}
@@ -34,7 +34,7 @@ class Step:
         """What is to be read; fails if the file has nothing of that name."""
         node: ast.AST = tree_of(self.file)
         for part in self.name.split("."):
-            inner = [one for one in ast.walk(node) if getattr(one, "name", None) == part]
+            inner = [one for one in ast.walk(node) if getattr(one, "name", None) == part or _assigns(one, part)]
             assert inner, f"{self.file} has no {self.name}"
             node = inner[0]
         return node
@@ -46,8 +46,12 @@ class Step:
         return names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
 
 
-def steps_of(section: str) -> list[Step]:
-    text = DOC.read_text("utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
+def _assigns(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Assign) and any(ast.unparse(target) == name for target in node.targets)
+
+
+def steps_of(section: str, page: str = "architecture.md") -> list[Step]:
+    text = (DOCS / page).read_text("utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
     return [Step(found["file"], found["name"], found["by"]) for found in STEP.finditer(text)]
 
 
@@ -71,3 +75,11 @@ def test_each_step_names_the_next_one(section: str) -> None:
     ]
     assert astray == []
     assert steps[-1].definition()
+
+
+def test_the_walks_of_a_newcomer_lead_to_what_they_name() -> None:
+    steps = steps_of("Finding your way", "contributing.md")
+    assert len(steps) >= 6
+    for step in steps:
+        assert step.definition()
+        assert step.by is None or step.by in step.mentions()

@@ -1,1 +1,6 @@
-"""What a role of training says of itself before it runs, and what it is told of the topology for that."""
+"""What every role of training says of itself before it runs.
+
+role    `RoleOptions`: options, what is sent and held, devices, links of gradients
+shapes  what a topology's actors work on
+sizes   sums of bytes that several roles need
+"""

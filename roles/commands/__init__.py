@@ -1,4 +1,8 @@
-"""What `python -m runtime` can do besides starting runs: one file per command, in one process, without messages."""
+"""What `python -m runtime` can do besides starting runs: a command a file, in one process, without messages.
+
+time  test  convert   time layers, score a model, convert files
+common                what they share
+"""
 
 COMMANDS = {
     "time": "roles.commands.time:time",

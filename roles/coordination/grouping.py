@@ -1,7 +1,4 @@
-"""Which worker is in which group, and which pass each of them comes to next. Plain decisions, no messages.
-
-What never lives here: what the passes are (`schedule`), how a batch is cut (`shares`).
-"""
+"""Which worker is in which group, and which pass each of them comes to next. Plain decisions, no messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How many iterations a group that is alone is given at once: as many as pass in a moment.
-
-What never lives here: which iterations these are (`schedule`).
-"""
+"""How many iterations a group that is alone is given at once: as many as pass in a moment."""
 
 from __future__ import annotations
 

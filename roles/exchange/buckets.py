@@ -1,7 +1,4 @@
-"""Which gradients travel together: layers in the order of the backward pass, in buckets that are worth a message.
-
-What never lives here: messages; how the parts of a bucket are summed (`collective`).
-"""
+"""Which gradients travel together: layers in the order of the backward pass, in buckets that are worth a message."""
 
 from __future__ import annotations
 

@@ -1,1 +1,7 @@
-"""The FC phase: the merged server, shards of it, and a worker's side of the conversation."""
+"""The FC phase.
+
+server                     merged: whole batches, its own model
+phase                      a conv worker's side
+shard  work  queue  swap   shared out by output units: the role, its array work, what waits, columns between shards
+batches  micro             of which rows FC batches are made; the same in micro-batches
+"""

@@ -4,7 +4,7 @@
     b   a batch for each member, of its rows: done and answered one after the other
     c   as many batches, each of the same share of every member's rows, so that all send at the same time
 
-Workers and FC shards find the same from a ticket's cuts. What never lives here: messages, arrays.
+Workers and FC shards find the same from a ticket's cuts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A conv worker's side of the FC phase: activations to those who compute it, their gradients back.
 
 One server computes the FC phase whole. Several shards hold a share of its units each: all get the activations, slice by
-slice as the scheme says, and each one's gradients are a part of the sum. What never lives here: how the FC phase is
-computed (`fc_server`, `fc_shard`).
+slice as the scheme says, and each one's gradients are a part of the sum.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An FC batch is a part of an iteration's batch: the gradients of all parts add up to those of the whole, and are applied
 once. With a variable batch they are applied after each part, as the part's mean (One weird trick, section 4.2); what
 goes back to the conv phase is the gradient of the whole batch's mean either way.
-Everything here runs in the compute thread. What never lives here: messages.
+Everything here runs in the compute thread.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""What a topology will send and hold, told before it runs."""
+"""What a topology will send and hold, told before it runs.
+
+outlook  memory and traffic, for `plan`
+traffic  bytes on each link in one iteration
+"""

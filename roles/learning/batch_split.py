@@ -1,7 +1,4 @@
-"""Which rows of a batch each member of a group computes: equal shares, or shares in proportion to measured throughput.
-
-What never lives here: who is in which group.
-"""
+"""Which rows of a batch each member of a group computes: equal shares, or shares by measured throughput."""
 
 from __future__ import annotations
 

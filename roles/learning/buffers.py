@@ -1,7 +1,5 @@
 """Where the roles' new arrays lie: parameters and their gradients in Caffe's order, in memory that peers can read; rows
 of several senders in one array.
-
-What never lives here: activations, which the net lays out for its layers.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Two rules of the house are broken here on purpose. Updates of one layer run at t
 write the same arrays: a number may get both, or lose one. And what is published is the live array, not a version of
 its own: readers, in whatever process, see it change while they read, between a forward pass and its backward pass too.
 Counting is not part of the race: versions and staleness are whole iterations, counted on the event loop.
-
-What never lives here: which updates race (`conv_model`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 With 1, 2, 4 or 8 members the same rows are computed together and the same sums are made in the same order, by one
 member or by several and whoever adds up behind them: the bits do not depend on the number of members.
-What never lives here: how a batch is cut among the members (`shares`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Checkpoints hold whole parameters: parts of them put together on the way in, cut on the way out.
 
 So a run that shares out layers can go on from the checkpoint of one that does not, and the other way round.
-What never lives here: files (`resume`), which parts there are (`nets.sharding.division`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """What a checkpoint holds: the servers' states side by side; of an array that several of them have, the mean; parts of
 one put together.
-
-What never lives here: asking for states, writing files.
 """
 
 from __future__ import annotations

@@ -1,1 +1,7 @@
-"""From [train] to a topology: net and data read, a preset laid out, devices and formats told."""
+"""From [train], or options from Python, to a topology.
+
+planner                     reads net, solver and data once
+scripting                   the same from a script
+strategies  refusals        what may be asked of a preset; what cannot go together
+devices  gradient_links     where actors compute; which link has which format
+"""

@@ -1,7 +1,5 @@
 """What cannot go with runs that are there to be compared: precision "double", the same run in float64 by plain NumPy,
 and `reproducible`, the same bits whoever computes.
-
-What never lives here: the dtype itself, which every role has from its job (`Job.dtype`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,6 @@
-"""Who holds the conv model, and who adds up gradients on the way to it."""
+"""Who holds the conv model, and who adds up gradients on the way to it.
+
+conv_model     publishes versions, applies summed gradients
+model_ledger   who reads which version, which gradients are in
+tree_reducer   a node of the reduction tree
+"""

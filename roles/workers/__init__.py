@@ -1,1 +1,8 @@
-"""Who computes gradients: conv workers, replicas, one worker that does it all."""
+"""Who computes gradients.
+
+conv                       a member of a compute group
+replica  conv_replica      the whole net each; the conv phase of it
+averaging  single          replicas that learn apart; one worker that does it all
+passes                     the next is asked for while one is computed
+model_links  exposure      where layers come from and gradients go; communication that nothing hides
+"""

@@ -1,7 +1,4 @@
-"""How much of an iteration is communication that no computing hides.
-
-What never lives here: which waits there are (the phases of a role tell them apart).
-"""
+"""How much of an iteration is communication that no computing hides."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A worker's model servers: which layers it gets from which, and where their gradients go.
-
-What never lives here: messages; what travels (`conv_compute`).
-"""
+"""A worker's model servers: which layers it gets from which, and where their gradients go."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Passes come in runs (`Ticket.count`), and are reported together at the end of each: of LeNet's with two workers, 10 ms,
 asking for each and reporting each took 0.7 ms of either core.
-
-What never lives here: what a pass does.
 """
 
 from __future__ import annotations

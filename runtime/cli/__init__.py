@@ -1,1 +1,6 @@
-"""What the user types."""
+"""What the user types: a command a file.
+
+main              collects the commands, runs one, tells its errors
+up  check  plan   the runtime's own; a program adds its COMMANDS
+arguments         what several commands take
+"""

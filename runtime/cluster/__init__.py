@@ -1,1 +1,9 @@
-"""The life of the processes of a run: agent and supervisor, and who counts as dead."""
+"""The life of the processes of a run.
+
+lifecycle                 the messages between agent and supervisor, and the table of legal steps
+supervision  supervisor   who counts as dead; starting and ending everything
+agent  process            in each role process: who answers the supervisor; from its fork to its end
+launcher  launchers       what starts processes; a kind of place a file
+clients                   who is outside a run and takes part in it
+namespaces  versions      network namespaces of this machine; what runs where
+"""

@@ -1,1 +1,7 @@
-"""Array work off the event loop: the compute thread, emulated devices, service times."""
+"""Array work off the event loop.
+
+compute        the compute thread, or work inline
+emulated       devices whose work only takes its time
+service_times  how long work takes: recorded, or drawn from a table
+threads        how many threads the libraries of a process use
+"""

@@ -1,1 +1,8 @@
-"""cluster.toml: read, checked, every mistake at its line."""
+"""cluster.toml: read, checked, every mistake at its line.
+
+file                     the whole way, and the program's own sections
+sections                 what it may say about the runtime
+source                   the text and the --set overrides, with the place of each value
+problems                 pydantic's errors in our words
+toml_lines  toml_write   on which line a key stands; plain data back to TOML
+"""

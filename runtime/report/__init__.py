@@ -1,1 +1,6 @@
-"""What is known of a run: on disk, as a stream, on a terminal."""
+"""What is known of a run.
+
+rundir   on disk
+events   as a stream
+console  on a terminal
+"""

@@ -1,1 +1,9 @@
-"""A run from its start to its end: in processes, on this loop, or on virtual time."""
+"""A run from its start to its end.
+
+run                                   the object: start, events, tell and ask, end
+house                                 where its actors live, whatever that is:
+process_run  loop_run  virtual_run    processes, this event loop, virtual time
+up  signals                           a run as a command
+scripting  checking                   where a run begins: a script, a file
+attach                                taking part from outside
+"""

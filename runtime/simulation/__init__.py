@@ -1,1 +1,10 @@
-"""A cluster on one event loop, on virtual time."""
+"""A cluster on one event loop.
+
+cluster  nodes and in-process roads for a whole placement
+clock    a loop whose time jumps to the next due event
+"""
+
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
+
+__all__ = ["Journal", "run_virtual", "simulate"]

@@ -1,4 +1,14 @@
-"""Roads between processes: `base` says what each promises; `inproc` and `sockets` (over `unix` or `zeromq`) do it."""
+"""The roads between actors.
+
+base                    what every road promises
+inproc  network_model   inside one process; how long messages travel in a simulated network
+sockets                 between processes: envelopes over sockets, arrays in shared memory
+ports                   what a kind of sockets is:
+unix  stream  zeromq    within a host, on the event loop; between hosts
+links  shared  parts    credits owed and due; memory shared and returned; large frames in parts
+host                    who is on the same host
+faults                  messages lost, doubled, overtaken or late on purpose
+"""
 
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Release, Transport
 

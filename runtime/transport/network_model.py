@@ -6,8 +6,7 @@
 
 Messages of one link and lane leave one after the other. Those of several links that are under way at once share what
 they have to share as TCP connections do: nobody gets more until all with less are held back elsewhere (max-min). Small
-messages without arrays (the control lane) take their time but no share. What never lives here: order between lanes,
-credits, delivery (`inproc`).
+messages without arrays (the control lane) take their time but no share.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sockets, whatever they are made of: a listener per lane, and a port to each peer, over which frames travel.
 
-`unix` and `zeromq` are two kinds. What never lives here: envelopes, credits, shared memory (`sockets`).
+`unix` and `zeromq` are two kinds.
 """
 
 from __future__ import annotations

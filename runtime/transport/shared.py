@@ -1,6 +1,6 @@
 """What one process shares with its peers on this host: its arena, its windows onto theirs, and what is to be returned.
 
-Used by `sockets`, which carries the descriptors there and the returns back. What never lives here: sockets, credits.
+Used by `sockets`, which carries the descriptors there and the returns back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Launchers start role processes on machines and tell how they ended; each kind of place has its own file."""
+"""Launchers start role processes on machines and tell how they ended: a kind of place a file.
+
+local    this machine
+nursery  the process there that role processes are forked from
+"""
 
 from runtime import extensions
 from runtime.cluster.launcher import Launcher
