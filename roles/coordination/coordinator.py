@@ -16,7 +16,7 @@ from roles.base.role import Anew, JobOptions
 from roles.coordination.grouping import Grouping
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.regroup import FIXED, Live, impossible
-from roles.coordination.schedule import Pass, Schedule, Stage, Timetable
+from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, write
@@ -94,14 +94,14 @@ class Coordinator(Actor):
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
         self._scores.begin(self.now(), self._schedule.completed)
-        while self._schedule.stage is not Stage.DONE:
+        while self._schedule.stage is not RunStage.DONE:
             await self._changed.wait()
             self._changed.clear()
-            if self._schedule.stage is Stage.SAVING:
+            if self._schedule.stage is RunStage.SAVING:
                 await self._save()
                 self._schedule.saved()
                 await self._serve()
-            if self._schedule.stage is Stage.CHANGING:
+            if self._schedule.stage is RunStage.CHANGING:
                 await self._change()
                 self._schedule.changed()
                 await self._serve()
@@ -199,7 +199,7 @@ class Coordinator(Actor):
         self._changed.set()
 
     def _ticket(self, worker: str) -> Ticket | None:
-        if self._schedule.stage is Stage.DONE:
+        if self._schedule.stage is RunStage.DONE:
             return Ticket(phase=STOP, number=0)
         return self._grouping.next_of(worker, self._next_pass)
 

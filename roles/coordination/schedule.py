@@ -15,7 +15,7 @@ from typing import NamedTuple
 from roles.messages import TEST, TRAIN
 
 
-class Stage(Enum):
+class RunStage(Enum):
     """What the run is doing."""
 
     TRAINING = "training"
@@ -54,7 +54,7 @@ class Schedule:
 
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
-        self.stage = Stage.DRAINING
+        self.stage = RunStage.DRAINING
         self.issued = timetable.first  # iterations handed out
         self.completed = timetable.first  # iterations whose update is in the model and whose workers are done
         self._last = timetable.last
@@ -76,14 +76,14 @@ class Schedule:
     def next_pass(self, reports: int, at_most: int = 1) -> Pass | None:
         """The next thing for a group that will send `reports` reports about it, `at_most` so many training iterations
         in a row; None: nothing yet, ask again later."""
-        if self.stage is Stage.TRAINING:
+        if self.stage is RunStage.TRAINING:
             number, boundary = self.issued, self._next_boundary(self.issued)
             self.issued = min(number + at_most, boundary)
             self._owed |= dict.fromkeys(range(number, self.issued), reports)
             if self.issued == boundary:
-                self.stage = Stage.DRAINING
+                self.stage = RunStage.DRAINING
             return Pass(TRAIN, number, self.table.batch, self.issued - number)
-        if self.stage is Stage.TESTING and self._tests_issued < self._test_count:
+        if self.stage is RunStage.TESTING and self._tests_issued < self._test_count:
             number = self._tests_issued
             self._tests_issued += 1
             rows = min(self.table.test_batch, self.table.test_rows - number * self.table.test_batch)
@@ -94,7 +94,7 @@ class Schedule:
         """Is this pass under way, so that reports about it may come?"""
         if phase == TRAIN:
             return number in self._owed
-        return self.stage is Stage.TESTING and 0 <= number < self._tests_issued
+        return self.stage is RunStage.TESTING and 0 <= number < self._tests_issued
 
     def reported(self, number: int) -> bool:
         """One report about training iteration `number` came; True if it was the last one owed."""
@@ -145,8 +145,8 @@ class Schedule:
         self._drain()
 
     def _drain(self) -> None:
-        if self.stage is Stage.TRAINING:
-            self.stage = Stage.DRAINING
+        if self.stage is RunStage.TRAINING:
+            self.stage = RunStage.DRAINING
         self._settle()
 
     @property
@@ -164,7 +164,7 @@ class Schedule:
 
     def _settle(self) -> None:
         """If everything handed out is done, decide what follows."""
-        if self.stage is not Stage.DRAINING or self._owed:
+        if self.stage is not RunStage.DRAINING or self._owed:
             return
         done, table = self.completed, self.table
         trained = done > table.first
@@ -174,7 +174,7 @@ class Schedule:
         every = table.snapshot_interval
         self._snapshot_due = trained and bool(every and done % every == 0) and done != self._saved_at
         if self._test_due:
-            self.stage = Stage.TESTING
+            self.stage = RunStage.TESTING
             self._tests_issued, self._tests_missing = 0, self._test_count
         else:
             self._settle_after_test()
@@ -182,12 +182,12 @@ class Schedule:
     def _settle_after_test(self) -> None:
         trained = self.completed > self.table.first
         if self._snapshot_due or self._save_asked or (trained and self._at_end):
-            self.stage = Stage.SAVING
+            self.stage = RunStage.SAVING
         else:
             self._go_on()
 
     def _go_on(self) -> None:
         if self._at_end:
-            self.stage = Stage.DONE
+            self.stage = RunStage.DONE
         else:
-            self.stage = Stage.CHANGING if self._change_asked else Stage.TRAINING
+            self.stage = RunStage.CHANGING if self._change_asked else RunStage.TRAINING

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """A member's place in the tree: who gets its sum (None: the root, which has the whole), and who sends to it.
 
     `levels`: the children of each level in the order of ranks, those who send first first.
@@ -21,7 +21,7 @@ class Place(NamedTuple):
     levels: tuple[tuple[int, ...], ...]
 
 
-def place_of(rank: int, members: int, fan_in: int) -> Place:
+def place_of(rank: int, members: int, fan_in: int) -> Position:
     """The place of `rank` among `members`. At each of ceil(log_fan_in(members)) levels fan_in - 1 send to one."""
     if fan_in < 2:
         raise ValueError(f"fan_in is {fan_in}, expected at least 2")
@@ -30,9 +30,9 @@ def place_of(rank: int, members: int, fan_in: int) -> Place:
     while stride < members:
         digit = rank // stride % fan_in
         if digit:
-            return Place(rank - digit * stride, tuple(levels))
+            return Position(rank - digit * stride, tuple(levels))
         children = range(rank + stride, min(rank + fan_in * stride, members), stride)
         if children:
             levels.append(tuple(children))
         stride *= fan_in
-    return Place(None, tuple(levels))
+    return Position(None, tuple(levels))

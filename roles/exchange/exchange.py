@@ -23,8 +23,7 @@ from roles.base.shapes import Shapes
 from roles.exchange.partial_sums import Key
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
-
-Link = tuple[str, str]
+from runtime.plan.topology import Link
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,11 +14,10 @@ from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.formats.base import FORMATS
 from roles.options import Train
+from roles.planning.refusals import Problem
 from runtime.compute.service_times import ServiceTimes
 from runtime.errors import ConfigError
 from runtime.plan.topology import ActorSpec, Topology
-
-Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
 
 
 @dataclasses.dataclass(frozen=True)

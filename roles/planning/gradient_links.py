@@ -12,12 +12,10 @@ from roles.base.role import RoleOptions, Wires
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from roles.options import Gradients
-from runtime.plan.topology import ActorSpec, Topology
+from roles.planning.refusals import Problem
+from runtime.plan.topology import ActorSpec, Link, Topology
 
 ARROW = "->"
-
-Link = tuple[str, str]
-Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train.gradients]
 
 
 def gradient_links(topology: Topology) -> list[Link]:

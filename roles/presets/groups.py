@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from roles.coordination.regroup import FIXED, Live, LiveTree
 from roles.learning.tree import forest, reducers_needed, split
-from roles.presets.request import COORDINATOR, Link, Request
+from roles.presets.request import COORDINATOR, Request
 from roles.servers.tree_reducer import ReducerOptions
-from runtime.plan.topology import ActorSpec
+from runtime.plan.topology import ActorSpec, Link
 
 
 def with_groups(request: Request, groups: int) -> Request:

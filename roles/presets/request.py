@@ -17,7 +17,6 @@ from roles.options import Strategy
 from runtime.plan.topology import ActorSpec, Topology
 
 COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"
-Link = tuple[str, str]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from roles.presets.request import (
     CONV_MODEL,
     COORDINATOR,
     FC_SERVER,
-    Link,
     Preset,
     Request,
     as_chosen,
@@ -27,7 +26,7 @@ from roles.presets.request import (
 )
 from roles.workers.conv import ConvOptions
 from roles.workers.conv_replica import ConvReplicaOptions
-from runtime.plan.topology import ActorSpec, Topology
+from runtime.plan.topology import ActorSpec, Link, Topology
 
 
 def fc_servers(strategy: Strategy) -> int:

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from roles.options import Strategy
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
-from roles.presets.request import COORDINATOR, Link, Preset, Request, as_chosen, as_many_as_workers, coordinator
+from roles.presets.request import COORDINATOR, Preset, Request, as_chosen, as_many_as_workers, coordinator
 from roles.servers.conv_model import ModelOptions
 from roles.workers.conv import ConvOptions
 from roles.workers.model_links import model_link, spread
-from runtime.plan.topology import ActorSpec, Topology
+from runtime.plan.topology import ActorSpec, Link, Topology
 
 
 def mxnet_sync(request: Request) -> Topology:

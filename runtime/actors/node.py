@@ -16,7 +16,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.cell import Cell
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
-from runtime.actors.router import Place, Router
+from runtime.actors.router import Home, Router
 from runtime.compute.compute import Compute, Item
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
@@ -111,11 +111,11 @@ class Node:
     ) -> None:
         """Make the actors of a process reachable over a transport."""
         road.connect(process, endpoints)
-        self.router.know(actors, Place(process, incarnation, road))
+        self.router.know(actors, Home(process, incarnation, road))
 
     def know(self, actor: str, process: str, incarnation: int, road: Transport) -> None:
         """Accept messages of an actor that cannot be reached (yet)."""
-        self.router.know([actor], Place(process, incarnation, road))
+        self.router.know([actor], Home(process, incarnation, road))
 
     # -- what is going on here
 

@@ -19,7 +19,7 @@ R = TypeVar("R", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Home:
     """Where actors live: their process, which life of it, and the road there.
 
     `latest` holds, per sender there and lane, the id of the last message that was taken. The ids of a sender only grow,
@@ -55,19 +55,19 @@ class Router:
         self._process, self._incarnation = process, incarnation
         self._cells = cells
         self._metrics = metrics
-        self._places: dict[str, Place] = {}
+        self._homes: dict[str, Home] = {}
         self._lost: dict[str, str] = {}  # actor -> its process, which is gone
         self._ids = itertools.count(1)
         self._asks: dict[int, Ask] = {}
         self._log = logging.getLogger(f"convoy.{process}")
 
     def __repr__(self) -> str:
-        return f"<router: {len(self._places)} actors known, {len(self._asks)} asks open>"
+        return f"<router: {len(self._homes)} actors known, {len(self._asks)} asks open>"
 
-    def know(self, actors: Iterable[str], place: Place) -> None:
+    def know(self, actors: Iterable[str], home: Home) -> None:
         """These actors live there."""
         for actor in actors:
-            self._places[actor] = place
+            self._homes[actor] = home
             self._lost.pop(actor, None)
 
     # -- sending
@@ -109,7 +109,7 @@ class Router:
 
     async def _send(self, envelope: Envelope) -> None:
         sender, to = envelope.sender, envelope.receiver
-        place = self._places.get(to)
+        place = self._homes.get(to)
         if place is None:
             gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""
             raise ActorStopped(f"{sender} has no link to an actor called '{to}'{gone}")
@@ -149,7 +149,7 @@ class Router:
     def _take(self, envelope: Envelope) -> MessageError | None:
         """Note a message that came; an answer goes to its asker. Or why it may not come, and nothing is noted: its
         sender or incarnation is not linked, it was here before, was overtaken, or answers nothing that is open."""
-        place = self._places.get(envelope.sender)
+        place = self._homes.get(envelope.sender)
         if place is None or place.incarnation != envelope.incarnation:
             return MessageError("unknown_sender", f"{envelope!r}: no such sender or incarnation is linked here")
         if not envelope.answers:
@@ -175,11 +175,11 @@ class Router:
     def lost(self, process: str) -> None:
         """A process is gone. Open asks to its actors, and senders that wait for its credits, get ActorStopped; actors
         that have `on_lost` find it in their inbox, behind what came before; nothing of that life comes after it."""
-        gone = sorted(actor for actor, place in self._places.items() if place.process == process)
-        for road in {self._places[actor].road for actor in gone}:
+        gone = sorted(actor for actor, place in self._homes.items() if place.process == process)
+        for road in {self._homes[actor].road for actor in gone}:
             road.disconnect(process, f"process {process} is gone")
         for actor in gone:
-            del self._places[actor]
+            del self._homes[actor]
             self._lost[actor] = process
         for ask in list(self._asks.values()):
             if ask.peer in gone:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-Link = tuple[str, str]  # sender, receiver
+from runtime.plan.topology import Link
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from runtime.plan.topology import Placement, Topology
+from runtime.plan.topology import Link, Placement, Topology
 
 CHARACTER, LINE = 7.3, 15.0  # of the text, in px
 ACTOR_HEIGHT, ACTOR_PAD = 40.0, 12.0
@@ -24,7 +24,6 @@ SWEEPS = 8  # to put neighbours near one another
 DEEPEST = 80.0  # three quarters of it is how far a curve hangs below its row: less than the least gap
 ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.45, 0.55, 0.35, 0.65, 0.25, 0.75)  # where a label may sit on its line
 
-Link = tuple[str, str]
 Slot = tuple[str, ...]  # (actor,), or (lower, upper, row) of a link that passes
 Point = tuple[float, float]
 Band = tuple[int, int]  # machine, and column within it

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
 from runtime.plan.forecast import Forecast, shown
-from runtime.plan.geometry import Box, Link, Point, Scene, bends, scene
-from runtime.plan.topology import Placement
+from runtime.plan.geometry import Box, Point, Scene, bends, scene
+from runtime.plan.topology import Link, Placement
 
 NOTHING = Forecast()
 FILLS = (

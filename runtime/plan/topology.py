@@ -18,6 +18,7 @@ from runtime.errors import ConfigError
 from runtime.options import plain
 
 SUPERVISOR = "supervisor"  # the actor that leads every run's processes; no program's actor is called so
+Link = tuple[str, str]  # two actors, the sender first where that matters
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from runtime.runs.loop_run import LoopHouse, told
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.simulation.cluster import ServiceTime, Simulation
 from runtime.transport.inproc import InprocNetwork
-from runtime.transport.network_model import Link
+from runtime.transport.network_model import LinkRule
 
 LOG = "convoy.log"
 MOST_LISTED = 8  # links in an error
@@ -42,11 +42,11 @@ def network_of(placement: Placement, config: ClusterConfig) -> InprocNetwork:
     return InprocNetwork(wanted.latency, float(wanted.bytes_per_second or 0), interfaces, links)
 
 
-def _link(pattern: str, placement: Placement, config: ClusterConfig) -> Link:
+def _link(pattern: str, placement: Placement, config: ClusterConfig) -> LinkRule:
     """An exception of [simulation.links]. ConfigError if it is none, or fits no link."""
     sender, arrow, receiver = (word.strip() for word in pattern.partition("->"))
     rules = config.simulation.links[pattern]
-    link = Link(sender, receiver, rules.latency, rules.bytes_per_second)
+    link = LinkRule(sender, receiver, rules.latency, rules.bytes_per_second)
     names = [spec.name for spec in placement.processes]
     known = [(a, b) for a in names for b in placement.neighbours(a) if a != b]
     if arrow and any(link.fits(a, b) for a, b in known):

@@ -20,7 +20,7 @@ def granted(numbers: Iterable[int]) -> bytes:
     return b"".join(map(_NUMBER.pack, numbers))
 
 
-class Link:
+class PeerLink:
     """To one peer on one lane: a port and its credits."""
 
     def __init__(self, limit: int, connect: Callable[[Callable[[Frames], None]], Port]) -> None:

@@ -22,7 +22,7 @@ TOGETHER = 1e-9  # of the time until the next message has left: who is due so mu
 
 
 @dataclass(eq=False)
-class Wire:
+class Way:
     """One direction of an interface, or a link's own: bytes per second, and the messages that are on it now."""
 
     rate: float
@@ -31,16 +31,16 @@ class Wire:
 
 @dataclass(eq=False)
 class Flow:
-    """A message on its way over one wire or two: bytes still to go, and the present rate."""
+    """A message on its way over one way or two: bytes still to go, and the present rate."""
 
-    wires: tuple[Wire, ...]
+    ways: tuple[Way, ...]
     left: float
     done: Then
     rate: float = 0.0
 
 
 class Sharing:
-    """Messages on wires."""
+    """Messages on ways."""
 
     def __init__(self) -> None:
         self._flows: list[Flow] = []
@@ -52,8 +52,8 @@ class Sharing:
         """A message sets out; `done` is called when its last byte has left."""
         self._advance()
         self._flows.append(flow)
-        for wire in flow.wires:
-            wire.flows.append(flow)
+        for way in flow.ways:
+            way.flows.append(flow)
         self._plan()
 
     def _advance(self) -> None:
@@ -63,7 +63,7 @@ class Sharing:
         self._last = now
 
     def _plan(self) -> None:
-        """Share the wires anew, and set the timer to the first that will have left."""
+        """Share the ways anew, and set the timer to the first that will have left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -78,30 +78,30 @@ class Sharing:
         self._timer, due = None, self._due
         for flow in due:
             self._flows.remove(flow)
-            for wire in flow.wires:
-                wire.flows.remove(flow)
+            for way in flow.ways:
+                way.flows.remove(flow)
         for flow in due:
             flow.done()
         self._plan()
 
     def _share(self) -> None:
-        """Max-min: the wire that can give least to each of its messages is the first to be shared out, and so on."""
-        left = {wire: wire.rate for flow in self._flows for wire in flow.wires}
-        waiting = {wire: list(wire.flows) for wire in left}
+        """Max-min: the way that can give least to each of its messages is the first to be shared out, and so on."""
+        left = {way: way.rate for flow in self._flows for way in flow.ways}
+        waiting = {way: list(way.flows) for way in left}
         while left:
-            tightest = min(left, key=lambda wire: left[wire] / len(waiting[wire]))
+            tightest = min(left, key=lambda way: left[way] / len(waiting[way]))
             share = left[tightest] / len(waiting[tightest])
             for flow in waiting.pop(tightest):
                 flow.rate = share
-                for wire in flow.wires:
-                    if wire is not tightest:
-                        left[wire] -= share
-                        waiting[wire].remove(flow)
-            left = {wire: rate for wire, rate in left.items() if waiting.get(wire)}
+                for way in flow.ways:
+                    if way is not tightest:
+                        left[way] -= share
+                        waiting[way].remove(flow)
+            left = {way: rate for way, rate in left.items() if waiting.get(way)}
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkRule:
     """What is different from process to process, names or patterns: a `latency`, and a rate of the link itself, which
     comes on top of what its interfaces allow. None: as everywhere."""
 
@@ -124,41 +124,41 @@ class Network:
     latency: float = 0.0
     bytes_per_second: float = 0.0
     interfaces: Mapping[str, str] | None = None
-    links: Sequence[Link] = ()
+    links: Sequence[LinkRule] = ()
 
     def __post_init__(self) -> None:
         self.sharing = Sharing()
-        self._outward: dict[str, Wire] = {}
-        self._inward: dict[str, Wire] = {}
+        self._outward: dict[str, Way] = {}
+        self._inward: dict[str, Way] = {}
 
     def route(self, a: str, b: str, lane: str) -> Route | None:
         """The way of one lane's messages from process `a` to process `b`; None: they are there at once."""
         if a == b or (self.interfaces is not None and self._named(a) == self._named(b)):
             return None
-        link = next((link for link in self.links if link.fits(a, b)), Link(a, b))
+        link = next((link for link in self.links if link.fits(a, b)), LinkRule(a, b))
         latency = self.latency if link.latency is None else link.latency
-        wires = self._wires(a, b, lane)
+        ways = self._ways(a, b, lane)
         if link.bytes_per_second is not None:
-            wires.append(Wire(link.bytes_per_second))
-        wires = [wire for wire in wires if wire.rate]
-        return Route(self.sharing, tuple(wires), latency) if wires or latency else None
+            ways.append(Way(link.bytes_per_second))
+        ways = [way for way in ways if way.rate]
+        return Route(self.sharing, tuple(ways), latency) if ways or latency else None
 
-    def _wires(self, a: str, b: str, lane: str) -> list[Wire]:
+    def _ways(self, a: str, b: str, lane: str) -> list[Way]:
         rate = self.bytes_per_second
         if self.interfaces is None or lane == "control":
-            return [Wire(rate)]
-        outward = self._outward.setdefault(self._named(a), Wire(rate))
-        return [outward, self._inward.setdefault(self._named(b), Wire(rate))]
+            return [Way(rate)]
+        outward = self._outward.setdefault(self._named(a), Way(rate))
+        return [outward, self._inward.setdefault(self._named(b), Way(rate))]
 
     def _named(self, process: str) -> str:
         return (self.interfaces or {}).get(process, process)
 
 
 class Route:
-    """One lane from one process to another: its messages, one after the other, over its wires."""
+    """One lane from one process to another: its messages, one after the other, over its ways."""
 
-    def __init__(self, sharing: Sharing, wires: tuple[Wire, ...], latency: float) -> None:
-        self._sharing, self._wires, self._latency = sharing, wires, latency
+    def __init__(self, sharing: Sharing, ways: tuple[Way, ...], latency: float) -> None:
+        self._sharing, self._ways, self._latency = sharing, ways, latency
         self._leaving: deque[tuple[int, Then]] = deque()
         # On the way, oldest first: timers that are due at one moment run in no order, arrivals must keep theirs.
         self._arriving: deque[Then] = deque()
@@ -171,8 +171,8 @@ class Route:
 
     def _start(self) -> None:
         size, _ = self._leaving[0]
-        if self._wires:
-            self._sharing.add(Flow(self._wires, size, self._left))
+        if self._ways:
+            self._sharing.add(Flow(self._ways, size, self._left))
         else:
             self._left()
 

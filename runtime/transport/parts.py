@@ -27,7 +27,7 @@ def parted(frames: Frames) -> Iterator[Frames]:
     yield [frame if len(frame) <= PARTS_FROM else b"" for frame in frames]
 
 
-class Parts:
+class FrameParts:
     """Puts the large frames of one sender together again."""
 
     def __init__(self, message_bytes: int) -> None:

@@ -19,7 +19,7 @@ from runtime.messages.credits import GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.transport import host, unix
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
-from runtime.transport.links import Link, Source, granted
+from runtime.transport.links import PeerLink, Source, granted
 from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
 from runtime.transport.shared import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
@@ -66,7 +66,7 @@ class SocketTransport(Transport):
         self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
         self._host = host.identity()
-        self._links: dict[tuple[str, Lane], Link] = {}
+        self._links: dict[tuple[str, Lane], PeerLink] = {}
         self._sources: dict[tuple[Lane, bytes], Source] = {}
         self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
         self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
@@ -93,7 +93,7 @@ class SocketTransport(Transport):
         for lane in _LANES:
             on_lost = partial(watcher, peer) if watcher is not None and lane == "control" else None
             connect = partial(self._connect, addresses[lane], lane, on_lost)
-            self._links[peer, lane] = Link(self.limits.credit_of(lane), connect)
+            self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
         if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
@@ -128,13 +128,13 @@ class SocketTransport(Transport):
             loan.revoke()
             raise
 
-    def _link(self, peer: str, envelope: Envelope) -> Link:
+    def _link(self, peer: str, envelope: Envelope) -> PeerLink:
         link = self._links.get((peer, envelope.message.lane))
         if link is None:
             raise ActorStopped(f"{self.process} has no link to {peer}")
         return link
 
-    async def _send(self, link: Link, envelope: Envelope, frames: list[Frame], in_place: int) -> None:
+    async def _send(self, link: PeerLink, envelope: Envelope, frames: list[Frame], in_place: int) -> None:
         size = wire.size_of(frames) + in_place
         if max(map(len, frames)) > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")

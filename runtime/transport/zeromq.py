@@ -18,7 +18,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from runtime.messages.message import Lane
-from runtime.transport.parts import PARTS_FROM, Parts, parted
+from runtime.transport.parts import PARTS_FROM, FrameParts, parted
 from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,
@@ -175,7 +175,7 @@ class ZmqListener(Listener):
 
     def __init__(self, router: zmq.Socket[bytes], address: str, message_bytes: int, on_message: OnMessage) -> None:
         self._message_bytes, self._on_message = message_bytes, on_message
-        self._parts: dict[bytes, Parts] = {}
+        self._parts: dict[bytes, FrameParts] = {}
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
         try:
             router.bind(address)
@@ -189,7 +189,7 @@ class ZmqListener(Listener):
         identity = frames.pop(0)
         parts = self._parts.get(identity)
         if parts is None:
-            parts = self._parts[identity] = Parts(self._message_bytes)
+            parts = self._parts[identity] = FrameParts(self._message_bytes)
         whole = parts.take(frames)
         if whole is not None:
             self._on_message(identity, whole)

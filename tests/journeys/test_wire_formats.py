@@ -197,7 +197,7 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
         said = envelope.message
         if type(said) is LayerGradient:
             deliver(router, envelope._replace(message=SPOILED[how](said)), size, lambda: None)
-            router._places[envelope.sender].latest.clear()  # what repeats is not tested here
+            router._homes[envelope.sender].latest.clear()  # what repeats is not tested here
         deliver(router, envelope, size, release)
 
     def count(router: Router, peer: str, error: MessageError | None) -> None:

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.exchange.binomial import Place, place_of
+from roles.exchange.binomial import Position, place_of
 
 MEMBERS, FAN_IN = st.integers(1, 200), st.integers(2, 9)
 
 
-def tree(members: int, fan_in: int) -> list[Place]:
+def tree(members: int, fan_in: int) -> list[Position]:
     return [place_of(rank, members, fan_in) for rank in range(members)]
 
 

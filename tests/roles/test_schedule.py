@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.coordination.schedule import Schedule, Stage, Timetable
+from roles.coordination.schedule import RunStage, Schedule, Timetable
 from roles.messages import TEST, TRAIN
 
 Event = tuple[str, int]
-WAITING = (Stage.SAVING, Stage.CHANGING)  # for somebody other than the workers
+WAITING = (RunStage.SAVING, RunStage.CHANGING)  # for somebody other than the workers
 
 
 class Play:
@@ -36,7 +36,7 @@ class Play:
     def run(self, interrupt: tuple[str, int] | None = None) -> None:
         """To the end; `interrupt` = (what, at which step) calls `wind_down` or `save` in between."""
         steps = 0
-        while self.schedule.stage is not Stage.DONE:
+        while self.schedule.stage is not RunStage.DONE:
             if interrupt is not None and steps == interrupt[1]:
                 self.interrupt(interrupt[0])
             else:
@@ -57,10 +57,10 @@ class Play:
 
     def step(self) -> None:
         moves = [self.ask] * bool(self.idle) + [self.report] * bool(self.training) + [self.score] * bool(self.testing)
-        if self.schedule.stage is Stage.SAVING:
+        if self.schedule.stage is RunStage.SAVING:
             assert not self.training and not self.testing, "something was under way while saving"
             moves.append(self.save)
-        if self.schedule.stage is Stage.CHANGING:
+        if self.schedule.stage is RunStage.CHANGING:
             assert not self.training and not self.testing, "something was under way while changing"
             moves.append(self.change)
         self.choice.choice(moves)()
@@ -209,7 +209,7 @@ def test_a_change_asked_for_at_any_point_happens_between_two_iterations_and_chan
 def drained(table: Timetable) -> Schedule:
     """A schedule whose first iterations are done one by one up to its first test, save or end."""
     made = Schedule(table)
-    while made.stage is Stage.TRAINING:
+    while made.stage is RunStage.TRAINING:
         ticket = made.next_pass(1)
         assert ticket is not None
         made.reported(ticket.number)
@@ -218,22 +218,22 @@ def drained(table: Timetable) -> Schedule:
 
 def test_winding_down_during_a_test_still_saves_the_model_under_test() -> None:
     made = drained(Timetable(last=10, batch=1, test_interval=2, test_batch=1, test_rows=2))
-    assert made.stage is Stage.TESTING
+    assert made.stage is RunStage.TESTING
     made.next_pass(1)
     made.wind_down()
     made.next_pass(1)
     assert not made.tested()
     assert made.tested()
-    assert made.stage is Stage.SAVING
+    assert made.stage is RunStage.SAVING
     made.saved()
-    assert made.stage is Stage.DONE
+    assert made.stage is RunStage.DONE
     assert made.completed == 2
 
 
 def test_winding_down_before_the_first_iteration_ends_at_once_with_nothing_to_save() -> None:
     made = Schedule(Timetable(last=10, batch=1))
     made.wind_down()
-    assert made.stage is Stage.DONE
+    assert made.stage is RunStage.DONE
 
 
 def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
@@ -245,20 +245,20 @@ def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
     assert made.next_pass(1) is None
     assert made.reported(second.number)
     assert not made.reported(first.number)
-    assert made.stage is Stage.DRAINING
+    assert made.stage is RunStage.DRAINING
     assert made.reported(first.number)
-    assert made.stage is Stage.SAVING
+    assert made.stage is RunStage.SAVING
     made.saved()
-    assert made.stage is Stage.TRAINING
+    assert made.stage is RunStage.TRAINING
 
 
 def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again() -> None:
     made = drained(Timetable(last=10, batch=1, test_interval=2, test_rows=1))
     made.next_pass(1)
     assert made.tested()
-    assert made.stage is Stage.TRAINING
+    assert made.stage is RunStage.TRAINING
     made.save()
-    assert made.stage is Stage.SAVING
+    assert made.stage is RunStage.SAVING
 
 
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (7, 3), (6, 3), (3, 7)])

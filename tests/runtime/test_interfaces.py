@@ -12,7 +12,7 @@ from runtime.messages.message import Array, Envelope, Message, message
 from runtime.simulation.clock import run_virtual
 from runtime.transport import Endpoints, Limits, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
-from runtime.transport.network_model import Link
+from runtime.transport.network_model import LinkRule
 
 RATE = 1e6  # bytes per second
 NAMES = "abcdef"
@@ -121,7 +121,11 @@ def test_the_latency_is_added_once_on_either_kind_of_network() -> None:
 
 
 def test_a_link_may_have_a_latency_and_a_rate_of_its_own_within_its_interfaces() -> None:
-    links = [Link("a", "b", latency=0.5), Link("a", "*", bytes_per_second=RATE / 4), Link("a", "b", latency=9.0)]
+    links = [
+        LinkRule("a", "b", latency=0.5),
+        LinkRule("a", "*", bytes_per_second=RATE / 4),
+        LinkRule("a", "b", latency=9.0),
+    ]
     network = InprocNetwork(0.1, RATE, ALONE, links)
     alone = arrivals(network, (0.0, "a", "b", parcel(1)), (2.0, "a", "c", parcel(1)), (8.0, "c", "a", parcel(1)))
     assert [alone[key, other, 0] for key, other in ("ab", "ac", "ca")] == [about(1.5), about(6.1), about(9.1)]
@@ -131,7 +135,7 @@ def test_a_link_may_have_a_latency_and_a_rate_of_its_own_within_its_interfaces()
 
 
 def test_a_link_may_be_the_only_one_that_is_not_at_once() -> None:
-    network = InprocNetwork(links=[Link("a", "b", latency=2.0)])
+    network = InprocNetwork(links=[LinkRule("a", "b", latency=2.0)])
     found = arrivals(network, (0.0, "a", "b", parcel(1)), (0.0, "b", "a", parcel(1)))
     assert (found["a", "b", 0], found["b", "a", 0]) == (2.0, 0.0)
 

@@ -13,7 +13,7 @@ import zmq
 from runtime.errors import MessageError
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Limits, Release
-from runtime.transport.parts import PART, PARTS_FROM, PLACE, Parts
+from runtime.transport.parts import PART, PARTS_FROM, PLACE, FrameParts
 from runtime.transport.sockets import SocketTransport
 
 Arrived = asyncio.Queue[tuple[str, Message]]
@@ -71,7 +71,7 @@ async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_
 
 
 def test_a_message_whose_large_frame_is_not_here_as_a_whole_is_none() -> None:
-    parts = Parts(1 << 20)
+    parts = FrameParts(1 << 20)
     assert parts.take(GOOD) is None
     assert parts.take([b"head", b""]) == []
     assert parts.take([b"head", b""]) == [b"head", b""]
