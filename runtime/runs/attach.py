@@ -58,9 +58,11 @@ class Client:
         self.directory = Path(directory)
         try:
             self._plan = RunPlan.read(self.directory)
-        except (OSError, KeyError):
-            text = f"{self.directory}: no {FILE} of a run whose actors live in processes"
-            raise ConfigError([text]) from None
+        except OSError as error:
+            raise ConfigError([f"{self.directory / FILE}: {error.strerror}, expected a run directory"]) from None
+        except (KeyError, TypeError, ValueError, AttributeError):
+            text = f"{self.directory / FILE}: not the plan of a run whose actors live in processes, or damaged, or of "
+            raise ConfigError([f"{text}another version of Convoy"]) from None
 
     def __repr__(self) -> str:
         return f"<client of the run in {self.directory}>"
