@@ -28,7 +28,9 @@ def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
     directory = run_directory(cluster)
     assert len(events(directory, "progress")) == 3
     logged = "".join(path.read_text() for path in directory.rglob("*.log"))
-    assert "numba cannot be imported here (no numba for this machine); computing with plain NumPy" in logged
+    told = "numba cannot be imported here (no numba for this machine); computing with plain NumPy"
+    assert told in logged
+    assert told in done.stderr  # where `up` was typed
 
 
 def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch):
