@@ -5,5 +5,6 @@ supervision  supervisor   who counts as dead; starting and ending everything
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file
 clients                   who is outside a run and takes part in it
+warnings                  what processes log as warnings, told as events
 namespaces  versions      network namespaces of this machine; what runs where
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import traceback
@@ -21,6 +22,7 @@ from runtime.cluster.lifecycle import (
     Hello,
     Ready,
 )
+from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
@@ -56,13 +58,20 @@ class Agent(Actor):
         self.halted = asyncio.Event()
 
     async def on_start(self) -> None:
-        """Take over the node's reports."""
+        """Take over the node's reports, and what this process logs as warnings from now on."""
+        self._loop = asyncio.get_running_loop()
         self._home.on_event = self._event
         self._home.on_failure = self._failed
+        self._warnings = LoggedWarnings(self._warned)
+        logging.getLogger().addHandler(self._warnings)
         self._home.on_finished = lambda: self._reports.put_nowait(Finished(process=self._home.process))
         self._lag = self.gauge("loop_lag_seconds", "How late the event loop served its last timer.")
         self._dropped = self.counter("events_dropped", "Events not reported because too many were queued.")
         self._queue = self.gauge("queue_bytes", "Bytes sent and not yet granted back by their receivers.")
+
+    async def on_stop(self) -> None:
+        """Nobody carries warnings any more."""
+        logging.getLogger().removeHandler(self._warnings)
 
     async def run(self) -> None:
         """Greet, then carry reports and heartbeats until halted."""
@@ -141,6 +150,10 @@ class Agent(Actor):
     async def _report(self) -> None:
         while True:
             await self.tell(SUPERVISOR, await self._reports.get())
+
+    def _warned(self, text: str) -> None:
+        """From any thread."""
+        self._loop.call_soon_threadsafe(self._event, self._home.process, WARNING, {"text": text})
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         if self._reports.qsize() < MAX_REPORTS:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
 
 HEADLINE = "progress"  # the event whose latest fields head the table
@@ -27,6 +28,7 @@ class RunConsole:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._headline: dict[str, Any] = {}
         self._actors: dict[str, dict[str, Any]] = {}
+        self._warned: set[str] = set()
         wanted = self.console.is_terminal if live is None else live
         self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self.table) if wanted else None
         if self._live is not None:
@@ -37,11 +39,20 @@ class RunConsole:
         self.console.print(Text(line))
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Headline events update the table (or are a line where there is none); others are lines."""
+        """Headline events update the table (or are a line where there is none); others are lines. What several
+        processes warn of is told once."""
+        if event == WARNING:
+            self._warn(actor, str(fields.get("text")))
+            return
         if event == HEADLINE:
             self._headline = fields
         if event not in QUIET and (event != HEADLINE or self._live is None):
             self.say(f"{event:<10} {describe(fields)}".rstrip())
+
+    def _warn(self, who: str, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self.say(f"{WARNING:<10} {who}: {text}")
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Note what the actors of a process do, and for whom each waited since the last beat."""

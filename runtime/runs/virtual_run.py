@@ -10,12 +10,13 @@ import json
 import logging
 from collections.abc import Callable
 
+from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError, Deadlock, RoleDied
 from runtime.plan.topology import Placement
 from runtime.runs.house import Site
-from runtime.runs.loop_run import LoopHouse, told
+from runtime.runs.loop_run import HERE, LoopHouse, told
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.simulation.cluster import ServiceTime, Simulation
 from runtime.transport.inproc import InprocNetwork
@@ -93,7 +94,9 @@ class VirtualHouse(LoopHouse):
         directory.write("plan.json", {"clock": "virtual", "placement": placement})
         self._log = logging.FileHandler(directory.path / LOG)
         self._log.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
-        logging.getLogger().addHandler(self._log)
+        self._warnings = LoggedWarnings(lambda text: self._site.watcher.event(HERE, WARNING, {"text": text}))
+        for handler in (self._log, self._warnings):
+            logging.getLogger().addHandler(handler)
         _loop().on_deadlock = self._stuck
         await super().open()
 
@@ -105,8 +108,9 @@ class VirtualHouse(LoopHouse):
         self.summary = f"simulated {loop.time():.6g} s in {directory.age:.3g} s"
         if self._recorder is not None:
             directory.write(FILE, as_text(self._recorder.table()))
-        logging.getLogger().removeHandler(self._log)
-        self._log.close()
+        for handler in (self._log, self._warnings):
+            logging.getLogger().removeHandler(handler)
+            handler.close()
 
     def _begin(self) -> None:
         """Nothing is journalled that no actor says."""

@@ -143,3 +143,11 @@ def test_the_table_shows_which_share_of_the_last_beat_an_actor_waited_for_whom()
     out = Console(file=io.StringIO(), width=120)
     out.print(shown.table())
     assert "fc 60%, model 20%" in out.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_warning_that_several_processes_give_is_one_line_and_names_the_first() -> None:
+    shown = RunConsole(console())
+    for process in ("p1", "p2"):
+        shown.event(process, "warning", {"text": "no kernels here"})
+    shown.event("p2", "warning", {"text": "another"})
+    assert output(shown) == "warning    p1: no kernels here\nwarning    p2: another\n"

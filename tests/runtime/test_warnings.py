@@ -1,0 +1,30 @@
+"""What a process logs as a warning reaches the person once, and never without bound."""
+
+from __future__ import annotations
+
+import logging
+
+from runtime.cluster.warnings import MOST, LoggedWarnings
+
+
+def told_of(*records: tuple[int, str]) -> list[str]:
+    told: list[str] = []
+    handler, log = LoggedWarnings(told.append), logging.getLogger("tests.warnings")
+    logging.getLogger().addHandler(handler)
+    try:
+        for level, text in records:
+            log.log(level, "%s", text)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    return told
+
+
+def test_each_warning_is_told_once_and_nothing_else_is() -> None:
+    warned, failed = (logging.WARNING, "the disk is slow"), (logging.ERROR, "an actor failed")
+    assert told_of(warned, failed, warned, (logging.INFO, "halting")) == ["the disk is slow"]
+
+
+def test_who_warns_without_end_is_told_of_in_a_bounded_number_of_lines() -> None:
+    told = told_of(*((logging.WARNING, f"message {number} rejected") for number in range(10 * MOST)))
+    assert told[:MOST] == [f"message {number} rejected" for number in range(MOST)]
+    assert told[MOST:] == [f"more than {MOST} different warnings: the others are in its log"]
