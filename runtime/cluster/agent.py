@@ -20,13 +20,15 @@ from runtime.cluster.lifecycle import (
     Halt,
     Heartbeat,
     Hello,
+    LinkLost,
     Ready,
 )
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
-from runtime.transport import Endpoints, Transport
+from runtime.transport import Endpoints
+from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
 
@@ -37,7 +39,7 @@ class Agent(Actor):
     def __init__(
         self,
         node: Node,
-        road: Transport,
+        road: SocketTransport,
         endpoints: Endpoints,
         *,
         actors: tuple[str, ...],
@@ -64,6 +66,7 @@ class Agent(Actor):
         self._home.on_failure = self._failed
         self._warnings = LoggedWarnings(self._warned)
         logging.getLogger().addHandler(self._warnings)
+        self._road.on_link_lost = lambda peer: self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer))
         self._home.on_finished = lambda: self._reports.put_nowait(Finished(process=self._home.process))
         self._lag = self.gauge("loop_lag_seconds", "How late the event loop served its last timer.")
         self._dropped = self.counter("events_dropped", "Events not reported because too many were queued.")

@@ -9,6 +9,7 @@
           |   <------- EventReport ---       something for the journal and the live table
           |   <------- Finished ------       the lead actor's run() has returned
           |   <------- Failure -------       an actor failed
+          |   <------- LinkLost ------       the connection to a peer broke
           |   -------- Halt --------->       stop your actors and exit
 
 LIFE is the whole table of legal steps; anything else is an error and changes nothing. A process can be started anew:
@@ -130,6 +131,14 @@ class Failure(Message):
     actor: str
     cause: str
     error: str
+
+
+@message
+class LinkLost(Message):
+    """The connection from a process to one of its peers broke; messages may be lost."""
+
+    process: str
+    peer: str
 
 
 @message

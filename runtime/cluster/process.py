@@ -91,6 +91,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         plan.limits,
         incarnation=incarnation,
         bind=lambda lane: plan.bind_addresses(spec.name, lane),
+        secret=plan.secret,
         arena=node.arena,
     )
     me = agent_of(spec.name)

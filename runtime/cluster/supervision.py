@@ -1,6 +1,6 @@
 """Which process is alive, by three signs, since each alone can lie. Plain decisions; the supervisor acts on them.
 
-link       the operating system or its socket says that the process or its connection is gone
+link       the operating system or a socket, its own or a peer's, says that the process or its connection is gone
 heartbeat  its event loop still turns (a blocked loop keeps its connection)
 progress   its work advances (a stuck kernel keeps the loop turning)
 """
@@ -18,8 +18,9 @@ from runtime.errors import MessageError
 class Liveness:
     """When a process counts as dead. Seconds."""
 
-    heartbeat_seconds: float = 0.5
-    missed: int = 3
+    heartbeat_seconds: float = 0.25
+    missed: int = 9
+    link_seconds: float = 4.0
     progress_seconds: float = 10.0
     start_seconds: float = 30.0
     prepare_seconds: float = 300.0
@@ -47,6 +48,9 @@ class Watched:
     beat: Heartbeat | None = None
 
 
+LINK_GRACE_SECONDS = 1.0  # for what explains a lost link: the end of the process at one of its ends
+
+
 class Supervision:
     """Knows every process's stage and last signs of life; says who counts as dead and why."""
 
@@ -55,6 +59,7 @@ class Supervision:
         self.processes = {name: Watched(last_heard=now) for name in processes}
         self._began = self._greeted = now  # start; when the last process reported
         self._last_check = now
+        self._lost: dict[tuple[str, str], float] = {}  # links that broke, and since when
 
     def __repr__(self) -> str:
         return f"<supervision {', '.join(f'{name} {w.stage.value}' for name, w in self.processes.items())}>"
@@ -82,6 +87,18 @@ class Supervision:
         watched = self.processes.get(heartbeat.process)
         if watched is not None:
             watched.last_heard, watched.beat = now, heartbeat
+
+    def link_lost(self, process: str, peer: str, now: float) -> None:
+        """A process says that its connection to a peer broke."""
+        self._lost.setdefault((process, peer), now)
+
+    def broken(self, now: float) -> tuple[str, str] | None:
+        """A link that broke between two processes that both still live."""
+        for (process, peer), since in self._lost.items():
+            alive = self.at(LifeStage.GREETED, LifeStage.READY, LifeStage.RUNNING)
+            if now - since >= LINK_GRACE_SECONDS and process in alive and peer in alive:
+                return process, peer
+        return None
 
     def all_reached(self, stage: LifeStage) -> bool:
         """Is every process exactly at this stage?"""

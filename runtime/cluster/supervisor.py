@@ -25,6 +25,7 @@ from runtime.cluster.lifecycle import (
     Heartbeat,
     Hello,
     LifeStage,
+    LinkLost,
     Ready,
     agent_of,
 )
@@ -34,7 +35,7 @@ from runtime.messages.message import Envelope, Message, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.transport import Endpoints, Transport
 
-TICK_SECONDS = 0.25
+TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
 TERMINATE_SECONDS = 1.0
 FAILURE_SECONDS = 0.5
@@ -203,6 +204,11 @@ class Supervisor(Actor):
         else:
             self._end(RoleDied(f"{place} failed: {message.error}\n  its log: {launched.log}"))
 
+    async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
+        """The connection between two processes broke: if neither ends, that is what ends the run."""
+        self._watcher.event(message.process, "link lost", {"process": message.peer})
+        self._supervision.link_lost(message.process, message.peer, self.now())
+
     def link_lost(self, process: str) -> None:
         """The connection to a process broke; its exit or its silence will say why."""
         if process in self._supervision.at(LifeStage.RUNNING, LifeStage.READY, LifeStage.GREETED):
@@ -220,6 +226,16 @@ class Supervisor(Actor):
         for process, why in verdicts:
             self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
+        broken = self._supervision.broken(self.now())
+        if broken is not None:
+            self._end(self._cut(*broken))
+
+    def _cut(self, process: str, peer: str) -> RoleDied:
+        limit = self._supervision.liveness.link_seconds
+        ends = " and ".join(f"{name} on {self._host(name)}" for name in (process, peer))
+        text = f"the link from {process} to {peer} is lost: its connection broke, or carried no sign of life for"
+        text += f" {limit:g} s (liveness.link_seconds). Both processes live: {ends}"
+        return RoleDied(f"{text}; look at the network between them\n  the log: {self._launched[process].log}")
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()

@@ -118,8 +118,9 @@ class Liveness(Section):
     """[liveness]: when a process counts as dead (`missed` heartbeats), stuck (no progress), or failed to start or to
     prepare (build its nets and compile their kernels)."""
 
-    heartbeat_seconds: Seconds = 0.5
-    missed: Count = 3
+    heartbeat_seconds: Seconds = 0.25
+    missed: Count = 9
+    link_seconds: Seconds = 4.0
     progress_seconds: Seconds = 10.0
     start_seconds: Seconds = 30.0
     prepare_seconds: Seconds = 300.0

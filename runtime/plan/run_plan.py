@@ -15,6 +15,7 @@ from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
+SECRET = "secret"  # noqa: S105  # a file in the private folder of the sockets: what processes show one another over TCP
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class RunPlan:
         spec = next(spec for spec in self.placement.processes if spec.name == process)
         port = str(spec.port + (lane == "bulk")) if spec.port else "*"
         return (f"tcp://{self.addresses[spec.machine]}:{port}",)
+
+    @property
+    def secret(self) -> str:
+        """What lets a process connect over TCP. It is never in the run directory."""
+        return (Path(self.socket_directory) / SECRET).read_text()
 
     def write(self, directory: Path) -> None:
         """Write the plan into the run directory."""

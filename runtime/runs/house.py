@@ -62,7 +62,9 @@ class Site:
     @property
     def limits(self) -> Limits:
         """What may be under way."""
-        return Limits(self.config.links.credit_bytes, self.config.links.max_message_bytes)
+        links = self.config.links
+        silence = self.config.liveness.link_seconds
+        return Limits(links.credit_bytes, links.max_message_bytes, link_seconds=silence)
 
 
 class House(ABC):

@@ -5,6 +5,7 @@ Who counts as dead and what follows is the supervisor's business.
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import sys
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.errors import ConvoyError
 from runtime.memory.arena import available
 from runtime.messages.message import Envelope, Message
-from runtime.plan.run_plan import RunPlan
+from runtime.plan.run_plan import SECRET, RunPlan
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import make_socket_directory
 from runtime.runs.house import House, Site, Watchers
@@ -42,6 +43,8 @@ class ProcessHouse(House):
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
         self._sockets = make_socket_directory()
+        secret = secrets.token_urlsafe(32)
+        (self._sockets / SECRET).write_text(secret)  # only its owner may enter the folder
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
@@ -50,6 +53,7 @@ class ProcessHouse(House):
             self._limits,
             incarnation=FIRST,
             bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
+            secret=secret,
             on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.errors import MessageError
-from runtime.messages.message import Envelope
+from runtime.messages.message import Envelope, Lane
 
+FILES = ("unix://", "ipc://")  # addresses that are files
 Release = Callable[[], None]
 Deliver = Callable[[Envelope, int, Release], None]  # (envelope, bytes, call once when its memory is no longer read)
 Reject = Callable[[str, MessageError], None]  # (claimed peer, why)
@@ -31,6 +32,13 @@ class Endpoints:
     arena: str = ""
     host: str = ""
 
+    def reached_at(self, lane: Lane, near: bool) -> str:
+        """The address for a peer of this host (`near`) or of another one; "" if there is none. A file is tried on
+        another host only where nothing else is offered: file systems can be shared."""
+        addresses: tuple[str, ...] = getattr(self, lane)
+        far = [address for address in addresses if not address.startswith(FILES)]
+        return next(iter(addresses if near else far or addresses), "")
+
     @staticmethod
     def of(fields: Mapping[str, Any]) -> Endpoints:
         """From its fields, as JSON gives them."""
@@ -39,11 +47,13 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may be under way. `credit_bytes` per peer on the bulk lane; `message_bytes` for one frame."""
+    """What may be under way. `credit_bytes` per peer on the bulk lane; `message_bytes` for one frame; `link_seconds`
+    without a sign of life of the peer's host, and the link to it counts as lost."""
 
     credit_bytes: int = 64 << 20
     message_bytes: int = 1 << 30
     control_credit_bytes: int = 1 << 20
+    link_seconds: float = 4.0
 
     def credit_of(self, lane: str) -> int:
         """The window of one lane, in bytes."""

@@ -25,6 +25,7 @@ class PeerLink:
 
     def __init__(self, limit: int, connect: Callable[[Callable[[Frames], None]], Port]) -> None:
         self.gate = CreditGate(limit)
+        self.lost = False  # the connection broke
         self.on_returned: Callable[[list[int]], None] = lambda offsets: None
         self.port = connect(self._granted)
 

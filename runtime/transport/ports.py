@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runtime.messages.message import Lane
+from runtime.transport.base import Limits
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
 COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than keeping track of memory, on both sides
@@ -20,6 +21,7 @@ Frames = list[Any]  # bytes-like; one frame of a message each
 OnMessage = Callable[[bytes, Frames], None]  # (identity of the sender, frames; none: what came was no message)
 OnAnswer = Callable[[Frames], None]
 OnLost = Callable[[], None]
+OnRefused = Callable[[str, str], None]  # (who, as far as it can be told; why it may not talk with this process)
 
 
 class Port(ABC):
@@ -50,19 +52,20 @@ class Listener(ABC):
 
 
 class Ports(ABC):
-    """One kind of sockets, for one process. `message_bytes` is the largest frame."""
+    """One kind of sockets, for one process. Where any user of the machine could connect, only who knows the `secret`
+    is let in; "": everybody is."""
 
-    def __init__(self, message_bytes: int) -> None:
-        self.message_bytes = message_bytes
+    def __init__(self, limits: Limits, secret: str = "") -> None:
+        self.limits, self.secret = limits, secret
 
     @abstractmethod
-    def listen(self, address: str, lane: Lane, on_message: OnMessage) -> Listener:
+    def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
         """Listen. OSError if the address is taken."""
 
     @abstractmethod
-    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost | None) -> Port:
-        """Connect to a listener, as `identity`. `on_lost` is called when the connection breaks, and again
-        if it breaks after the kind of sockets made it anew."""
+    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost) -> Port:
+        """Connect to a listener, as `identity`. `on_lost` is called once, when the connection breaks or cannot be made:
+        nobody makes it anew, since what was under way then is lost."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -17,25 +17,16 @@ from runtime.messages import wire
 from runtime.messages.arrays import Frame
 from runtime.messages.credits import GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
-from runtime.transport import host, unix
+from runtime.transport import host
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.links import PeerLink, Source, granted
-from runtime.transport.ports import Frames, Listener, OnLost, Port, Ports
+from runtime.transport.ports import Frames, Listener, Port, Ports
 from runtime.transport.shared import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
 KINDS: dict[str, type[Ports]] = {"unix": UnixPorts, "ipc": ZmqPorts, "tcp": ZmqPorts}  # by an address's scheme
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
-FILES = (unix.SCHEME, "ipc://")  # addresses that are files
-
-
-def nearest(addresses: tuple[str, ...], near: bool) -> str:
-    """The address at which a peer is reached; "" if there is none. A file is tried on another host only where nothing
-    else is offered: file systems can be shared."""
-    if near:
-        return next(iter(addresses), "")
-    return next((address for address in addresses if not address.startswith(FILES)), "") or nearest(addresses, True)
 
 
 class SocketTransport(Transport):
@@ -43,8 +34,9 @@ class SocketTransport(Transport):
 
     `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the nearest first: a peer
     of this host is reached at its first one, a peer of another host at the first that is no file.
-    `on_link_lost(peer)`, if given, is called when the connection to a peer breaks. With an `arena`, arrays that lie in
-    it stay there for peers who have one too: only their place travels.
+    `secret`: see Ports. `on_link_lost(peer)` is called once when a connection to a peer breaks: what was under way may
+    be lost, and nothing more arrives. With an `arena`, arrays that lie in it stay there for peers who have one too:
+    only their place travels.
     """
 
     def __init__(
@@ -56,13 +48,14 @@ class SocketTransport(Transport):
         *,
         incarnation: int,
         bind: Callable[[Lane], tuple[str, ...]],
-        on_link_lost: Callable[[str], None] | None = None,
+        secret: str = "",
+        on_link_lost: Callable[[str], None] = lambda peer: None,
         arena: Arena | None = None,
     ) -> None:
         super().__init__(process, deliver, reject, limits)
+        self.on_link_lost = on_link_lost
         self._identity = f"{process}/{incarnation}.{os.getpid()}".encode()
-        self._bind = bind
-        self._on_link_lost = on_link_lost
+        self._bind, self._secret = bind, secret
         self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
         self._host = host.identity()
@@ -76,7 +69,8 @@ class SocketTransport(Transport):
         for lane in _LANES:
             for address in self._bind(lane):
                 try:
-                    listener = self._kind(address).listen(address, lane, partial(self._arrived, lane))
+                    kind = self._kind(address)
+                    listener = kind.listen(address, lane, partial(self._arrived, lane), self._refused)
                 except OSError as error:
                     raise LaunchError(f"process '{self.process}' cannot listen on {address}: {error}") from None
                 self._listeners[lane].append(listener)
@@ -85,14 +79,13 @@ class SocketTransport(Transport):
 
     def connect(self, peer: str, endpoints: Endpoints) -> None:
         """See Transport.connect."""
-        watcher, near = self._on_link_lost, endpoints.host == self._host
-        addresses = {lane: nearest(getattr(endpoints, lane), near) for lane in _LANES}
+        near = endpoints.host == self._host
+        addresses = {lane: endpoints.reached_at(lane, near) for lane in _LANES}
         if not all(addresses.values()):
             raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which listens nowhere")
         self.disconnect(peer, f"{peer} was started anew")
         for lane in _LANES:
-            on_lost = partial(watcher, peer) if watcher is not None and lane == "control" else None
-            connect = partial(self._connect, addresses[lane], lane, on_lost)
+            connect = partial(self._connect, peer, lane, addresses[lane])
             self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
         if self._shared is not None and endpoints.arena and near:
             self._shared.connect(peer, endpoints.arena)
@@ -105,14 +98,26 @@ class SocketTransport(Transport):
             if link is not None:
                 link.close(why)
 
-    def _connect(self, address: str, lane: Lane, on_lost: OnLost | None, on_answer: Callable[[Frames], None]) -> Port:
-        return self._kind(address).connect(address, lane, self._identity, on_answer, on_lost)
+    def _connect(self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]) -> Port:
+        """One of the two ports to a peer; when both break, as when it dies, its link is lost once."""
+        lost = partial(self._lost, peer, lane)
+        return self._kind(address).connect(address, lane, self._identity, on_answer, lost)
+
+    def _lost(self, peer: str, lane: Lane) -> None:
+        links = [self._links[peer, each] for each in _LANES if (peer, each) in self._links]
+        told = any(link.lost for link in links)
+        self._links[peer, lane].lost = True
+        if not told:
+            self.on_link_lost(peer)
+
+    def _refused(self, who: str, why: str) -> None:
+        self.reject(who, MessageError("refused", why))
 
     def _kind(self, address: str) -> Ports:
         """The sockets that reach this address; made when they are needed: ZeroMQ's come with threads."""
         kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
-            self._ports[kind] = kind(self.limits.message_bytes)
+            self._ports[kind] = kind(self.limits, self._secret)
         return self._ports[kind]
 
     async def send(self, peer: str, envelope: Envelope) -> None:

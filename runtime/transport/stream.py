@@ -42,8 +42,8 @@ class Stream(Port):
         self.on_end: Callable[[], object] = _nothing
         connected.setblocking(False)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
-        self._socket, self._message_bytes = connected, message_bytes
-        self._small = min(COPY_BELOW - 1, message_bytes)  # bytes of a frame that is copied
+        self._socket = connected
+        self.allow(message_bytes)
         self._loop = asyncio.get_running_loop()
         self._open = True
         self._out: deque[memoryview] = deque()  # what the system did not take yet: a watch waits for room
@@ -56,6 +56,11 @@ class Stream(Port):
         self._filled = 0  # bytes of that
         self._behind = False  # more messages are here than were taken this turn
         self._loop.add_reader(connected, self._readable)
+
+    def allow(self, message_bytes: int, frames: int = MAX_FRAMES) -> None:
+        """A frame may have so many bytes from now on, and a message so many frames."""
+        self._message_bytes, self._most_frames = message_bytes, frames
+        self._small = min(COPY_BELOW - 1, message_bytes)  # of a frame that is copied
 
     # -- writing
 
@@ -214,7 +219,7 @@ class Stream(Port):
         if here < _COUNT.size:
             return False
         (count,) = _COUNT.unpack_from(self._buffer, self._start)
-        if not 0 < count <= MAX_FRAMES:
+        if not 0 < count <= self._most_frames:
             raise ValueError(count)
         if here < _COUNT.size + 8 * count:
             return False

@@ -3,7 +3,8 @@
 ZeroMQ hands each message to a thread of its own at both ends: three threads are woken one after the other. Here the
 sender's own call wakes the receiver's loop: an array of 64 KB is with its reader in 150 us instead of 280.
 
-The first message of a connection is the identity of who connected. What is no message ends the connection.
+The first message of a connection is the identity of who connected: 255 bytes at most, within 5 s. What is no message
+ends the connection. Somebody who claims the identity of a peer that is connected is refused.
 """
 
 from __future__ import annotations
@@ -16,24 +17,39 @@ from pathlib import Path
 from weakref import WeakSet
 
 from runtime.messages.message import Lane
-from runtime.transport.ports import CLOSE_SECONDS, Frames, Listener, OnAnswer, OnLost, OnMessage, Port, Ports
+from runtime.transport.base import Limits
+from runtime.transport.ports import (
+    CLOSE_SECONDS,
+    Frames,
+    Listener,
+    OnAnswer,
+    OnLost,
+    OnMessage,
+    OnRefused,
+    Port,
+    Ports,
+)
 from runtime.transport.stream import Stream
 
 SCHEME = "unix://"
 BACKLOG = 4096  # connections that wait to be accepted: the system's own limit
 MAX_IDENTITY = 255  # bytes, as in ZeroMQ
+STRANGER_SECONDS = 5.0  # to say who one is, as in `zeromq`
+MOST_STRANGERS = 128  # at once: the others wait to be accepted, where they take no descriptor of this process
 
 
 class UnixListener(Listener):
     """Where peers connect; the first that each says is its identity."""
 
-    def __init__(self, path: str, message_bytes: int, on_message: OnMessage) -> None:
+    def __init__(self, path: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused) -> None:
         self.address = SCHEME + path
-        self._path, self._message_bytes, self._on_message = Path(path), message_bytes, on_message
+        self._path, self._message_bytes = Path(path), message_bytes
+        self._on_message, self._on_refused = on_message, on_refused
         self._peers: dict[bytes, Stream] = {}
-        self._strangers: set[Stream] = set()  # that have not said who they are
+        self._strangers: dict[Stream, asyncio.TimerHandle] = {}  # that have not said who they are, and until when
         self._socket = _bound(self._path)
         self._loop = asyncio.get_running_loop()
+        self._accepting = self._open = True
         self._loop.add_reader(self._socket, self._accept)
 
     def answer(self, identity: bytes, frames: Frames) -> bool:
@@ -45,32 +61,65 @@ class UnixListener(Listener):
 
     def close(self) -> None:
         """See Listener.close."""
+        self._open = False
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._path.unlink(missing_ok=True)
         for stream in (*self._peers.values(), *self._strangers):
             stream.close(flush=False)
+        for until in self._strangers.values():
+            until.cancel()
 
     def _accept(self) -> None:
-        with suppress(BlockingIOError):  # it left again
+        try:
             connected, _ = self._socket.accept()
-            stream = Stream(connected, self._message_bytes)
-            stream.on_message, stream.on_end = partial(self._meet, stream), partial(self._strangers.discard, stream)
-            self._strangers.add(stream)
+        except BlockingIOError:  # it left again
+            return
+        except OSError as error:  # this process has no descriptor left
+            self._on_refused("a stranger", f"it cannot be accepted: {error}")
+            self._pause()
+            self._loop.call_later(1.0, self._resume)
+            return
+        stream = Stream(connected, MAX_IDENTITY)
+        stream.allow(MAX_IDENTITY, frames=1)
+        stream.on_message, stream.on_end = partial(self._meet, stream), partial(self._forget, stream)
+        why = f"it did not say who it is within {STRANGER_SECONDS:.0f} s"
+        self._strangers[stream] = self._loop.call_later(STRANGER_SECONDS, self._refuse, stream, "a stranger", why)
+        if len(self._strangers) == MOST_STRANGERS:
+            self._pause()
 
     def _meet(self, stream: Stream, frames: Frames) -> None:
         """The first message of a connection."""
-        self._strangers.discard(stream)
         identity = bytes(frames[0]) if len(frames) == 1 else b""
-        if not 0 < len(identity) <= MAX_IDENTITY:
-            stream.close(flush=False)
-            self._on_message(b"stranger", [])
-            return
-        former = self._peers.pop(identity, None)
-        if former is not None:  # it connected anew
-            former.close(flush=False)
-        self._peers[identity] = stream
-        stream.on_message, stream.on_end = partial(self._on_message, identity), partial(self._peers.pop, identity)
+        if not identity:
+            self._refuse(stream, "a stranger", "it did not say who it is")
+        elif identity in self._peers:
+            who = identity.decode(errors="replace")
+            self._refuse(stream, who, "a second connection claims to be this peer, which is connected")
+        else:
+            self._forget(stream)
+            self._peers[identity] = stream
+            stream.allow(self._message_bytes)
+            stream.on_message, stream.on_end = partial(self._on_message, identity), partial(self._peers.pop, identity)
+
+    def _refuse(self, stream: Stream, who: str, why: str) -> None:
+        self._forget(stream)
+        stream.close(flush=False)
+        self._on_refused(who, why)
+
+    def _forget(self, stream: Stream) -> None:
+        """It is no stranger any more."""
+        self._strangers.pop(stream).cancel()
+        self._resume()
+
+    def _pause(self) -> None:
+        self._accepting = False
+        self._loop.remove_reader(self._socket)
+
+    def _resume(self) -> None:
+        if self._open and not self._accepting and len(self._strangers) < MOST_STRANGERS:
+            self._accepting = True
+            self._loop.add_reader(self._socket, self._accept)
 
 
 def _bound(path: Path) -> socket.socket:
@@ -96,15 +145,15 @@ def _answers(path: Path) -> bool:
 class UnixPorts(Ports):
     """Sockets that are files: addresses are unix://<path>, where the file's directory says who may connect."""
 
-    def __init__(self, message_bytes: int) -> None:
-        super().__init__(message_bytes)
+    def __init__(self, limits: Limits, secret: str = "") -> None:
+        super().__init__(limits, secret)
         self._streams: WeakSet[Stream] = WeakSet()  # what is still to leave keeps its stream
 
-    def listen(self, address: str, lane: Lane, on_message: OnMessage) -> Listener:
+    def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
         """See Ports.listen."""
-        return UnixListener(address.removeprefix(SCHEME), self.message_bytes, on_message)
+        return UnixListener(address.removeprefix(SCHEME), self.limits.message_bytes, on_message, on_refused)
 
-    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost | None) -> Port:
+    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost) -> Port:
         """See Ports.connect."""
         connected = socket.socket(socket.AF_UNIX)
         try:
@@ -113,9 +162,8 @@ class UnixPorts(Ports):
             connected.close()
             connected, other = socket.socketpair()
             other.close()
-        stream = Stream(connected, self.message_bytes)
-        stream.on_message = on_answer
-        stream.on_end = on_lost or stream.on_end
+        stream = Stream(connected, self.limits.message_bytes)
+        stream.on_message, stream.on_end = on_answer, on_lost
         stream.send([identity])
         self._streams.add(stream)
         return stream

@@ -4,20 +4,26 @@ A listener is a ROUTER, a port is a DEALER. Sockets are read from the event loop
 BATCH messages a turn, so that a busy socket never starves the loop (60 000 ready messages on a zmq.asyncio socket left
 a 5 ms timer no turn for 0.7 s). A wake-up reads one message, which its actor then handles before anybody asks whether
 there are more.
+
+A link over TCP outlives a cut: TCP sends again after 0.2, 0.6, 1.4, 3.0 ... s. Once the connection itself is gone,
+messages may be lost, so ZeroMQ must not make it anew: the link is lost, and its process says so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
+import hmac
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from runtime.messages.message import Lane
+from runtime.transport.base import Limits
 from runtime.transport.parts import PARTS_FROM, FrameParts, parted
 from runtime.transport.ports import (
     BATCH,
@@ -29,6 +35,7 @@ from runtime.transport.ports import (
     OnAnswer,
     OnLost,
     OnMessage,
+    OnRefused,
     Port,
     Ports,
 )
@@ -41,22 +48,29 @@ _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.LINGER: 0,  # a stop never waits for a dead peer; close() flushes first
     zmq.SNDHWM: 0,  # byte credits bound the queue; a message count would bound nothing
     zmq.RCVHWM: 0,
-    zmq.RECONNECT_IVL: 100,
-    zmq.RECONNECT_IVL_MAX: 5000,
-    zmq.HANDSHAKE_IVL: 5000,  # a half-open handshake is dropped after 5 s (default 30 s)
+    zmq.RECONNECT_IVL: -1,  # never: see above
+    zmq.HANDSHAKE_IVL: 5000,  # who has not said who it is after 5 s is dropped (default 30 s)
+    # A connection that somebody between forgot is noticed: idle after 5 + 3 x 1 s, with data under way after 10 s.
     zmq.TCP_KEEPALIVE: 1,
+    zmq.TCP_KEEPALIVE_IDLE: 5,
+    zmq.TCP_KEEPALIVE_INTVL: 1,
+    zmq.TCP_KEEPALIVE_CNT: 3,
+    zmq.TCP_MAXRT: 10_000,
     # The system would let 4 MB wait, which leave the caches before they are sent: 1 MB arrays are 1.3 times as fast so.
     # A link of 10 Gbit/s is still full at round trips up to 0.4 ms.
     zmq.SNDBUF: 512 << 10,
 }
-# Of the control lane only: a peer that is busy with one large message on a slow road answers no heartbeat until it has
-# the whole of it. Its connection would be given up, and the message be lost, while all is well.
-_HEARTBEATS: dict[zmq.SocketOption, int] = {
-    zmq.HEARTBEAT_IVL: 500,  # ms; a stopped peer process is noticed after 1.5 s
-    zmq.HEARTBEAT_TIMEOUT: 1500,
-    zmq.HEARTBEAT_TTL: 1500,
-}
-
+HEARTBEAT = 500  # ms between ZeroMQ's own signs of life
+_LOST = (  # events of a port whose connection broke, or could not be made
+    zmq.Event.DISCONNECTED  # also when the peer gives no sign of life
+    | zmq.Event.CLOSED
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+)
+_NO_HANDSHAKE = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+_ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks who may connect (RFC 27)
+_USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
 
 # Memory that came free after a message is kept for the next one, up to this many bytes. The C library gives it back
 # sooner: then every page of a message is made anew, and 1 MB arrays take 1.2 times as long.
@@ -137,49 +151,65 @@ class _Socket:
         self._look_later()
 
 
+class _Monitor:
+    """Calls `on_event()` when one of these events happens to a socket; to be made before it binds or connects."""
+
+    def __init__(self, socket: zmq.Socket[bytes], events: int, on_event: Callable[[], None]) -> None:
+        self._watched = socket
+        self._socket = _Socket(socket.get_monitor_socket(events), lambda frames: on_event())
+
+    def close(self) -> None:
+        self._watched.disable_monitor()
+        self._socket.close()
+
+
 class ZmqPort(Port):
     """A DEALER."""
 
-    def __init__(self, dealer: zmq.Socket[bytes], on_answer: OnAnswer, on_lost: OnLost | None) -> None:
+    def __init__(self, dealer: zmq.Socket[bytes], address: str, on_answer: OnAnswer, on_lost: OnLost) -> None:
+        self._on_lost: OnLost | None = on_lost
+        self._monitor = _Monitor(dealer, int(_LOST), self._lost)
+        dealer.connect(address)
         self._socket = _Socket(dealer, on_answer)
-        self._monitor: _Socket | None = None
+
+    def _lost(self) -> None:
+        """One broken connection can be several events."""
+        on_lost, self._on_lost = self._on_lost, None
         if on_lost is not None:
-
-            def event(frames: Frames) -> None:
-                parsed = parse_monitor_message([bytes(frame) for frame in frames])
-                if parsed["event"] == zmq.Event.DISCONNECTED:  # also when the peer misses ZMTP heartbeats
-                    on_lost()
-
-            self._monitor = _Socket(dealer.get_monitor_socket(zmq.Event.DISCONNECTED), event)
+            on_lost()
 
     def send(self, frames: Frames) -> None:
         """See Port.send."""
-        if max(map(len, frames)) <= PARTS_FROM:
-            self._socket.send(frames)
-        else:
-            for some in parted(frames):
-                self._socket.send(some)
+        with suppress(zmq.Again):  # queues have no limit: its connection is lost, as `on_lost` tells
+            if max(map(len, frames)) <= PARTS_FROM:
+                self._socket.send(frames)
+            else:
+                for some in parted(frames):
+                    self._socket.send(some)
 
     def close(self, *, flush: bool) -> None:
         """See Port.close."""
-        if self._monitor is not None:
-            self._socket.socket.disable_monitor()
-            self._monitor.close()
+        self._monitor.close()
         if flush:
             self._socket.socket.setsockopt(zmq.LINGER, int(CLOSE_SECONDS * 1000))
         self._socket.close()
 
 
 class ZmqListener(Listener):
-    """A ROUTER."""
+    """A ROUTER. Two peers of one identity cannot be: it hears the first alone (RFC 28)."""
 
-    def __init__(self, router: zmq.Socket[bytes], address: str, message_bytes: int, on_message: OnMessage) -> None:
+    def __init__(
+        self, router: zmq.Socket[bytes], address: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused
+    ) -> None:
         self._message_bytes, self._on_message = message_bytes, on_message
         self._parts: dict[bytes, FrameParts] = {}
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
+        refused = partial(on_refused, "a stranger", f"it sent no handshake of ZeroMQ's to {address}")
+        self._monitor = _Monitor(router, int(_NO_HANDSHAKE), refused)
         try:
             router.bind(address)
         except zmq.ZMQError as error:
+            self._monitor.close()
             router.close()
             raise OSError(str(error)) from None
         self.address = str(router.get_string(zmq.LAST_ENDPOINT))
@@ -204,34 +234,67 @@ class ZmqListener(Listener):
 
     def close(self) -> None:
         """See Listener.close."""
+        self._monitor.close()
+        self._socket.close()
+
+
+class _Gate:
+    """Answers ZeroMQ's question whether a stranger on TCP may connect: if it knows the secret."""
+
+    def __init__(self, socket: zmq.Socket[bytes], secret: str, on_refused: OnRefused) -> None:
+        self._secret, self._on_refused = secret.encode(), on_refused
+        socket.bind(_ZAP)
+        self._socket = _Socket(socket, self._asked)
+
+    def _asked(self, request: Frames) -> None:
+        version, number, _, address, _, mechanism, *credentials = (bytes(frame) for frame in request)
+        knows = mechanism == b"PLAIN" and len(credentials) == 2 and hmac.compare_digest(credentials[1], self._secret)
+        self._socket.send([version, number, b"200" if knows else b"400", b"", b"", b""])
+        if not knows:
+            self._on_refused(f"a stranger at {address.decode(errors='replace')}", "it does not know this run's secret")
+
+    def close(self) -> None:
         self._socket.close()
 
 
 class ZmqPorts(Ports):
     """Any address of ZeroMQ's: tcp://..., ipc://..."""
 
-    def __init__(self, message_bytes: int) -> None:
-        super().__init__(message_bytes)
+    def __init__(self, limits: Limits, secret: str = "") -> None:
+        super().__init__(limits, secret)
         _keep_freed_memory()
         self._context: zmq.Context[Any] = zmq.Context()
+        self._gate: _Gate | None = None
         self._files: list[Path] = []
 
-    def listen(self, address: str, lane: Lane, on_message: OnMessage) -> Listener:
-        """See Ports.listen."""
-        listener = ZmqListener(self._make(zmq.ROUTER, lane), address, self.message_bytes, on_message)
+    def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
+        """See Ports.listen. A file's directory says who may connect; TCP lets in who knows the secret."""
+        router = self._make(zmq.ROUTER, lane)
+        if self._guarded(address):
+            self._gate = self._gate or _Gate(self._context.socket(zmq.REP), self.secret, on_refused)
+            router.setsockopt(zmq.PLAIN_SERVER, 1)
+            router.setsockopt(zmq.ZAP_DOMAIN, _USER)
+        listener = ZmqListener(router, address, self.limits.message_bytes, on_message, on_refused)
         if listener.address.startswith("ipc://"):
             self._files.append(Path(listener.address.removeprefix("ipc://")))
         return listener
 
-    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost | None) -> Port:
+    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost) -> Port:
         """See Ports.connect."""
         dealer = self._make(zmq.DEALER, lane)
         dealer.setsockopt(zmq.ROUTING_ID, identity)
-        dealer.connect(address)
-        return ZmqPort(dealer, on_answer, on_lost)
+        if self._guarded(address):
+            dealer.setsockopt(zmq.PLAIN_USERNAME, _USER)
+            dealer.setsockopt(zmq.PLAIN_PASSWORD, self.secret.encode())
+        return ZmqPort(dealer, address, on_answer, on_lost)
+
+    def _guarded(self, address: str) -> bool:
+        return bool(self.secret) and address.startswith("tcp://")
 
     async def close(self) -> None:
         """See Ports.close. Removes the files of ipc addresses: libzmq leaves those whose names it did not make."""
+        if self._gate is not None:
+            self._gate.close()
         # term() returns when the last queued message has left or its linger is over
         await asyncio.get_running_loop().run_in_executor(None, self._context.term)
         for file in self._files:
@@ -239,7 +302,12 @@ class ZmqPorts(Ports):
 
     def _make(self, kind: int, lane: Lane) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
-        for option, value in (_OPTIONS | (_HEARTBEATS if lane == "control" else {})).items():
+        options = _OPTIONS | {zmq.MAXMSGSIZE: min(self.limits.message_bytes, PARTS_FROM)}  # more travels in parts
+        if lane == "control":
+            # Not on the bulk lane: a peer that is busy with one large message on a slow road answers nothing until it
+            # has the whole of it, and its link would be given up while all is well.
+            silence = int(self.limits.link_seconds * 1000)
+            options |= {zmq.HEARTBEAT_IVL: HEARTBEAT, zmq.HEARTBEAT_TIMEOUT: silence, zmq.HEARTBEAT_TTL: silence}
+        for option, value in options.items():
             socket.setsockopt(option, value)
-        socket.setsockopt(zmq.MAXMSGSIZE, self.message_bytes)
         return socket

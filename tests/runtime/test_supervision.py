@@ -120,10 +120,10 @@ def test_all_have_reached_a_stage_only_when_each_is_exactly_there() -> None:
 
 @pytest.mark.parametrize("stage", [S.GREETED, S.READY, S.RUNNING])
 def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_before(stage: LifeStage) -> None:
-    assert watched(at_stage(stage), 2.0) == []
-    ((process, why),) = watched(at_stage(stage), 2.25)
+    assert watched(at_stage(stage), 2.5) == []
+    ((process, why),) = watched(at_stage(stage), 2.75)
     assert process == "p"
-    assert "no heartbeat for 2.2 s" in why
+    assert "no heartbeat for 2.8 s" in why
 
 
 @pytest.mark.parametrize("stage", [S.HALTING, S.GONE])
@@ -188,8 +188,8 @@ def test_every_dead_process_is_named() -> None:
     made = Supervision(["p", "q", "r"], Liveness(), 0.0)
     for name in ("p", "q", "r"):
         made.note(name, "hello", 0.0)
-    assert watched(made, 2.25, beats=beat("q"))[0][0] == "p"
-    assert [name for name, _ in made.check(2.5)] == ["p", "r"]
+    assert watched(made, 2.75, beats=beat("q"))[0][0] == "p"
+    assert [name for name, _ in made.check(3.0)] == ["p", "r"]
 
 
 def test_a_supervisor_that_was_itself_stopped_blames_nobody_but_goes_on_watching() -> None:
@@ -197,7 +197,7 @@ def test_a_supervisor_that_was_itself_stopped_blames_nobody_but_goes_on_watching
     assert watched(made, 1.0) == []
     assert made.check(61.0) == []
     dead_after = next(tick * TICK for tick in range(1, 20) if made.check(61.0 + tick * TICK))
-    assert dead_after == 2.25
+    assert dead_after == 2.75
 
 
 def test_a_check_that_comes_a_little_late_still_finds_a_stuck_process() -> None:
@@ -225,3 +225,23 @@ def test_a_process_that_waits_for_one_that_reports_late_is_not_named() -> None:
         for name in ("early", "late"):
             made.beat(beat(name, progress=0), tick * TICK)
         assert made.check(tick * TICK) == []
+
+
+def linked(*stages: LifeStage) -> Supervision:
+    made = Supervision(["p", "q"], Liveness(), 0.0)
+    for name, stage in zip(("p", "q"), stages, strict=True):
+        made.processes[name].stage = stage
+    made.link_lost("p", "q", 5.0)
+    return made
+
+
+def test_a_link_that_broke_between_two_that_live_is_what_is_wrong_once_nothing_explains_it() -> None:
+    made = linked(S.RUNNING, S.READY)
+    assert made.broken(5.9) is None
+    assert made.broken(6.0) == ("p", "q")
+
+
+@pytest.mark.parametrize("end", [S.HALTING, S.GONE])
+def test_a_link_to_or_of_a_process_that_ends_may_break(end: LifeStage) -> None:
+    assert linked(S.RUNNING, end).broken(100.0) is None
+    assert linked(end, S.RUNNING).broken(100.0) is None

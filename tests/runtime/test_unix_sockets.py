@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -15,13 +16,14 @@ from hypothesis import strategies as st
 
 from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Envelope
-from runtime.transport import Limits, Release
+from runtime.transport import Limits, Release, unix
 from runtime.transport.ports import BATCH, COPY_BELOW, Frames
 from runtime.transport.sockets import SocketTransport
 from runtime.transport.stream import BUFFER, MAX_FRAMES, Stream
 from runtime.transport.unix import UnixPorts
 
 LARGEST = 8 << 20
+LIMITS = Limits(message_bytes=LARGEST)
 SIZES = st.one_of(
     st.integers(0, 300),
     st.integers(COPY_BELOW - 2, COPY_BELOW + 2),
@@ -37,9 +39,13 @@ class Here:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "here"
         self.came: asyncio.Queue[tuple[bytes, Frames]] = asyncio.Queue()
-        self.ports = UnixPorts(LARGEST)
+        self.refused: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        self.ports = UnixPorts(LIMITS)
         self.listener = self.ports.listen(
-            f"unix://{self.path}", "bulk", lambda identity, frames: self.came.put_nowait((identity, frames))
+            f"unix://{self.path}",
+            "bulk",
+            lambda identity, frames: self.came.put_nowait((identity, frames)),
+            lambda who, why: self.refused.put_nowait((who, why)),
         )
 
     def stranger(self, sent: bytes = b"") -> socket.socket:
@@ -101,7 +107,7 @@ async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None
 
 
 async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(here: Here) -> None:
-    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, None)
+    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
     sent = [filled(number, 40_000 + number) for number in range(100)]
     for frame in sent:
         port.send([frame])
@@ -131,25 +137,78 @@ async def test_what_is_no_message_is_told_once_and_ends_its_connection_alone(her
     bad.close()
 
 
-@pytest.mark.parametrize("first", [said(b""), said(b"x" * 256), said(b"a", b"b")], ids=["empty", "long", "two frames"])
+@pytest.mark.parametrize(
+    "first",
+    [said(b""), said(b"x" * 256), said(b"a", b"b"), struct.pack("<IQ", 1, 64 << 10), struct.pack("<I", 1000)],
+    ids=["empty", "long", "two frames", "64 KB announced", "1000 frames announced"],
+)
 async def test_who_does_not_say_who_he_is_is_not_heard(here: Here, first: bytes) -> None:
     stranger = here.stranger(first)
-    assert await here.came.get() == (b"stranger", [])
+    assert await here.refused.get() == ("a stranger", "it did not say who it is")
     assert stranger.recv(1) == b""
     stranger.close()
 
 
-async def test_a_peer_that_connects_anew_is_answered_on_its_new_connection(here: Here) -> None:
-    former, latter = here.stranger(said(b"peer") + said(b"1")), None
+async def test_who_says_nothing_is_dropped(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unix, "STRANGER_SECONDS", 0.01)
+    stranger = here.stranger()
+    assert await here.refused.get() == ("a stranger", "it did not say who it is within 0 s")
+    assert stranger.recv(1) == b""
+    stranger.close()
+
+
+async def test_many_who_say_nothing_take_a_bounded_number_of_descriptors_and_keep_nobody_out(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix, "STRANGER_SECONDS", 0.5)
+    before = len(list(Path("/proc/self/fd").iterdir()))  # noqa: ASYNC240
+    strangers = [here.stranger() for _ in range(3 * unix.MOST_STRANGERS)]
+    good = here.stranger(said(b"good") + said(b"1"))
+    most = 0
+    while here.came.empty():  # accepting has no event of its own
+        most = max(most, len(list(Path("/proc/self/fd").iterdir())))  # noqa: ASYNC240
+        await asyncio.sleep(0)
+    assert await here.came.get() == (b"good", [b"1"])
+    assert most - before - len(strangers) - 1 <= unix.MOST_STRANGERS + 2  # our own ends are in this process too
+    for stranger in (*strangers, good):
+        stranger.close()
+
+
+async def test_a_process_without_a_descriptor_left_tells_it_and_accepts_again_when_it_has_one(here: Here) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    good = here.stranger(said(b"good") + said(b"1"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+    try:
+        who, why = await here.refused.get()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert (who, "Too many open files" in why) == ("a stranger", True)
+    assert await here.came.get() == (b"good", [b"1"])
+    good.close()
+
+
+async def test_who_claims_to_be_a_peer_that_is_connected_is_refused_and_the_peer_is_heard_on(here: Here) -> None:
+    peer = here.stranger(said(b"peer") + said(b"1"))
     assert await here.came.get() == (b"peer", [b"1"])
-    latter = here.stranger(said(b"peer") + said(b"2"))
-    assert await here.came.get() == (b"peer", [b"2"])
-    assert former.recv(1) == b""
+    liar = here.stranger(said(b"peer") + said(b"2"))
+    assert await here.refused.get() == ("peer", "a second connection claims to be this peer, which is connected")
+    assert liar.recv(1) == b""
+    peer.sendall(said(b"3"))
+    assert await here.came.get() == (b"peer", [b"3"])
     assert here.listener.answer(b"peer", [b"hello"])
-    latter.setblocking(True)
-    assert latter.recv(100) == said(b"hello")
-    latter.close()
-    former.close()
+    assert peer.recv(100) == said(b"hello")
+    liar.close()
+    peer.close()
+
+
+async def test_a_peer_that_left_may_come_back(here: Here) -> None:
+    for number in (b"1", b"2"):
+        peer = here.stranger(said(b"peer") + said(number))
+        assert await here.came.get() == (b"peer", [number])
+        peer.close()
+        async with asyncio.timeout(10):
+            while here.listener.answer(b"peer", [b"?"]):  # noqa: ASYNC110  # its leaving has no event of its own
+                await asyncio.sleep(0)
 
 
 async def test_an_answer_to_a_peer_that_left_is_refused(here: Here) -> None:
@@ -184,7 +243,7 @@ async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_g
 
 
 async def test_connecting_to_nobody_is_a_connection_that_breaks(tmp_path: Path) -> None:
-    ports, gone = UnixPorts(LARGEST), asyncio.Event()
+    ports, gone = UnixPorts(LIMITS), asyncio.Event()
     port = ports.connect(f"unix://{tmp_path}/nobody", "control", b"me", lambda frames: None, gone.set)
     port.send([b"1"])
     await gone.wait()
@@ -214,7 +273,7 @@ async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_pee
     deaf = Stream(ends[0], LARGEST)
     for _ in range(20):
         deaf.send([bytes(LARGEST)])
-    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, None)
+    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
     port.send([b"1"])
     assert await here.came.get() == (b"me", [b"1"])
     deaf.close(flush=False)
@@ -222,8 +281,8 @@ async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_pee
 
 
 async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
-    ports = UnixPorts(LARGEST)
-    port = ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, None)
+    ports = UnixPorts(LIMITS)
+    port = ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
     for number in range(4):
         port.send([filled(number, LARGEST)])
     port.close(flush=True)

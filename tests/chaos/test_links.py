@@ -1,0 +1,185 @@
+"""Links over TCP: processes that pause, cables that are cut for a while or for good.
+
+What is shorter than a limit costs its time and no bit of what is learned; what is longer is named, with both ends. The
+release figures: CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one run each) and CONVOY_LONG_CUTS=20 (a run each).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machines import Machine, Refused, machines
+from tests.support import configure, environment, events, run_directory, run_up, runtime_command
+
+PAUSES = int(os.environ.get("CONVOY_PAUSES", "5"))
+CUTS = int(os.environ.get("CONVOY_CUTS", "3"))
+LONG_CUTS = int(os.environ.get("CONVOY_LONG_CUTS", "1"))
+LINK_SECONDS = 4.0
+TCP = '[links]\ntransport = "tcp"\n'
+PLACES = '[placement]\nprocesses = "one"\n'
+MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
+PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'
+SEED = 20261123
+
+
+class Running:
+    """A run that goes on until it is told to stop."""
+
+    def __init__(self, cluster: Path) -> None:
+        self.cluster = cluster
+        self.process = subprocess.Popen(
+            runtime_command("up", cluster.name),
+            cwd=cluster.parent,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.goes_on(3)
+        self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(cluster), "process")}
+
+    def goes_on(self, iterations: int = 1) -> int:
+        """Wait for so many lines of progress; the latest iteration. AssertionError with what was said if it ends."""
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        for line in self.process.stdout:
+            if line.startswith("progress"):
+                iterations -= 1
+                if not iterations:
+                    return int(line.split("iteration ")[1].split("/")[0])
+        raise AssertionError(self.process.stderr.read())
+
+    def stop(self) -> tuple[int, str]:
+        """Ctrl-C, and wait; the exit code and what stands on stderr."""
+        self.process.send_signal(signal.SIGINT)
+        _, said = self.process.communicate(timeout=30)
+        return self.process.returncode, said
+
+    def losses(self) -> list[float]:
+        """Of every iteration."""
+        return [event["loss"] for event in events(run_directory(self.cluster), "progress")]
+
+
+@contextmanager
+def running(cluster: Path) -> Iterator[Running]:
+    """Started, and ended whatever happens."""
+    run = Running(cluster)
+    try:
+        yield run
+    finally:
+        for pid in run.pids.values():
+            with_pid(pid, signal.SIGCONT)
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.communicate()
+
+
+def with_pid(pid: int, number: signal.Signals) -> None:
+    """Send a signal, if the process is still there."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def undisturbed(directory: Path, iterations: int) -> list[float]:
+    """The losses of the same run without TCP, pauses and cuts."""
+    cluster = configure(directory, "sync", workers=2, iterations=iterations)
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    return [event["loss"] for event in events(run_directory(cluster), "progress")]
+
+
+def waits(seconds: float) -> None:
+    """The time of a pause or a cut: it is the fault itself, no event is waited for."""
+    time.sleep(seconds)
+
+
+def test_pauses_of_any_role_shorter_than_the_limit_cost_only_their_time(tmp_path: Path) -> None:
+    chance = random.Random(SEED)
+    with running(configure(tmp_path / "paused", "sync", workers=2, iterations=1_000_000, more=TCP)) as run:
+        for number in range(PAUSES):
+            pid = run.pids[sorted(run.pids)[number % len(run.pids)]]
+            os.kill(pid, signal.SIGSTOP)
+            waits(chance.uniform(0.2, 1.9))
+            os.kill(pid, signal.SIGCONT)
+            run.goes_on(2)
+        code, said = run.stop()
+        assert (code, said) == (130, "")
+        losses = run.losses()
+    assert losses == undisturbed(tmp_path / "calm", len(losses))
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[list[Machine]]:
+    """Three machines with cables of 1 Gbit/s."""
+    try:
+        with machines(3, 10**9) as made:
+            yield made
+    except Refused as why:
+        pytest.skip(f"no network namespaces here: {why}")
+
+
+def apart(made: list[Machine]) -> str:
+    """A machine for each worker and one for everything else."""
+    text = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(made)]
+    text += [
+        PROCESS.format(number=number, actors=pattern)
+        for number, pattern in enumerate(("conv-0-0", "conv-0-1", "[!c]*"))
+    ]
+    return TCP + PLACES + "".join(text)
+
+
+def cable(machine: Machine, state: str) -> None:
+    """Plug a machine's cable in ("up") or out ("down")."""
+    subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=20)
+
+
+def test_cuts_shorter_than_half_the_limit_cost_only_their_time(tmp_path: Path, three: list[Machine]) -> None:
+    chance = random.Random(SEED)
+    more = apart(three)
+    with running(configure(tmp_path / "cut", "sync", workers=2, iterations=1_000_000, more=more)) as run:
+        for number in range(CUTS):
+            machine = three[number % len(three)]
+            cable(machine, "down")
+            waits(chance.uniform(0.3, LINK_SECONDS / 2))
+            cable(machine, "up")
+            run.goes_on(2)
+        code, said = run.stop()
+        assert (code, said) == (130, "")
+        losses = run.losses()
+    assert losses == undisturbed(tmp_path / "calm", len(losses))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 30 * LONG_CUTS)
+def test_a_cut_longer_than_the_limit_is_named_with_both_ends(tmp_path: Path, three: list[Machine]) -> None:
+    for number in range(LONG_CUTS):
+        machine = three[number % len(three)]
+        cluster = configure(tmp_path / str(number), "sync", workers=2, iterations=1_000_000, more=apart(three))
+        with running(cluster) as run:
+            cable(machine, "down")
+            cut = time.monotonic()
+            try:
+                assert run.process.stderr is not None
+                line = run.process.stderr.readline()
+                assert (
+                    time.monotonic() - cut < LINK_SECONDS + 2.5
+                )  # a sign of life every 0.5 s; 1 s for what explains it
+                lost = re.match(r"the link from (\S+) to (\S+) is lost: .* Both processes live: (.*)", line)
+                assert lost is not None, line
+                assert f" on m{number % len(three)} " in lost[3]
+                run.process.communicate(timeout=30)
+                assert run.process.returncode == 4
+            finally:
+                cable(machine, "up")
