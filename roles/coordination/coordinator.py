@@ -94,6 +94,7 @@ class Coordinator(Actor):
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
         self._scores.begin(self.now(), self._schedule.completed)
+        self.stepped()  # from here on a standstill is told
         while self._schedule.stage is not RunStage.DONE:
             await self._changed.wait()
             self._changed.clear()
@@ -123,6 +124,7 @@ class Coordinator(Actor):
             self._note_loss(message, None if whole is None else whole[1])
             await self._reported(message.number)
         elif whole is not None:
+            self.stepped()
             self._scores.tested(*whole)
             if self._schedule.tested():
                 self._ledger.end_test()
@@ -243,6 +245,7 @@ class Coordinator(Actor):
         if staleness is not None:
             self._scores.stale(staleness)
         done = self._schedule.completed
+        self.stepped()
         self._done.inc()
         self._images.inc(self._schedule.table.batch)
         self._rate.set(self._solver.rate(done))
@@ -271,6 +274,7 @@ class Coordinator(Actor):
         path = checkpoint_path(self.run_directory, iteration)
         arrays = await self.compute("mean", mean.arrays)
         await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+        self.stepped()
         self._scores.resume(self.now())
         self._checkpoint = path.name
         self.emit("checkpoint", iteration=iteration, file=path.name)

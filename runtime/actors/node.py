@@ -128,6 +128,8 @@ class Node:
                 "role": cell.actor.role,
                 "doing": self._computing(name, cell) or cell.doing,
                 "waiting_for": waits.get(name, ""),
+                "blocked_by": cell.actor.blocked_by,
+                "steps": cell.actor.steps,
                 "waited": dict(self._message_metrics.waits.get(name, {})),
                 "handled": cell.handled,
                 "inbox": cell.waiting,

@@ -172,6 +172,11 @@ class Run:
         await self.ended()
         self._raise()
 
+    @property
+    def has_begun(self) -> bool:
+        """Has every actor begun?"""
+        return self._house is not None and self._house.began.is_set()
+
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
         self._started()
