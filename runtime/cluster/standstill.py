@@ -67,13 +67,14 @@ class Standstill:
         self._since_step += period
         self._idle = 0.0 if any(self._computing.values()) else self._idle + period
         if steps > self._steps:
-            self._durations.append(self._since_step / (steps - self._steps))
+            if self._steps:  # what came before the first took as long as it took to begin
+                self._durations.append(self._since_step / (steps - self._steps))
             self._steps, self._idle, self._since_step = steps, 0.0, 0.0
 
     def _stall(self) -> str | None:
         if not self._steps or self._idle <= self._limit:
             return None
-        usual = f", which usually takes {median(self._durations):.2g} s" if len(self._durations) > 1 else ""
+        usual = f", which usually takes {median(self._durations):.2g} s" if self._durations else ""
         told = f"{self._lead} has ended no step for {self._idle:.0f} s{usual}, and nobody computes"
         return f"the run stands still: {told}: {self._who()}"
 

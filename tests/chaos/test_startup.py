@@ -109,8 +109,8 @@ class Start:
     seen: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.out = tempfile.TemporaryFile("w+")
-        self.err = tempfile.TemporaryFile("w+")
+        self.out = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.err = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.began = time.monotonic()
         self.process = subprocess.Popen(
             runtime_command("up", self.cluster.name),
@@ -121,6 +121,11 @@ class Start:
         """name -> pid of the role processes, and of the nursery, that are there now."""
         found: dict[str, int] = {}
         for nursery in children(self.process.pid):
+            try:  # until it has begun to run Python it is a copy of `up`, which waits in vfork
+                if NURSERY not in Path(f"/proc/{nursery}/cmdline").read_text():
+                    continue
+            except OSError:
+                continue
             found[NURSERY] = nursery
             for pid in children(nursery):
                 try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from runtime.cluster import namespaces
-from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan
+from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.compute import threads
 from runtime.errors import LaunchError
 from runtime.plan.topology import ProcessSpec
@@ -201,6 +201,8 @@ class LocalLauncher(Launcher):
             with path.open("ab") as log:
                 socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log.fileno()])
             pid = await nursery.born.get()
+        except (BrokenPipeError, ConnectionResetError):  # the nursery has ended: its log says why, if it could
+            pid = None
         except OSError as error:
             os.close(writable)
             raise LaunchError(f"process '{spec.name}' could not be started: {error}") from None
@@ -212,7 +214,7 @@ class LocalLauncher(Launcher):
         if pid is None:
             os.close(writable)
             said = "".join(f"\n    {line}" for line in nursery.last_lines())
-            raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{said}")
+            raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{_how(nursery)}{said}")
         launched = LocalProcess(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
         nursery.children[pid] = launched
         launched.watch()
@@ -236,6 +238,11 @@ class LocalLauncher(Launcher):
         await asyncio.to_thread(nursery.close)
         for child in nursery.children.values():
             child.let_go()
+
+
+def _how(nursery: Nursery) -> str:
+    status = nursery.process.poll()
+    return f" ({describe_exit(status)})" if status else ""
 
 
 def _stat(pid: int) -> tuple[str, int | None]:
