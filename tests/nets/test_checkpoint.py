@@ -41,7 +41,7 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path):
 
 def test_foreign_and_missing_files_are_refused(tmp_path):
     save_file({"w": np.arange(9.0)}, tmp_path / "other.safetensors")
-    with pytest.raises(CheckpointError, match=r"other.safetensors: found convoy_checkpoint version none, expected '1'"):
+    with pytest.raises(CheckpointError, match=r"other.safetensors: found convoy_checkpoint version none, expected '2'"):
         load(tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         load(tmp_path / "absent")

@@ -177,11 +177,14 @@ class LocalLauncher(Launcher):
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
         self.logs = plan.directory / "logs"
-        self.logs.mkdir(exist_ok=True)
         self._nursery: Nursery | None = None
 
     async def open(self, machine: Machine) -> None:
         """See Launcher.open."""
+        try:
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(f"{self.logs}: cannot be made: {error.strerror}") from None
         if machine.namespace is not None:
             namespaces.check(machine.name, machine.namespace)
         if self._nursery is None:
