@@ -10,32 +10,31 @@ cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
 
-Role processes need no configuration: what starts runs is imported when it is asked for.
+Everything is imported when it is asked for: role processes need no configuration, and `python -m runtime` hears signals
+before it imports anything that takes time.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy  # noqa: F401  # first: imported from within `runtime.messages` it takes 40 ms longer
-
-from runtime.actors.actor import Actor
-from runtime.actors.conversation import Conversation, Standing
-from runtime.errors import (
-    ActorStopped,
-    AskTimeout,
-    ConfigError,
-    ConvoyError,
-    LaunchError,
-    MessageError,
-    ProgramFailed,
-    Refused,
-    RoleDied,
-)
-from runtime.messages.message import Array, Envelope, Json, Lost, Message, Save, WindDown, message
-from runtime.plan.topology import ActorSpec, Topology
-
 if TYPE_CHECKING:
+    from runtime.actors.actor import Actor
+    from runtime.actors.conversation import Conversation, Standing
+    from runtime.errors import (
+        ActorStopped,
+        AskTimeout,
+        ConfigError,
+        ConvoyError,
+        LaunchError,
+        MessageError,
+        ProgramFailed,
+        Refused,
+        RoleDied,
+    )
+    from runtime.messages.message import Array, Envelope, Json, Lost, Message, Save, WindDown, message
+    from runtime.plan.topology import ActorSpec, Topology
     from runtime.report.events import Event
     from runtime.runs.attach import attach
     from runtime.runs.run import Run
@@ -71,18 +70,23 @@ __all__ = [
     "run",
 ]
 
-_STARTING = {
-    "Event": "report.events",
-    "Run": "runs.run",
-    "attach": "runs.attach",
-    "launch": "runs.scripting",
-    "run": "runs.scripting",
+_PLACES = {
+    "actors.actor": "Actor",
+    "actors.conversation": "Conversation Standing",
+    "errors": "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError ProgramFailed Refused RoleDied",
+    "messages.message": "Array Envelope Json Lost Message Save WindDown message",
+    "plan.topology": "ActorSpec Topology",
+    "report.events": "Event",
+    "runs.attach": "attach",
+    "runs.run": "Run",
+    "runs.scripting": "launch run",
 }
+_PLACE_OF = {name: f"runtime.{place}" for place, names in _PLACES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _STARTING:
-        from importlib import import_module
-
-        return getattr(import_module(f"runtime.{_STARTING[name]}"), name)
+    if name in _PLACE_OF:
+        import_module("numpy")  # first: imported from within `runtime.messages` it takes 40 ms longer
+        found = globals()[name] = getattr(import_module(_PLACE_OF[name]), name)
+        return found
     raise AttributeError(f"module 'runtime' has no attribute {name!r}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,12 +50,15 @@ def replacing(path: Path) -> Iterator[Path]:
     """Where to write what shall stand at `path`: a file beside it. What was written there is then flushed to the disk
     and renamed, and the directory is flushed.
 
-    OSError passes through (full disk, no such directory); the temporary file is then gone.
+    OSError passes through (full disk, no such directory); the temporary file is then gone. One that a killed process
+    has left is removed first: it is locked as long as its writer lives.
     """
+    sweep_temporaries(path.parent, path.name)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
     temporary = Path(name)
     try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
@@ -62,7 +66,18 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    finally:
+        os.close(handle)
     _sync_directory(path.parent)
+
+
+def sweep_temporaries(directory: Path, name: str) -> None:
+    """Remove the temporary files that writers of `name` (or of a pattern) have left in a directory when they were
+    killed; those of living writers, and what may not be removed, stay."""
+    for left in directory.glob(f".{name}.*.tmp"):
+        with suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 def _sync_directory(directory: Path) -> None:

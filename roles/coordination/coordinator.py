@@ -19,7 +19,7 @@ from roles.coordination.regroup import FIXED, Live, impossible
 from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
-from roles.learning.resume import checkpoint_path, write
+from roles.learning.resume import checkpoint_path, sweep, write
 from roles.learning.scoreboard import Scoreboard, Scores
 from roles.learning.state_average import MeanState
 from roles.messages import (
@@ -77,9 +77,11 @@ class Coordinator(Actor):
         self._asked: list[Envelope] = []
         self._changed = asyncio.Event()
         self._checkpoint = ""
+        self._unsaved = ""  # why the last checkpoint could not be written
 
     async def on_start(self) -> None:
-        """Prepare the scoreboard."""
+        """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
+        await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._schedule.table.batch)
         gauge = self.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
@@ -94,6 +96,7 @@ class Coordinator(Actor):
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
         self._scores.begin(self.now(), self._schedule.completed)
+        self.stepped()  # from here on a standstill is told
         while self._schedule.stage is not RunStage.DONE:
             await self._changed.wait()
             self._changed.clear()
@@ -107,6 +110,8 @@ class Coordinator(Actor):
                 await self._serve()
         await self._serve()
         self.emit("finished", **self._scores.summary(self._schedule.completed, self.now()), checkpoint=self._checkpoint)
+        if self._unsaved:
+            raise ProgramFailed(f"the last checkpoint could not be saved: {self._unsaved}; {self._kept()}")
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
         """A worker wants its group's next pass; it is answered when there is one."""
@@ -123,6 +128,7 @@ class Coordinator(Actor):
             self._note_loss(message, None if whole is None else whole[1])
             await self._reported(message.number)
         elif whole is not None:
+            self.stepped()
             self._scores.tested(*whole)
             if self._schedule.tested():
                 self._ledger.end_test()
@@ -243,6 +249,7 @@ class Coordinator(Actor):
         if staleness is not None:
             self._scores.stale(staleness)
         done = self._schedule.completed
+        self.stepped()
         self._done.inc()
         self._images.inc(self._schedule.table.batch)
         self._rate.set(self._solver.rate(done))
@@ -270,7 +277,18 @@ class Coordinator(Actor):
         iteration = self._schedule.completed
         path = checkpoint_path(self.run_directory, iteration)
         arrays = await self.compute("mean", mean.arrays)
-        await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+        try:
+            await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+            self._unsaved = ""
+        except OSError as error:  # a full disk, a broken one: what was saved before stays
+            self._unsaved = f"{path.name}: {error.strerror or error}"
+            self.log.warning("no checkpoint: %s; %s; training goes on", self._unsaved, self._kept())
+        self.stepped()
         self._scores.resume(self.now())
+        if self._unsaved:
+            return
         self._checkpoint = path.name
         self.emit("checkpoint", iteration=iteration, file=path.name)
+
+    def _kept(self) -> str:
+        return f"{self._checkpoint} is the last one" if self._checkpoint else "there is none of this run"

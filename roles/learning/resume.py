@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nets import NetError
 from nets.files import checkpoint
+from nets.files.binary import sweep_temporaries
 from nets.files.weights import match, read_weights
 from nets.sharding.shard import Shard
 from ops import Array
@@ -23,6 +24,13 @@ def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> Non
     """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
     facts = {"iteration": str(iteration), "net": job.net_spec.name, "seed": str(job.seed), "batch": str(job.batch)}
     checkpoint.save(path, arrays, facts)
+
+
+def sweep(runs: Path) -> None:
+    """Remove what runs that were killed while they wrote a checkpoint have left in their directories; those of living
+    runs stay."""
+    for directory in runs.glob("*/"):
+        sweep_temporaries(directory, "checkpoint-*.safetensors")
 
 
 def iteration_of(path: str) -> int:

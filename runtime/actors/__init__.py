@@ -1,10 +1,11 @@
 """An actor, the process it lives in, and the way to its peers.
 
 actor         tell, ask, inbox, reply_to, on_<message>; its life
-router        where each actor lives, which asks are open, into whose inbox a message goes
+router  homes  where each actor lives, which asks are open, into whose inbox a message goes
 cell          an actor's inbox and its two tasks
 node          the actors of one process
 conversation  which message may come when, as a table
 metrics       counters, gauges, histograms, and the page that shows them
+readers       who may read that page
 message_metrics  measured    what is counted of messages; what an actor measures itself
 """

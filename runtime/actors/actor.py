@@ -11,6 +11,7 @@ asker if there is one, otherwise it ends the run and names the actor. Time comes
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,11 @@ class Actor(Measured):
     conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
     log: logging.Logger
     device: Compute  # where this actor's array work is done
+    steps = 0  # see `stepped`
+    inbox_task: asyncio.Task[Any] | None = None  # runs the handlers
+    blocked_by: tuple[str, int] = ("", 0)  # the peer whose answer a handler waits for without a limit; which ask it is
     _node: Host
+    _blocked = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -107,7 +112,14 @@ class Actor(Measured):
 
         Raises Refused if the peer's handler raised, ActorStopped if it is gone, AskTimeout after `timeout` seconds.
         """
-        return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout)
+        if timeout is not None or asyncio.current_task() is not self.inbox_task:
+            return await self._node.ask(self.name, to, message, answer, step=step, timeout=timeout)
+        self._blocked += 1
+        self.blocked_by = to, self._blocked
+        try:
+            return await self._node.ask(self.name, to, message, answer, step=step, timeout=None)
+        finally:
+            self.blocked_by = "", 0
 
     async def reply(self, envelope: Envelope, message: Message) -> None:
         """Answer an ask, now or later: keep the envelope as long as needed. After a tell nothing is sent."""
@@ -137,6 +149,11 @@ class Actor(Measured):
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits; plain values only."""
         self._node.on_event(self.name, event, fields)
+
+    def stepped(self) -> None:
+        """Count a step of the run, as an iteration. Once the lead actor has counted one, a run ends in which none
+        follows for `liveness.standstill_seconds` (or twenty usual steps) while nobody computes; who waits is named."""
+        self.steps += 1
 
     def finish(self) -> None:
         """End the run, if this is the lead actor."""

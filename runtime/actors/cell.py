@@ -73,6 +73,7 @@ class Cell:
 
     async def _serve(self) -> None:
         actor, loop = self.actor, asyncio.get_running_loop()
+        actor.inbox_task = asyncio.current_task()
         while True:
             if not self._inbox:
                 self._more = loop.create_future()

@@ -14,9 +14,10 @@ import numpy as np
 
 from runtime.actors.actor import Actor
 from runtime.actors.cell import Cell
+from runtime.actors.homes import Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
-from runtime.actors.router import Home, Router
+from runtime.actors.router import Router
 from runtime.compute.compute import Compute, Item
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
@@ -128,6 +129,8 @@ class Node:
                 "role": cell.actor.role,
                 "doing": self._computing(name, cell) or cell.doing,
                 "waiting_for": waits.get(name, ""),
+                "blocked_by": cell.actor.blocked_by,
+                "steps": cell.actor.steps,
                 "waited": dict(self._message_metrics.waits.get(name, {})),
                 "handled": cell.handled,
                 "inbox": cell.waiting,

@@ -3,4 +3,5 @@
 main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
 arguments         what several commands take
+interrupts        Ctrl-C while no run is there to hear it
 """

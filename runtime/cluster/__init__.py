@@ -1,10 +1,12 @@
 """The life of the processes of a run.
 
 lifecycle                 the messages between agent and supervisor, and the table of legal steps
-supervision  supervisor   who counts as dead; starting and ending everything
+supervision  standstill   who counts as dead; when nothing advances
+causes  supervisor        which of several reports is told; starting and ending everything
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file
-clients                   who is outside a run and takes part in it
+clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings                  what processes log as warnings, told as events
 namespaces  versions      network namespaces of this machine; what runs where
+machine_memory            how much memory there is; whether the kernel killed for it
 """

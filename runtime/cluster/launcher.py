@@ -19,6 +19,7 @@ from runtime.plan.topology import ProcessSpec
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
+OFTEN = "killed by SIGKILL: often the kernel, for memory"
 LOST = 256  # instead of an exit status: whatever would have told it is gone
 
 
@@ -74,15 +75,22 @@ class Launcher(ABC):
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
         """Start one life of a process, on `spec.machine`. LaunchError if it cannot be started."""
 
+    def waiting(self) -> str:
+        """Why `open` or `launch` takes so long, in words, as far as this host knows."""
+        return "its launcher does not answer"
+
     @abstractmethod
     async def close(self) -> None:
         """All processes have ended: let go of what started them. Also called if nothing was opened or launched."""
 
 
-def describe_exit(status: int) -> str:
-    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1"."""
+def describe_exit(status: int, out_of_memory: bool | None = False) -> str:
+    """`-9` -> "killed by SIGKILL", `1` -> "exited with status 1". `out_of_memory`: has the kernel killed for memory
+    meanwhile? None: that is not known."""
     if status == LOST:
         return "is lost: the process it was forked from was killed"
+    if status == -signal.SIGKILL and out_of_memory is not False:
+        return "killed by the kernel for memory (out of memory)" if out_of_memory else OFTEN
     if status < 0:
         try:
             return f"killed by {signal.Signals(-status).name}"

@@ -121,7 +121,10 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         await inside.close()
         await road.close()
         if recorder is not None:
-            recorder.leave(directory, spec.name)
+            try:
+                recorder.leave(directory, spec.name)
+            except OSError:
+                logging.getLogger("convoy").exception("%s: its service times are lost", spec.name)
         if node.arena is not None:
             node.arena.close()
         if pages is not None:

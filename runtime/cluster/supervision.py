@@ -24,6 +24,7 @@ class Liveness:
     progress_seconds: float = 10.0
     start_seconds: float = 30.0
     prepare_seconds: float = 300.0
+    standstill_seconds: float = 30.0
 
     @property
     def silence_seconds(self) -> float:
@@ -45,6 +46,7 @@ class Watched:
     stage: LifeStage = LifeStage.STARTING
     incarnation: int = FIRST
     last_heard: float = 0.0
+    launched: float | None = None
     beat: Heartbeat | None = None
 
 
@@ -81,6 +83,10 @@ class Supervision:
         watched.stage, watched.incarnation, watched.last_heard = following, life, now
         self._greeted = now if following is LifeStage.GREETED else self._greeted
         watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
+
+    def launched(self, process: str, now: float) -> None:
+        """Its time to report begins."""
+        self.processes[process].launched = now
 
     def beat(self, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat came."""
@@ -123,7 +129,7 @@ class Supervision:
     def _verdict(self, watched: Watched, now: float) -> str | None:
         rules, silent = self.liveness, now - watched.last_heard
         if watched.stage is LifeStage.STARTING:
-            waited = now - self._began
+            waited = now - (self._began if watched.launched is None else watched.launched)
             return f"did not report within {waited:.0f} s of its start" if waited > rules.start_seconds else None
         if watched.stage in (LifeStage.HALTING, LifeStage.GONE):
             return None

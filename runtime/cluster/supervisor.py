@@ -1,19 +1,22 @@
 """The supervisor: starts every process of a run, leads them through their life, ends them all, and names the cause.
 
-It is an actor in the process of `up`. What counts as dead is decided in `supervision`; this shell acts on it. One
-cause is told: the first. Whatever happens, no process is left behind.
+It is an actor in the process of `up`. What counts as dead is decided in `supervision` and `standstill`, which of
+several reports is told in `causes`; this shell acts on it. Whatever happens, no process is left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import Any, Protocol
+from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.launcher import Launched, Launcher, describe_exit
+from runtime.cluster.causes import Causes
+from runtime.cluster.launcher import LOST, Launched, Launcher, describe_exit
 from runtime.cluster.lifecycle import (
     FIRST,
     Begin,
@@ -29,7 +32,10 @@ from runtime.cluster.lifecycle import (
     Ready,
     agent_of,
 )
+from runtime.cluster.machine_memory import MachineMemory
+from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
+from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Envelope, Message, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
@@ -37,22 +43,9 @@ from runtime.transport import Endpoints, Transport
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
+HALT_EARLY_SECONDS = 1.0  # before everyone has begun: there is nothing to save
 TERMINATE_SECONDS = 1.0
-FAILURE_SECONDS = 0.5
 STACK_SECONDS = 0.2  # for a hanging process to write its stacks into its log
-
-
-class Watcher(Protocol):
-    """Who wants to know what happens in a run: the journal, the live table."""
-
-    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """An actor or the supervisor reports something."""
-
-    def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """A process lives and says what its actors do."""
-
-    def failed(self, error: ConvoyError) -> None:
-        """The run ends because of this; told at once, before anything is stopped."""
 
 
 class Supervisor(Actor):
@@ -68,8 +61,7 @@ class Supervisor(Actor):
         liveness: Liveness,
         watcher: Watcher,
     ) -> None:
-        self._home = node
-        self._road = road
+        self._home, self._road = node, road
         self._placement = placement
         self._launcher = launcher
         self._watcher = watcher
@@ -80,34 +72,57 @@ class Supervisor(Actor):
         self._directed = False  # has everybody been told where everybody is?
         self.statuses: dict[str, dict[str, Any]] = {}  # actor -> what its process's last heartbeat said of it
         self.outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
+        self._liveness = liveness
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
+        self._standstill = Standstill(placement.topology.lead, liveness.standstill_seconds)
+        self._causes, self._memory = Causes(), MachineMemory()
 
     # -- the run
 
     async def supervise(self) -> ConvoyError | None:
         """Start everything, watch until the outcome is known, end everything; the error that ended the run, if any."""
+        starting = asyncio.create_task(self._launch_all(), name="start of the processes")
         try:
-            used = {spec.machine for spec in self._placement.processes}
-            for machine in self._launcher.plan.machines:
-                if machine.name in used:
-                    await self._launcher.open(machine)
-            for spec in self._placement.processes:
-                await self._launch(spec, FIRST)
             while not self.outcome.done():
                 await self._judge()
                 await asyncio.wait([self.outcome], timeout=TICK_SECONDS)
-        except ConvoyError as error:
-            self._end(error)
         finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
             await self._stop_all()
             await self._launcher.close()
         return self.outcome.result()
 
+    async def _launch_all(self) -> None:
+        try:
+            used = {spec.machine for spec in self._placement.processes}
+            for machine in self._launcher.plan.machines:
+                if machine.name in used:
+                    async with self._in_time(f"machine '{machine.name}' was not ready"):
+                        await self._launcher.open(machine)
+            for spec in self._placement.processes:
+                await self._launch(spec, FIRST)
+        except ConvoyError as error:
+            self._end(error)
+        except Exception as error:  # noqa: BLE001  # a mistake of the launcher: whoever waits for the outcome gets it
+            self.outcome.set_exception(error)
+
     async def _launch(self, spec: ProcessSpec, incarnation: int) -> None:
-        launched = await self._launcher.launch(spec, incarnation)
+        async with self._in_time(f"process '{spec.name}' was not started"):
+            launched = await self._launcher.launch(spec, incarnation)
         self._launched[spec.name] = launched
+        self._supervision.launched(spec.name, self.now())
         ended = self._watch_exit(launched, incarnation)
         self._watchers.append(asyncio.create_task(ended, name=f"exit of {spec.name}"))
+
+    @asynccontextmanager
+    async def _in_time(self, what: str) -> AsyncIterator[None]:
+        seconds = self._liveness.start_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise LaunchError(f"{what} within {seconds:g} s: {self._launcher.waiting()}") from None
 
     async def wind_down(self, reason: str) -> None:
         """Ask the lead actor to bring the run to a good end; before it runs there is nothing to save: end now."""
@@ -184,25 +199,33 @@ class Supervisor(Actor):
         for actor, status in message.actors.items():
             self.statuses[actor] = {**status, "process": message.process}
         self._watcher.beat(message.process, message)
+        why = self._standstill.beat(message, self.now())
+        if why is not None and self._supervision.all_reached(LifeStage.RUNNING):
+            for launched in self._launched.values():
+                launched.signal(signal.SIGUSR1)
+            logs = self._launched[message.process].log.parent
+            self._end(RoleDied(f"{why}\n  the logs in {logs} have the stacks of all processes"))
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
         """An actor reports something for the journal."""
         self._watcher.event(message.actor, message.event, dict(message.fields))
 
     async def on_finished(self, message: Finished, envelope: Envelope) -> None:
-        """The lead actor is done: so is the run."""
-        self._end(None)
+        """The lead actor is done: so is the run, unless a failure waits for what explains it."""
+        if not self._causes:
+            self._end(None)
 
     async def on_failure(self, message: Failure, envelope: Envelope) -> None:
-        """An actor failed: so did the run."""
-        launched = self._launched[message.process]
-        place = f"{message.actor} (process {message.process} on {self._host(message.process)})"
-        if message.cause == "launch":
-            self._end(LaunchError(message.error))
-        elif message.cause == "program":
+        """An actor failed: so did the run. Unless the program itself gave up, the death of another process may be the
+        cause."""
+        if message.cause == "program":
             self._end(ProgramFailed(f"{message.actor}: {message.error}"))
-        else:
-            self._end(RoleDied(f"{place} failed: {message.error}\n  its log: {launched.log}"))
+            return
+        place = f"{message.actor} (process {message.process} on {self._host(message.process)})"
+        log = self._launched[message.process].log
+        died = RoleDied(f"{place} failed: {message.error}\n  its log: {log}")
+        error = LaunchError(message.error) if message.cause == "launch" else died
+        self._causes.failed(message.process, error, self.now())
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
         """The connection between two processes broke: if neither ends, that is what ends the run."""
@@ -218,7 +241,7 @@ class Supervisor(Actor):
 
     async def _judge(self) -> None:
         """Whoever counts as dead shows its stacks if it still can, is named, and gets no second chance."""
-        verdicts = self._supervision.check(self.now())
+        verdicts = [(process, why) for process, why in self._supervision.check(self.now()) if process in self._launched]
         for process, _ in verdicts:
             self._launched[process].signal(signal.SIGUSR1)
         if verdicts:
@@ -227,15 +250,16 @@ class Supervisor(Actor):
             self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
         broken = self._supervision.broken(self.now())
-        if broken is not None:
-            self._end(self._cut(*broken))
+        cause = self._causes.told(self.now()) or (self._cut(*broken) if broken is not None else None)
+        if cause is not None:
+            self._end(cause)
 
     def _cut(self, process: str, peer: str) -> RoleDied:
-        limit = self._supervision.liveness.link_seconds
+        limit = self._liveness.link_seconds
         ends = " and ".join(f"{name} on {self._host(name)}" for name in (process, peer))
         text = f"the link from {process} to {peer} is lost: its connection broke, or carried no sign of life for"
-        text += f" {limit:g} s (liveness.link_seconds). Both processes live: {ends}"
-        return RoleDied(f"{text}; look at the network between them\n  the log: {self._launched[process].log}")
+        text += f" {limit:g} s (liveness.link_seconds). Both processes live: {ends}; look at the network between them"
+        return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
@@ -244,9 +268,11 @@ class Supervisor(Actor):
         halting = launched.name in self._supervision.at(LifeStage.HALTING)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
-            if status > 0:  # it ended by itself: its Failure, if one is on the way, tells more than the status
-                await asyncio.wait([self.outcome], timeout=FAILURE_SECONDS)
-            self._end(self._death(launched.name, describe_exit(status)))
+            death = self._death(launched.name, describe_exit(status, self._memory.killed()))
+            if 0 < status < LOST:
+                self._causes.exited(launched.name, death, self.now())
+            else:
+                self._end(death)
 
     def _death(self, process: str, why: str) -> RoleDied:
         actors = next(spec.actors for spec in self._placement.processes if spec.name == process)
@@ -303,10 +329,11 @@ class Supervisor(Actor):
             self._supervision.note(process, "halt", self.now())
         for name in self._launched.keys() - self._greetings.keys():
             self._launched[name].signal(signal.SIGTERM)  # it listens to nobody yet
+        patience = HALT_SECONDS if self.began.is_set() else HALT_EARLY_SECONDS
         try:
-            async with asyncio.timeout(HALT_SECONDS):
+            async with asyncio.timeout(patience):
                 await self._tell_all(Halt(reason="the run is over"))
-                await self._all_gone(HALT_SECONDS)
+                await self._all_gone(patience)
         except (TimeoutError, ConvoyError):
             pass  # whoever did not listen gets signals
         for number, patience in ((signal.SIGTERM, TERMINATE_SECONDS), (signal.SIGKILL, TERMINATE_SECONDS)):

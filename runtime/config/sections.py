@@ -116,7 +116,7 @@ class Links(Section):
 
 class Liveness(Section):
     """[liveness]: when a process counts as dead (`missed` heartbeats), stuck (no progress), or failed to start or to
-    prepare (build its nets and compile their kernels)."""
+    prepare (build its nets and compile their kernels); when a whole run stands still."""
 
     heartbeat_seconds: Seconds = 0.25
     missed: Count = 9
@@ -124,6 +124,7 @@ class Liveness(Section):
     progress_seconds: Seconds = 10.0
     start_seconds: Seconds = 30.0
     prepare_seconds: Seconds = 300.0
+    standstill_seconds: Seconds = 30.0
 
 
 class Metrics(Section):

@@ -1,6 +1,6 @@
 """What is known of a run.
 
-rundir   on disk
-events   as a stream
-console  on a terminal
+rundir  journal  on disk
+events           as a stream
+console          on a terminal
 """

@@ -35,8 +35,13 @@ class RunConsole:
             self._live.start()
 
     def say(self, line: str) -> None:
-        """A line for the person."""
-        self.console.print(Text(line))
+        """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""
+        try:
+            self.console.print(Text(line))
+        except (OSError, SystemExit) as error:  # rich ends the program when a pipe is closed
+            self.console.quiet = True
+            why = error.strerror if isinstance(error, OSError) else "the reader of its pipe has gone"
+            print(f"stdout: {why}: what happens is told in events.jsonl only", file=sys.stderr, flush=True)  # noqa: T201
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Headline events update the table (or are a line where there is none); others are lines. What several

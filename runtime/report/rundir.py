@@ -5,7 +5,7 @@
     logs/          one log per process            checkpoint-*.safetensors, written by the program
     service-times.json  how long array work took, if `run.record_service_times`
 
-Nothing here is needed to run; deleting a run directory loses its history only.
+Nothing here is needed to run; deleting a run directory loses its history only. Only its owner may look into it.
 """
 
 from __future__ import annotations
@@ -20,20 +20,29 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
-from runtime.errors import ConvoyError
+from runtime.errors import ConvoyError, LaunchError
+from runtime.report.journal import Journal
 
 SOCKETS = "convoy-sockets-"
 
 
 class RunDirectory:
-    """Makes the directory of one run and writes its journal."""
+    """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what cannot be made.
+
+    `on_trouble` hears in words what of the journal is lost.
+    """
 
     def __init__(self, below: Path, name: str, now: Callable[[], float] = time.monotonic) -> None:
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        below.mkdir(parents=True, exist_ok=True)
-        self.path = _make_unique(below / f"{stamp}-{name}")
+        self.on_trouble: Callable[[str], None] = lambda text: None
+        try:
+            below.mkdir(parents=True, exist_ok=True)
+            self.path = _make_unique(below / f"{stamp}-{name}")
+            self._journal = Journal(self.path / "events.jsonl", lambda text: self.on_trouble(text))
+        except OSError as error:
+            text = f"run.directory {below}: no run directory can be made there: {error.strerror}"
+            raise LaunchError(f"{text} ({error.filename})") from None
         self._now, self._began, self._made = now, now(), time.monotonic()
-        self._events = (self.path / "events.jsonl").open("w", buffering=1)
 
     @property
     def age(self) -> float:
@@ -41,14 +50,16 @@ class RunDirectory:
         return time.monotonic() - self._made
 
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
-        """Write a file of the run: text as it is, anything else as JSON."""
+        """Write a file of the run: text as it is, anything else as JSON. LaunchError if it cannot be written."""
         text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
-        (self.path / name).write_text(text)
+        try:
+            (self.path / name).write_text(text)
+        except OSError as error:
+            raise LaunchError(f"{self.path / name}: cannot be written: {error.strerror}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Append to events.jsonl; `t` is seconds since the run began."""
-        t = round(self._now() - self._began, 6)
-        self._events.write(json.dumps({"t": t, "actor": actor, "event": event, **fields}) + "\n")
+        self._journal.write(round(self._now() - self._began, 6), actor, event, fields)
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Heartbeats are not kept."""
@@ -59,7 +70,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Close the journal."""
-        self._events.close()
+        self._journal.close()
 
 
 def make_socket_directory() -> Path:
@@ -93,7 +104,7 @@ def _make_unique(path: Path) -> Path:
     for number in range(1, 1000):
         candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
         try:
-            candidate.mkdir()
+            candidate.mkdir(mode=0o700)
         except FileExistsError:
             continue
         return candidate

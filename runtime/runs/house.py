@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from runtime.cluster.lifecycle import Heartbeat
-from runtime.cluster.supervisor import Watcher
+from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
 from runtime.messages.message import Message

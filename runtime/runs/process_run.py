@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import sys
+from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
@@ -42,9 +43,7 @@ class ProcessHouse(House):
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
-        self._sockets = make_socket_directory()
-        secret = secrets.token_urlsafe(32)
-        (self._sockets / SECRET).write_text(secret)  # only its owner may enter the folder
+        self._sockets, self._secret = Path(), secrets.token_urlsafe(32)  # no folder until it is opened
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
@@ -53,7 +52,7 @@ class ProcessHouse(House):
             self._limits,
             incarnation=FIRST,
             bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
-            secret=secret,
+            secret=self._secret,
             on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
@@ -69,6 +68,8 @@ class ProcessHouse(House):
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
+        self._sockets = make_socket_directory()
+        (self._sockets / SECRET).write_text(self._secret)  # only its owner may enter the folder
         metrics, address = self._config.metrics, self._config.metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
@@ -126,10 +127,11 @@ class ProcessHouse(House):
         await self._road.close()
         if self._pages is not None:
             self._pages.close()
+        if self._sockets != Path():
+            shutil.rmtree(self._sockets, ignore_errors=True)
         if self._config.run.record_service_times:
             times = service_times.gather(self._directory.path)
             self._directory.write(service_times.FILE, service_times.as_text(times))
-        shutil.rmtree(self._sockets, ignore_errors=True)
 
     def _plan(self, endpoints: Endpoints) -> RunPlan:
         config = self._config

@@ -20,11 +20,12 @@ from pydantic import BaseModel
 from runtime.cluster.launcher import Early
 from runtime.cluster.process import event_loop_factory
 from runtime.cluster.versions import versions
+from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
-from runtime.errors import ActorStopped, ConfigError, ConvoyError
+from runtime.errors import ActorStopped, ConfigError, ConvoyError, LaunchError
 from runtime.messages.message import Message
-from runtime.plan.topology import Placement
+from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
@@ -110,6 +111,8 @@ class Run:
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
         watcher = Watchers(directory, self._events, *consoles)
+        spoken = Watchers(self._events, *consoles)
+        directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
         try:
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", versions())
@@ -117,13 +120,17 @@ class Run:
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()
-        except ConvoyError as error:  # nothing was started yet
-            watcher.failed(error)
-            self._error = error
+        except (ConvoyError, OSError) as error:  # nothing was started yet
+            self._error = _in_words(error, directory.path)
+            watcher.failed(self._error)
         finally:
             try:
                 if self._house is not None:
                     await self._house.close()
+            except (ConvoyError, OSError) as error:
+                if self._error is None:
+                    self._error = _in_words(error, directory.path)
+                    watcher.failed(self._error)
             finally:
                 self._events.end()
                 self._opened.set()
@@ -171,6 +178,11 @@ class Run:
             yield event
         await self.ended()
         self._raise()
+
+    @property
+    def has_begun(self) -> bool:
+        """Has every actor begun?"""
+        return self._house is not None and self._house.began.is_set()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
@@ -267,3 +279,10 @@ class Run:
         if self._error is not None:
             self._raised = True
             raise self._error
+
+
+def _in_words(error: ConvoyError | OSError, directory: Path) -> ConvoyError:
+    """What keeps a run from starting, or its last files from being written."""
+    if isinstance(error, ConvoyError):
+        return error
+    return LaunchError(f"{error.filename or directory}: {error.strerror or error}")

@@ -49,7 +49,8 @@ class Signals:
             self._spawn(self._run.end_now())
             return
         self.number = int(number)
-        self._say(f"{number.name}: finishing what is under way and saving; once more to end at once")
+        saving = "finishing what is under way and saving; once more to end at once"
+        self._say(f"{number.name}: {saving if self._run.has_begun else 'ending the run, which has not begun yet'}")
         self._spawn(self._run.wind_down(number.name))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -23,8 +23,8 @@ def run(checked: Checked, console: RunConsole, early: Early | None = None) -> in
 
 
 async def _live(run: Run, console: RunConsole) -> int:
-    await run.start()
     with Signals(run, console.say) as signals:
+        await run.start()
         console.say(f"run directory {run.directory}")
         if run.metrics_url:
             console.say(f"metrics    {run.metrics_url} lists every process")

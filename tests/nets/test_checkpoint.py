@@ -6,10 +6,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from nets import CheckpointError
-from nets.files.checkpoint import load, save
+from nets.files.checkpoint import KEY, load, save
 
 
 def test_arrays_and_metadata_come_back_as_they_were(tmp_path):
@@ -41,7 +41,7 @@ def test_a_damaged_file_is_refused_wherever_it_is_cut(tmp_path):
 
 def test_foreign_and_missing_files_are_refused(tmp_path):
     save_file({"w": np.arange(9.0)}, tmp_path / "other.safetensors")
-    with pytest.raises(CheckpointError, match=r"other.safetensors: found convoy_checkpoint version none, expected '1'"):
+    with pytest.raises(CheckpointError, match=r"other.safetensors: found convoy_checkpoint version none, expected '2'"):
         load(tmp_path / "other.safetensors")
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         load(tmp_path / "absent")
@@ -83,3 +83,44 @@ def test_a_checkpoint_is_written_from_the_arrays_own_memory(tmp_path):
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < array.nbytes / 8
+
+
+def test_a_flipped_bit_anywhere_is_refused_by_name_or_changes_nothing(tmp_path):
+    file = tmp_path / "a.safetensors"
+    arrays = {"w": np.arange(9.0), "b": np.arange(3, dtype=np.float32)}
+    save(file, arrays, {"iteration": "7"})
+    data, refused = file.read_bytes(), 0
+    for place in range(len(data)):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
+        try:
+            found, metadata = load(file)
+        except CheckpointError as error:
+            assert str(error).startswith("a.safetensors: ")
+            refused += 1
+        else:  # a space that fills the header up
+            assert metadata == {"iteration": "7"}
+            assert all((found[name] == array).all() for name, array in arrays.items())
+    assert refused >= len(data) - 16
+
+
+def test_a_zeroed_half_is_refused_by_name(tmp_path):
+    file = tmp_path / "a.safetensors"
+    save(file, {"w": np.arange(1, 1000.0)}, {})
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+    with pytest.raises(CheckpointError, match=r"a.safetensors: damaged: its content does not fit its SHA-256"):
+        load(file)
+
+
+def test_a_checkpoint_of_the_time_before_checksums_is_read(tmp_path):
+    save_file({"w": np.arange(9.0)}, tmp_path / "old.safetensors", {KEY: '{"iteration": "7", "version": "1"}'})
+    arrays, metadata = load(tmp_path / "old.safetensors")
+    assert metadata == {"iteration": "7"}
+    assert (arrays["w"] == np.arange(9.0)).all()
+
+
+def test_equal_checkpoints_are_equal_files_which_any_reader_of_safetensors_reads(tmp_path):
+    for name in "ab":
+        save(tmp_path / name, {"w": np.arange(9.0), "b": np.zeros((0, 2))}, {"iteration": "7", "net": "x"})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert (load_file(tmp_path / "a")["w"] == np.arange(9.0)).all()

@@ -20,7 +20,7 @@ from runtime.errors import LaunchError
 from runtime.messages.message import Envelope, Save
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Limits
-from runtime.transport.sockets import SocketTransport, nearest
+from runtime.transport.sockets import SocketTransport
 
 
 class Chief(Actor):
@@ -128,7 +128,7 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
 def test_a_peer_is_reached_by_files_on_its_own_host_and_over_the_network_from_others(
     addresses: tuple[str, ...], near: str, far: str
 ) -> None:
-    assert (nearest(addresses, near=True), nearest(addresses, near=False)) == (near, far)
+    assert tuple(Endpoints(control=addresses).reached_at("control", near) for near in (True, False)) == (near, far)
 
 
 async def test_a_peer_of_another_host_is_reached_over_tcp_and_one_of_this_host_over_a_file(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from runtime.cluster import namespaces
-from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan
+from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.compute import threads
 from runtime.errors import LaunchError
 from runtime.plan.topology import ProcessSpec
@@ -29,17 +29,47 @@ if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
 NEWS_BYTES = 65536
+NEWS_SECONDS = 0.3  # for the nursery to tell how a process ended that is seen to have ended
 
 
 @dataclass
 class LocalProcess(Launched):
-    """A process of this machine. `lifeline`: the write end of its standard input; it ends itself when that closes."""
+    """A process of this machine. `lifeline`: the write end of its standard input; it ends itself when that closes.
+    `handle`: readable when the process has ended, also if its nursery is stopped; None where the system has none."""
 
     name: str
     log: Path
     pid: int
     lifeline: int
     ended: asyncio.Future[int]
+    handle: int | None = None
+
+    def watch(self) -> None:
+        """See to its end."""
+        with suppress(OSError, AttributeError):  # it ended already, which the nursery tells; an old kernel; not Linux
+            self.handle = os.pidfd_open(self.pid)
+            asyncio.get_running_loop().add_reader(self.handle, self._gone)
+
+    def let_go(self) -> None:
+        """Its end is known, or does not matter any more."""
+        self._unwatch()
+        os.close(self.lifeline)
+
+    def end(self, status: int) -> None:
+        """Its end is known."""
+        self._unwatch()
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+    def _gone(self) -> None:
+        self._unwatch()
+        asyncio.get_running_loop().call_later(NEWS_SECONDS, lambda: self.end(_status_of(self.pid)))
+
+    def _unwatch(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            asyncio.get_running_loop().remove_reader(handle)
+            os.close(handle)
 
     async def wait(self) -> int:
         """Exit status; minus the signal number if a signal ended it."""
@@ -124,14 +154,15 @@ class Nursery(Early):
             asyncio.get_running_loop().remove_reader(self.link)
             self.born.put_nowait(None)
             for child in self.children.values():
-                _end(child, LOST)
+                child.signal(signal.SIGKILL)  # it would end itself, if it is not stopped
+                child.end(LOST)
         *lines, self.unread = (self.unread + news).split(b"\n")
         for line in lines:
             said = json.loads(line)
             if "status" not in said:
                 self.born.put_nowait(said["pid"])
             elif said["pid"] in self.children:
-                _end(self.children[said["pid"]], said["status"])
+                self.children[said["pid"]].end(said["status"])
 
     def last_lines(self, count: int = 20) -> list[str]:
         """The end of its log."""
@@ -146,11 +177,14 @@ class LocalLauncher(Launcher):
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
         self.logs = plan.directory / "logs"
-        self.logs.mkdir(exist_ok=True)
         self._nursery: Nursery | None = None
 
     async def open(self, machine: Machine) -> None:
         """See Launcher.open."""
+        try:
+            self.logs.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise LaunchError(f"{self.logs}: cannot be made: {error.strerror}") from None
         if machine.namespace is not None:
             namespaces.check(machine.name, machine.namespace)
         if self._nursery is None:
@@ -165,20 +199,38 @@ class LocalLauncher(Launcher):
         if nursery is None:
             raise LaunchError(f"process '{spec.name}' could not be started: its machine was not opened")
         order = {"process": spec.name, "run": str(self.plan.directory), "incarnation": incarnation}
+        lifeline, writable = os.pipe()
         try:
-            lifeline, writable = os.pipe()
             with path.open("ab") as log:
                 socket.send_fds(nursery.link, [json.dumps(order).encode()], [lifeline, log.fileno()])
-            os.close(lifeline)
+            pid = await nursery.born.get()
+        except (BrokenPipeError, ConnectionResetError):  # the nursery has ended: its log says why, if it could
+            pid = None
         except OSError as error:
+            os.close(writable)
             raise LaunchError(f"process '{spec.name}' could not be started: {error}") from None
-        pid = await nursery.born.get()
+        except asyncio.CancelledError:  # if it is born yet, it finds its lifeline closed
+            os.close(writable)
+            raise
+        finally:
+            os.close(lifeline)
         if pid is None:
+            os.close(writable)
             said = "".join(f"\n    {line}" for line in nursery.last_lines())
-            raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{said}")
+            raise LaunchError(f"process '{spec.name}' could not be started: its nursery ended{_how(nursery)}{said}")
         launched = LocalProcess(spec.name, path, pid, writable, asyncio.get_running_loop().create_future())
         nursery.children[pid] = launched
+        launched.watch()
         return launched
+
+    def waiting(self) -> str:
+        """See Launcher.waiting."""
+        if self._nursery is None:
+            return super().waiting()
+        pid = self._nursery.process.pid
+        state, _ = _stat(pid)
+        is_so = "is stopped" if state in ("T", "t") else "does not answer: it may still import the program"
+        return f"the process that role processes are forked from (pid {pid}) {is_so}"
 
     async def close(self) -> None:
         """See Launcher.close."""
@@ -188,9 +240,25 @@ class LocalLauncher(Launcher):
         asyncio.get_running_loop().remove_reader(nursery.link)
         await asyncio.to_thread(nursery.close)
         for child in nursery.children.values():
-            os.close(child.lifeline)
+            child.let_go()
 
 
-def _end(child: LocalProcess, status: int) -> None:
-    if not child.ended.done():
-        child.ended.set_result(status)
+def _how(nursery: Nursery) -> str:
+    status = nursery.process.poll()
+    return f" ({describe_exit(status)})" if status else ""
+
+
+def _stat(pid: int) -> tuple[str, int | None]:
+    """What the system says of a process: its state ("Z": it has ended and its parent has not asked how), and its exit
+    code as `waitpid` gives it; "", None if it says nothing."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "", None
+    return fields[0], int(fields[-1])
+
+
+def _status_of(pid: int) -> int:
+    """How a process ended that nobody has asked yet; LOST if that cannot be known."""
+    state, code = _stat(pid)
+    return os.waitstatus_to_exitcode(code) if state == "Z" and code is not None else LOST

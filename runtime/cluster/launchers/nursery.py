@@ -18,6 +18,7 @@ When the launcher closes its end the nursery exits; its children have lifelines 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import logging
@@ -34,12 +35,14 @@ from runtime.cluster import process
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
 
+PR_SET_PDEATHSIG = 1
 ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
 
 
 def main() -> int:
     """Serve the launcher; in each forked child, live the life of a role process."""
     launcher = socket.socket(fileno=os.dup(0))
+    _go_on_without_parent()
     told = _first_line(launcher)
     if not told:
         return 0
@@ -56,6 +59,13 @@ def main() -> int:
     status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()
     os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
+
+
+def _go_on_without_parent() -> None:
+    """Let the system wake this process, if it is stopped, when its parent ends: it then finds its lifeline closed and
+    ends itself. Linux only; elsewhere it stays until it is woken."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _first_line(launcher: socket.socket) -> bytes:
@@ -113,6 +123,7 @@ class Nursery:
             return False
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _go_on_without_parent()
         os.setsid()
         lifeline, log = fds
         for fd, standard in ((lifeline, 0), (log, 1), (log, 2)):

@@ -1,0 +1,47 @@
+"""Of several reports of one death, which is told: a plain decision, on which the supervisor acts.
+
+When A dies, B may report first that it cannot reach A. So whatever a process says of itself waits FAILURE_SECONDS for
+an exit that explains it; and an exit with a status waits as long for that process's own words, which tell more than
+the status. What needs no explanation (a signal, a silence, a program that gave up) does not come here: it is told at
+once.
+"""
+
+from __future__ import annotations
+
+from runtime.errors import ConvoyError
+
+FAILURE_SECONDS = 0.5
+
+
+class Causes:
+    """Failures and exits with a status, until one is told."""
+
+    def __init__(self) -> None:
+        self._failures: dict[str, ConvoyError] = {}  # process -> the first that it reported
+        self._exits: dict[str, ConvoyError] = {}
+        self._first: float | None = None
+
+    def __repr__(self) -> str:
+        return f"<causes: {len(self._failures)} failures, {len(self._exits)} exits>"
+
+    def __bool__(self) -> bool:
+        return self._first is not None
+
+    def failed(self, process: str, error: ConvoyError, now: float) -> None:
+        """A process says that it, or one of its actors, failed."""
+        self._failures.setdefault(process, error)
+        self._first = now if self._first is None else self._first
+
+    def exited(self, process: str, error: ConvoyError, now: float) -> None:
+        """A process ended by itself with a status other than 0; `error` says which."""
+        self._exits.setdefault(process, error)
+        self._first = now if self._first is None else self._first
+
+    def told(self, now: float) -> ConvoyError | None:
+        """The cause, once FAILURE_SECONDS have passed since the first report: of the first process that ended its own
+        words, else its status; if none has ended, the first failure."""
+        if self._first is None or now < self._first + FAILURE_SECONDS:
+            return None
+        for process, error in self._exits.items():
+            return self._failures.get(process, error)
+        return next(iter(self._failures.values()))

@@ -1,0 +1,64 @@
+"""The journal of a run, events.jsonl: one JSON object a line, each written whole or not at all.
+
+A disk that is full or broken ends no run: what cannot be written is told once, counted, and the count journalled as
+soon as there is room again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MISSED = "missed"  # the line that stands for those that could not be written
+
+
+class Journal:
+    """Writes to a new file that only its owner may read. `tell` hears in words of what is lost. OSError if the file
+    cannot be made."""
+
+    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
+        self._path, self._tell = path, tell
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._size = 0
+        self.missed = 0
+
+    def __repr__(self) -> str:
+        return f"<journal {self._path}: {self._size} bytes, {self.missed} events missed>"
+
+    def write(self, t: float, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """Append an event; `t` is seconds since the run began."""
+        text = json.dumps({"t": t, "actor": actor, "event": event, **fields}) + "\n"
+        if self.missed:
+            lost = {"t": t, "actor": "supervisor", "event": MISSED, "events": self.missed}
+            text = json.dumps(lost) + "\n" + text
+        try:
+            self._append(text.encode())
+        except OSError as error:
+            self.missed += 1
+            if self.missed == 1:
+                self._tell(f"{self._path}: {error.strerror}: events are not journalled until it can be written again")
+        else:
+            self.missed = 0
+
+    def close(self) -> None:
+        """Close the file; tell what is missing at its end."""
+        if self.missed:
+            self._tell(f"{self._path}: the last {self.missed} events of the run are missing")
+        try:
+            os.close(self._file)
+        except OSError as error:
+            self._tell(f"{self._path}: {error.strerror} when it was closed: its last events may be missing")
+
+    def _append(self, data: bytes) -> None:
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self._file, data[done:], self._size + done)
+        except OSError:
+            if done:
+                os.ftruncate(self._file, self._size)  # no half of a line
+            raise
+        self._size += done

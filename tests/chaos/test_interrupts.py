@@ -1,0 +1,120 @@
+"""Ctrl-C and SIGTERM at any moment of `up`, the first included: it ends in words and within five seconds."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.test_startup import GONE_WITHIN, NURSERY, Start, started, talking
+from tests.support import ROOT, configure, environment, runtime_command
+
+__all__ = ["started"]
+
+MOMENTS = [0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0]  # seconds after the first line of ours has run
+
+
+def hears(pid: int) -> bool:
+    """Does it catch SIGTERM? Python's own start does not; nothing of ours can run before."""
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.few("[SIGINT-0.0]", "[SIGTERM-0.5]")
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_while_up_starts_ends_it_in_words(
+    tmp_path: Path, started: list[Start], number: signal.Signals, moment: float
+) -> None:
+    run = Start(talking(tmp_path))
+    started.append(run)
+    while not hears(run.process.pid):
+        os.sched_yield()
+    begin = time.monotonic()
+    while time.monotonic() < begin + moment:
+        run.look()
+    run.process.send_signal(number)
+    assert run.ended(GONE_WITHIN), f"not heard: {run.said(0)}{run.said(1)}"
+    told = run.said(0) + run.said(1)
+    assert run.process.returncode == 128 + number, told
+    assert f"ended by {number.name}" in told or f"{number.name}: " in told
+    assert "Traceback" not in told
+    assert "Interrupt" not in told
+    assert run.left() == []
+
+
+def test_what_hears_the_first_signals_is_imported_before_anything_that_takes_time() -> None:
+    program = "import sys, runtime.cli.interrupts; print([m for m in ('numpy', 'asyncio', 'zmq') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("victim", [NURSERY, "bert"])
+def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(tmp_path: Path, started: list[Start], victim: str) -> None:
+    run = Start(talking(tmp_path))
+    started.append(run)
+    while victim not in (there := run.look()):
+        os.sched_yield()
+    os.kill(there[victim], signal.SIGSTOP)
+    while not list((tmp_path / "runs").glob("*/plan.json")):
+        assert run.process.poll() is None
+    run.process.send_signal(signal.SIGINT)
+    assert run.ended(GONE_WITHIN), f"not heard: {run.said(0)}{run.said(1)}"
+    assert (run.process.returncode, run.said(1)) == (130, "")
+    assert "SIGINT: ending the run, which has not begun yet" in run.said(0)
+    assert run.left() == []
+
+
+def test_a_second_signal_ends_at_once_what_the_first_did_not(tmp_path: Path) -> None:
+    """The exception of the first is swallowed here, as some libraries do on their import."""
+    (tmp_path / "swallows.py").write_text(
+        "print('here', flush=True)\nwhile True:\n    try:\n        input()\n    except BaseException:\n        pass\n"
+    )
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text('program = "swallows"\n')
+    for signals in (2, 1):  # one is enough, after a while
+        with subprocess.Popen(
+            runtime_command("check", cluster.name),
+            cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            process.stdout.readline()
+            for _ in range(signals):
+                process.send_signal(signal.SIGTERM)
+                while signals == 2 and process.poll() is None and not pending_is_empty(process.pid):
+                    os.sched_yield()
+            _, told = process.communicate(timeout=GONE_WITHIN)
+        assert (process.returncode, told.decode()) == (143, "ended by SIGTERM\n")
+
+
+def pending_is_empty(pid: int) -> bool:
+    """Has it taken the signals that were sent to it?"""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return True
+    return all(int(line.split()[1], 16) == 0 for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+
+
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_other_commands_end_in_words_too(tmp_path: Path, command: str) -> None:
+    cluster = configure(tmp_path, "sync")
+    draw = random.Random(command)
+    with subprocess.Popen(
+        runtime_command(command, cluster.name),
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        while not hears(process.pid):
+            os.sched_yield()
+        begin, moment = time.monotonic(), draw.uniform(0, 0.3)
+        while time.monotonic() < begin + moment:
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=GONE_WITHIN)
+    assert (process.returncode, told) == (130, "ended by SIGINT\n")

@@ -1,0 +1,230 @@
+"""A disk that is missing, full or read-only: one line with the cause, the documented exit code, nothing left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets.files.checkpoint import load
+from roles.learning.resume import sweep
+from runtime.errors import LaunchError
+from runtime.report.journal import Journal
+from runtime.report.rundir import RunDirectory
+from tests.chaos.test_startup import TALKING
+from tests.support import configure, environment, run_up, runtime_command
+
+Mount = Callable[[str], Path]
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    """Mounts a small file system of memory: mount("size=64k")."""
+    place = tmp_path / "small"
+    place.mkdir()
+
+    def mounted(options: str) -> Path:
+        command = ["mount", "-t", "tmpfs", "-o", options, "none", str(place)]
+        if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+            pytest.skip("needs root to mount a small file system")
+        return place
+
+    yield mounted
+    subprocess.run(["umount", str(place)], capture_output=True, check=False)
+
+
+def ending(directory: Path) -> Path:
+    """cluster.toml of a program that talks for a moment and ends."""
+    (directory / "talking.py").write_text(TALKING.replace("while True:", "for _ in range(20):"))
+    cluster = directory / "cluster.toml"
+    cluster.write_text('program = "talking"\n')
+    return cluster
+
+
+def refused(done: subprocess.CompletedProcess[str], cause: str) -> None:
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert cause in done.stderr
+
+
+def test_a_run_directory_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("in the way")
+    refused(run_up(ending(tmp_path)), "run.directory runs: no run directory can be made there: File exists (runs)")
+
+
+def test_a_read_only_disk_is_told_in_one_line(tmp_path: Path, mount: Mount) -> None:
+    place = mount("ro")
+    done = run_up(ending(tmp_path), "--set", f"run.directory={place}")
+    refused(done, f"run.directory {place}: no run directory can be made there: Read-only file system")
+
+
+@pytest.mark.few("[nr_inodes=4]", "[size=8k]")
+@pytest.mark.parametrize("room", [*(f"nr_inodes={n}" for n in range(2, 11)), *(f"size={n}k" for n in (4, 8, 12))])
+def test_a_disk_that_fills_up_at_any_write_ends_the_start_in_words_or_the_run_well(
+    tmp_path: Path, mount: Mount, room: str
+) -> None:
+    """The first files are the directory, events.jsonl, config.toml, versions.json, plan.json, logs/ and its logs."""
+    done = run_up(ending(tmp_path), "--set", f"run.directory={mount(room)}")
+    assert "Traceback" not in done.stdout + done.stderr
+    if done.returncode != 0:  # else there was room for all, but for some events perhaps
+        refused(done, "No space left on device")
+
+
+def test_a_full_disk_costs_checkpoints_and_events_but_not_the_training(tmp_path: Path, mount: Mount) -> None:
+    cluster = configure(tmp_path, "single", iterations=12)
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 4"))
+    place = mount("size=5m")  # one checkpoint of LeNet has 3.4 MB
+    done = run_up(cluster, "--set", f"run.directory={place}")
+    assert done.returncode == 1, done.stderr
+    assert "warning    coordinator: no checkpoint: checkpoint-0000008.safetensors: " in done.stdout
+    assert "checkpoint-0000004.safetensors is the last one; training goes on" in done.stdout
+    assert "the last checkpoint could not be saved: checkpoint-0000012.safetensors: " in done.stderr
+    assert "No space left on device" in done.stderr
+    assert "progress   iteration 12/12" in done.stdout
+    (directory,) = place.iterdir()
+    (kept,) = directory.glob("*.safetensors")
+    assert load(kept)[1]["iteration"] == "4"
+    assert list(directory.glob(".*.tmp")) == []
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, calls: set[int], code: int = 28) -> None:
+    """Let the named calls (1 is the first) of a function of `os` fail."""
+    real, count = getattr(os, name), 0
+
+    def called(*given: object) -> object:
+        nonlocal count
+        count += 1
+        if count in calls:
+            raise OSError(code, os.strerror(code))
+        return real(*given)
+
+    monkeypatch.setattr(os, name, called)
+
+
+@pytest.mark.parametrize("calls", [{1}, {3}, {2, 3, 4}, {10}, set(range(1, 11))])
+def test_events_that_cannot_be_written_are_told_once_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: set[int]
+) -> None:
+    told: list[str] = []
+    journal = Journal(tmp_path / "events.jsonl", told.append)
+    failing(monkeypatch, "pwrite", calls)
+    for number in range(1, 11):
+        journal.write(float(number), "a", "said", {"number": number})
+    journal.close()
+    lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [line["number"] for line in lines if line["event"] == "said"] == [n for n in range(1, 11) if n not in calls]
+    lasting = 10 in calls
+    assert [line["events"] for line in lines if line["event"] == "missed"] == ([] if lasting else [len(calls)])
+    assert told[0].endswith("No space left on device: events are not journalled until it can be written again")
+    assert [text.partition(": ")[2] for text in told[1:]] == (
+        [f"the last {len(calls)} events of the run are missing"] if lasting else []
+    )
+
+
+def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path, mount: Mount) -> None:
+    place, told = mount("size=8k"), list[str]()
+    journal = Journal(place / "events.jsonl", told.append)
+    for number in range(1000):
+        journal.write(0.0, "a", "said", {"number": number})
+    lines = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
+    assert [line["number"] for line in lines] == list(range(len(lines)))
+    assert journal.missed == 1000 - len(lines) > 0
+    journal.close()
+    assert len(told) == 2
+
+
+def test_a_journal_that_fails_when_it_is_closed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    journal = Journal(tmp_path / "events.jsonl", told.append)
+    file, close = journal._file, os.close
+    failing(monkeypatch, "close", {1}, 5)
+    journal.close()
+    close(file)
+    assert told == [
+        f"{tmp_path / 'events.jsonl'}: Input/output error when it was closed: its last events may be missing"
+    ]
+
+
+def test_a_file_of_the_run_that_cannot_be_written_is_a_launch_error(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path, "x")
+    (run.path / "plan.json").mkdir()
+    with pytest.raises(LaunchError, match=r"plan\.json: cannot be written: Is a directory"):
+        run.write("plan.json", "{}")
+    run.close()
+
+
+def test_only_its_owner_may_look_into_a_run_directory(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single", iterations=1)
+    assert run_up(cluster).returncode == 0
+    (directory,) = (tmp_path / "runs").iterdir()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (directory / "logs").stat().st_mode & 0o777 == 0o700
+    (saved,) = directory.glob("*.safetensors")
+    assert saved.stat().st_mode & 0o777 == 0o600
+    assert (directory / "events.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+WRITES = """
+import sys, time
+from pathlib import Path
+from nets.files.binary import replacing
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    print("writing", flush=True)
+    time.sleep(1000)
+"""
+
+
+def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(tmp_path: Path) -> None:
+    dead, living = tmp_path / "run-1", tmp_path / "run-2"
+    writers = []
+    for directory in (dead, living):
+        directory.mkdir()
+        target = str(directory / "checkpoint-0000001.safetensors")
+        writers.append(
+            subprocess.Popen(
+                [runtime_command()[0], "-c", WRITES, target], env=environment(), stdout=subprocess.PIPE, text=True
+            )
+        )
+        assert writers[-1].stdout is not None
+        assert writers[-1].stdout.readline() == "writing\n"
+    writers[0].send_signal(signal.SIGKILL)
+    writers[0].wait()
+    (dead / ".other.tmp").write_text("somebody else's")
+    assert len(list(dead.glob(".check*.tmp"))) == len(list(living.glob(".check*.tmp"))) == 1
+    sweep(tmp_path)
+    assert [path.name for path in dead.iterdir()] == [".other.tmp"]
+    assert len(list(living.glob(".check*.tmp"))) == 1
+    writers[1].kill()
+    for writer in writers:
+        writer.communicate()
+
+
+def test_a_start_sweeps_what_a_run_killed_while_it_saved_has_left(tmp_path: Path) -> None:
+    left = tmp_path / "runs" / "20260101-000000-roles" / ".checkpoint-0000009.safetensors.abcdefgh.tmp"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(np.zeros(9).tobytes())
+    assert run_up(configure(tmp_path, "single", iterations=1)).returncode == 0
+    assert not left.exists()
+
+
+def test_a_reader_of_stdout_that_goes_does_not_end_the_training(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single", iterations=30)
+    with subprocess.Popen(
+        runtime_command("up", cluster.name),
+        cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read()
+        assert process.wait(60) == 0, told
+    assert told == "stdout: the reader of its pipe has gone: what happens is told in events.jsonl only\n"

@@ -1,0 +1,71 @@
+"""Of several reports of one death, the one that explains the others is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.cluster.causes import FAILURE_SECONDS, Causes
+from runtime.cluster.launcher import LOST, describe_exit
+from runtime.errors import LaunchError, RoleDied
+
+ENDED = RoleDied("a exited with status 7")
+LOST_PEER = RoleDied("b cannot send to a")
+OWN_WORDS = LaunchError("a cannot listen")
+
+
+def test_a_failure_waits_for_an_exit_that_explains_it_and_is_told_if_none_comes() -> None:
+    causes = Causes()
+    assert not causes
+    causes.failed("b", LOST_PEER, 10.0)
+    assert causes
+    assert causes.told(10.0 + 0.9 * FAILURE_SECONDS) is None
+    assert causes.told(10.0 + FAILURE_SECONDS) is LOST_PEER
+
+
+@pytest.mark.parametrize("exit_first", [True, False])
+def test_an_exit_explains_the_failure_of_another_whichever_is_heard_first(exit_first: bool) -> None:
+    causes = Causes()
+    if exit_first:
+        causes.exited("a", ENDED, 0.0)
+    causes.failed("b", LOST_PEER, 0.1)
+    if not exit_first:
+        causes.exited("a", ENDED, 0.4)
+    assert causes.told(1.0) is ENDED
+
+
+def test_a_process_that_ended_is_told_in_its_own_words_if_it_said_some() -> None:
+    causes = Causes()
+    causes.failed("b", LOST_PEER, 0.0)
+    causes.exited("a", ENDED, 0.1)
+    causes.failed("a", OWN_WORDS, 0.2)
+    assert causes.told(1.0) is OWN_WORDS
+
+
+def test_of_several_failures_and_of_several_exits_the_first_is_told() -> None:
+    causes = Causes()
+    causes.failed("b", LOST_PEER, 0.0)
+    causes.failed("b", OWN_WORDS, 0.1)
+    causes.failed("c", OWN_WORDS, 0.1)
+    assert causes.told(1.0) is LOST_PEER
+    assert repr(causes) == "<causes: 2 failures, 0 exits>"
+    causes.exited("d", ENDED, 0.2)
+    causes.exited("e", OWN_WORDS, 0.3)
+    assert causes.told(1.0) is ENDED
+
+
+@pytest.mark.parametrize(
+    ("status", "out_of_memory", "told"),
+    [
+        (-9, False, "killed by SIGKILL"),
+        (-9, True, "killed by the kernel for memory (out of memory)"),
+        (-9, None, "killed by SIGKILL: often the kernel, for memory"),
+        (-11, True, "killed by SIGSEGV"),
+        (-200, None, "killed by signal 200"),
+        (3, None, "exited with status 3"),
+        (LOST, True, "is lost: the process it was forked from was killed"),
+    ],
+)
+def test_an_exit_is_told_in_words_and_for_memory_where_the_kernel_says_so(
+    status: int, out_of_memory: bool | None, told: str
+) -> None:
+    assert describe_exit(status, out_of_memory) == told

@@ -1,0 +1,115 @@
+"""A run in which every process lives and nothing advances is told, with who waits for whom; idle ones are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.standstill import PATIENCE, Standstill
+
+BEAT = 0.5
+
+
+def actor(steps: int = 0, waiting_for: str = "", doing: str = "idle", blocked: tuple[str, int] = ("", 0)) -> Any:
+    return {"steps": steps, "waiting_for": waiting_for, "doing": doing, "blocked_by": blocked}
+
+
+def beat(process: str = "p", busy: float = 0.0, period: float = BEAT, **actors: Any) -> Heartbeat:
+    return Heartbeat(
+        process=process, period=period, progress=1, busy_seconds=busy, usual_seconds=0.0, busy_with="", loop_lag=0.0,
+        actors=actors,
+    )  # fmt: skip
+
+
+class Watched:
+    """A run whose lead is called so, beaten every half second."""
+
+    def __init__(self, floor: float = 30.0) -> None:
+        self.standstill, self.now = Standstill("lead", floor), 0.0
+
+    def seconds(self, seconds: float, **beaten: Any) -> str | None:
+        """The first verdict of so many seconds of this heartbeat."""
+        for _ in range(round(seconds / BEAT)):
+            self.now += BEAT
+            why = self.standstill.beat(beat(**beaten), self.now)
+            if why is not None:
+                return why
+        return None
+
+
+def test_a_lead_that_counts_no_steps_may_be_idle_for_ever() -> None:
+    assert Watched().seconds(1000, lead=actor(0, "a")) is None
+
+
+def test_a_lead_without_a_new_step_for_half_a_minute_is_told_with_who_waits_for_whom() -> None:
+    watched = Watched()
+    others = {"a": actor(0, "b", "Pull"), "b": actor(0, "", "Push"), "c": actor()}
+    assert watched.seconds(30, lead=actor(1), **others) is None
+    why = watched.seconds(1, lead=actor(1), **others)
+    told = "the run stands still: lead has ended no step for 30 s, and nobody computes: "
+    assert why == told + "a waits for b in Pull; b is in Push"
+
+
+def test_steps_keep_a_run_alive_and_slow_ones_give_it_more_time() -> None:
+    watched = Watched()
+    for number in range(1, 20):
+        assert watched.seconds(5, lead=actor(number)) is None
+    assert watched.seconds(PATIENCE * 5 - 10, lead=actor(19)) is None
+    why = watched.seconds(15, lead=actor(19))
+    assert why is not None
+    assert "which usually takes 5 s" in why
+
+
+def test_whoever_computes_is_watched_by_another_rule_and_keeps_the_run_alive() -> None:
+    watched = Watched()
+    watched.seconds(5, lead=actor(3))
+    for _ in range(20):
+        assert watched.seconds(20, lead=actor(3)) is None
+        assert watched.seconds(BEAT, process="worker", busy=0.2, w=actor()) is None
+        assert watched.seconds(BEAT, lead=actor(3)) is None
+        assert watched.seconds(BEAT, process="worker", busy=0.0, w=actor()) is None
+
+
+def test_a_run_that_was_stopped_as_a_whole_has_not_stood_still() -> None:
+    watched = Watched()
+    watched.seconds(5, lead=actor(3))
+    assert watched.standstill.beat(beat(period=3600.0, lead=actor(3)), 4000.0) is None
+
+
+def circle(*numbers: int) -> list[tuple[str, Any]]:
+    """Beats of two processes whose actors' handlers ask one another; the numbers of their asks."""
+    pairs = (("a", "b"), ("b", "a"))
+    return [(x, actor(0, y, "Ask", (y, number))) for (x, y), number in zip(pairs, numbers, strict=True)]
+
+
+def verdicts(beats: list[list[tuple[str, Any]]]) -> list[str | None]:
+    """Of each round of beats, half a second apart, the verdict after its last."""
+    standstill, found = Standstill("lead", 30.0), []
+    for number, given in enumerate(beats):
+        why = None
+        for name, status in given:
+            why = standstill.beat(beat(name, **{name: status}), number * BEAT) or why
+        found.append(why)
+    return found
+
+
+def test_a_circle_of_asks_is_told_at_its_second_beat() -> None:
+    first, second = verdicts([circle(1, 1), circle(1, 1)])
+    assert first is None
+    assert second is not None
+    assert second.startswith("the run stands still: a (in Ask) asked b and b (in Ask) asked a: ")
+
+
+@pytest.mark.parametrize(
+    "beats",
+    [
+        [circle(1, 1), circle(2, 1), circle(3, 2), circle(4, 2)],  # other asks each time: they are answered
+        [circle(1, 1)[:1], circle(1, 1)[:1], circle(1, 1)],  # they met only now
+        [[("a", actor(0, "b", "Ask", ("b", 1))), ("b", actor(0, "c", "Ask", ("c", 1)))]] * 5,  # no circle
+        [[("a", actor(0, "b")), ("b", actor(0, "a"))]] * 5,  # not from within handlers: those still answer
+    ],
+)
+def test_asks_that_can_be_answered_are_no_circle(beats: list[list[tuple[str, Any]]]) -> None:
+    assert verdicts(beats) == [None] * len(beats)
