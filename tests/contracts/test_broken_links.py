@@ -195,3 +195,30 @@ async def test_whoever_says_something_else_on_a_port_harms_nobody(said: bytes, t
     assert await q.came.get() == 1
     await p.road.close()
     await q.road.close()
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "unix"])
+async def test_who_claims_to_be_a_living_peer_is_not_heard(scheme: str, tmp_path: Path) -> None:
+    made = []
+    for number, name in enumerate("qpp"):  # the third has the second's identity, and knows the secret
+        made.append(
+            End(name, f"unix://{tmp_path}/{number}{{lane}}" if scheme == "unix" else "tcp://127.0.0.1:*", SECRET)
+        )
+    q, p, liar = made
+    ends = await q.road.open()
+    async with asyncio.timeout(20):
+        for end in (p, liar):
+            await end.road.open()
+            end.road.connect("q", ends)
+            await end.say("q", 1 if end is p else 2)
+            if end is p:
+                assert await q.came.get() == 1
+        if scheme == "unix":  # ZeroMQ does not tell
+            who, error = await q.refused.get()
+            assert who.startswith("p/1.")
+            assert "claims to be this peer" in str(error)
+        await p.say("q", 3)
+        assert await q.came.get() == 3
+    assert q.came.empty()
+    for end in made:
+        await end.road.close()
