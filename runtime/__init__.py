@@ -4,6 +4,7 @@ messages  memory  transport   what is said, as bytes; shared memory; the roads
 actors  compute               an actor and the way to its peers; array work off the event loop
 config  plan                  cluster.toml; what will run, as data
 cluster                       the life of processes: agents, the supervisor, launchers
+queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
 runs  report                  a run from its start to its end; what is known of it
 cli                           what the user types

@@ -1,0 +1,7 @@
+"""How fast a cluster will be, from how long its parts take: stations, links and times; nothing of nets or messages.
+
+efficiency    hardware efficiency HE(g) in closed form, for each way in which gradients travel
+mean_values   closed networks of queues, by mean value analysis: exact, unequal devices included
+events        the same event by event, with any spread of times, groups that wait for their slowest, 10 000 machines
+estimates     means of simulated times with their confidence
+"""

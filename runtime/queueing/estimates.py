@@ -1,0 +1,34 @@
+"""Means of what a simulation measured, with their confidence: a figure without it proves nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+BATCHES = 20
+T_95 = 2.093  # of Student's distribution: two-sided 95 % with BATCHES - 1 degrees of freedom
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and half the width of its 95 % confidence interval."""
+
+    mean: float
+    half_width: float
+
+    def holds(self, value: float) -> bool:
+        """Does the interval contain it?"""
+        return abs(value - self.mean) <= self.half_width
+
+
+def batch_means(values: Sequence[float]) -> Estimate:
+    """Of a series whose neighbours depend on each other: BATCHES long stretches hardly do. ValueError if it has fewer
+    values. (Law and Kelton, Simulation Modeling and Analysis, on batch means.)"""
+    size = len(values) // BATCHES
+    if not size:
+        raise ValueError(f"found {len(values)} values, expected {BATCHES} at least")
+    means = [math.fsum(values[at * size : (at + 1) * size]) / size for at in range(BATCHES)]
+    mean = math.fsum(means) / BATCHES
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in means) / (BATCHES - 1))
+    return Estimate(mean, T_95 * spread / math.sqrt(BATCHES))
