@@ -10,6 +10,7 @@ tools/        converting files, counting volumes, timing layers
 schema/       Caffe's file formats as protobuf messages
 zoo/          nets and solvers that ship
 errors        one readable line per mistake
+regular       what is no regular file is not opened
 
 Nothing here knows of messages, sockets or machines.
 """

@@ -9,6 +9,7 @@ runs  report                  a run from its start to its end; what is known of 
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
+regular  text                 only regular files are opened; text for a terminal
 
 Role processes need no configuration: what starts runs is imported when it is asked for.
 """

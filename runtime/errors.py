@@ -14,6 +14,8 @@ ConvoyError                     (exit_code)
 
 from __future__ import annotations
 
+from runtime.text import one_line
+
 
 class ConvoyError(Exception):
     """Base of all errors that are told to people without a traceback."""
@@ -27,8 +29,8 @@ class ConfigError(ConvoyError):
     exit_code = 2
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = [one_line(problem) for problem in problems]
+        super().__init__("\n".join(self.problems))
 
 
 class LaunchError(ConvoyError):

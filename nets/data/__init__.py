@@ -2,6 +2,7 @@
 
 source  formats           the interface, MemorySource; open_source checks the configuration
 digits  idx  cifar10      the digits that ship, MNIST's and CIFAR-10's files
+zipped                    plain or gzipped files, opened
 lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one record
 images  decode            image files: lists and folders, decoding
 hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files import hdf5
+from nets.regular import read_bytes
 
+MAX_LIST = 1 << 20  # bytes of a list
 MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe too holds a whole file
 
 
@@ -22,7 +24,7 @@ def open_list(*, base_dir: Path, source: str, tops: Sequence[str] = ("data", "la
     if path.suffix in (".h5", ".hdf5"):
         return Hdf5Source([path], tops)
     try:
-        lines = path.read_text("utf-8").split()
+        lines = read_bytes(path, MAX_LIST).decode("utf-8").split()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

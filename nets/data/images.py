@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from nets.data import decode
 from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
+from nets.regular import read_bytes
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MAX_FILE = 1 << 28  # bytes of one encoded image
+MAX_LIST = 1 << 28  # of a list: some million images
 
 
 def open_images(
@@ -53,7 +55,7 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
     """Return the paths and labels of a list; the label is what follows a line's last space."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_bytes(path, MAX_LIST).decode("utf-8").splitlines()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -115,12 +117,8 @@ class ImageSource(Source):
 def read_file(path: Path) -> bytes:
     """Return the bytes of an image file; DataError when it cannot be read or is larger than any image."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        return read_bytes(path, MAX_FILE)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_FILE:
-        raise DataError(f"{path.name}: found more than {MAX_FILE} bytes, expected an image")
-    return data

@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from nets.errors import PrototxtError, did_you_mean
 
 M = TypeVar("M", bound=Message)
+MAX_DEPTH = 32  # blocks in blocks; Caffe's schema needs 7
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
@@ -93,6 +94,7 @@ class _Walker:
         self.tokens = text_format.Tokenizer(text.split("\n"))
         self.file = file
         self.problems: list[str] = []
+        self.depth = 0
 
     def walk(self, descriptor: Descriptor) -> Node:
         root = Node(1)
@@ -147,7 +149,12 @@ class _Walker:
             if self.tokens.TryConsume(opening):
                 if known is not None and known.message_type is None:
                     self._note(node.line, f"key '{known.name}': found a block, expected {_expected(known)}")
+                self.depth += 1
+                if self.depth > MAX_DEPTH:
+                    self._note(node.line, f"found blocks more than {MAX_DEPTH} deep")
+                    raise _Lost
                 self._message(node, known.message_type if known is not None else None, end)
+                self.depth -= 1
                 return node
         if not colon:
             self._note(node.line, f"found {self._token()}, expected ':' or '{{'")

@@ -11,8 +11,10 @@ from pathlib import Path
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
+from nets.regular import is_file, read_bytes
 from nets.schema import caffe_pb2 as caffe
 
+MOST_BYTES = 2 << 20  # of a prototxt: ten times ResNet-152
 ZOO = Path(__file__).parents[1] / "zoo"
 
 
@@ -75,12 +77,14 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
 def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
     """Return the file `source` names: a path, or a zoo name followed by one of `suffixes`."""
     path = Path(source)
-    if path.is_file():
+    if is_file(path):
         return path
     for suffix in suffixes:
         candidate = ZOO / f"{source}{suffix}.prototxt"
         if isinstance(source, str) and path.name == source and candidate.is_file():
             return candidate
+    if path.exists():
+        return path  # whoever reads it says what it is
     names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
@@ -91,7 +95,7 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
 def read_text(path: Path) -> str:
     """Return the file's text; PrototxtError when it cannot be read or is not UTF-8."""
     try:
-        return path.read_text("utf-8")
+        return read_bytes(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
         raise PrototxtError(f"{path.name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

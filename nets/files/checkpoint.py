@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 
 from nets.errors import CheckpointError
 from nets.files.binary import replacing
+from nets.regular import size_of
 
 VERSION = "1"
 KEY = "convoy_checkpoint"
@@ -38,9 +39,8 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or foreign."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint")
     try:
+        size_of(path)
         with safe_open(path, framework="numpy") as file:
             metadata = _facts((file.metadata() or {}).get(KEY, ""))
             version = metadata.pop("version", None)
@@ -48,6 +48,8 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
                 found = "none" if version is None else f"'{version}'"
                 raise CheckpointError(f"{path.name}: found {KEY} version {found}, expected '{VERSION}'")
             return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such checkpoint") from None
     except (SafetensorError, OSError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
 

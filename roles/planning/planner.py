@@ -13,6 +13,7 @@ from nets import NetError
 from nets.data import Source
 from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
+from nets.regular import is_file
 from roles.coordination.schedule import Timetable
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
@@ -158,7 +159,7 @@ class _Planner:
     def _located(self, name: str) -> str:
         """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""
         beside = self.base / name
-        return str(beside.resolve()) if beside.is_file() else name
+        return str(beside.resolve()) if is_file(beside) else name
 
     def _timetable(self, job: Job) -> Timetable:
         solver = job.solver_spec

@@ -16,6 +16,7 @@ from rich.text import Text
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
+from runtime.text import one_line, printable
 
 HEADLINE = "progress"  # the event whose latest fields head the table
 QUIET = frozenset({"process", "link lost"})  # told in the journal only
@@ -36,7 +37,7 @@ class RunConsole:
 
     def say(self, line: str) -> None:
         """A line for the person."""
-        self.console.print(Text(line))
+        self.console.print(Text(printable(line)))
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Headline events update the table (or are a line where there is none); others are lines. What several
@@ -67,7 +68,7 @@ class RunConsole:
     def failed(self, error: ConvoyError) -> None:
         """What ended the run, on stderr."""
         self.close()
-        print(error, file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
+        print(printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -83,8 +84,8 @@ class RunConsole:
         for name in sorted(self._actors):
             status = self._actors[name]
             cells = [status[key] for key in ("process", "doing", "waits", "handled", "inbox")]
-            table.add_row(*(Text(str(cell)) for cell in (name, *cells)))  # plain: a name may hold [brackets]
-        return Group(Text(describe(self._headline)), table)
+            table.add_row(*(Text(one_line(str(cell))) for cell in (name, *cells)))  # plain: a name may hold [brackets]
+        return Group(Text(printable(describe(self._headline))), table)
 
 
 def describe(fields: dict[str, Any]) -> str:
