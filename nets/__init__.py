@@ -19,6 +19,7 @@ from nets.definition.params import ParamSpec
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
+from nets.graph.classes import unknown_numbers
 from nets.graph.graph import Net, Stage
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "Stage",
     "load_net",
     "load_solver",
+    "unknown_numbers",
 ]

@@ -35,11 +35,12 @@ def size_of(path: Path) -> int:
 def read_bytes(path: Path, limit: int) -> bytes:
     """The whole file. OSError as `size_of`, and before it is read if it has more than `limit` bytes."""
     size = size_of(path)
+    if size > limit:
+        raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
+    if not size:  # what /proc shows has a size of 0, and may wait when it is read
+        return b""
     with path.open("rb") as file:
-        data = file.read(limit + 1) if size <= limit else b""  # what /proc shows has a size of 0
-    if max(size, len(data)) > limit:
-        raise OSError(errno.EFBIG, f"found {max(size, len(data))} bytes, expected at most {limit}")
-    return data
+        return file.read(size)
 
 
 def is_file(path: Path) -> bool:

@@ -14,7 +14,7 @@ ConvoyError                     (exit_code)
 
 from __future__ import annotations
 
-from runtime.text import one_line
+from runtime.text import bounded, one_line
 
 
 class ConvoyError(Exception):
@@ -29,7 +29,7 @@ class ConfigError(ConvoyError):
     exit_code = 2
 
     def __init__(self, problems: list[str]) -> None:
-        self.problems = [one_line(problem) for problem in problems]
+        self.problems = [bounded(one_line(problem)) for problem in problems]
         super().__init__("\n".join(self.problems))
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes; then nothing was
-    read."""
+    """The whole file. OSError, in words, if it is no regular file or has more than `limit` bytes; then nothing
+    was read."""
     try:
         found = path.stat()
     except ValueError:  # a NUL, or what cannot be encoded
@@ -22,8 +22,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(found.st_mode):
         raise OSError(errno.EINVAL, "it is a named pipe or a device, expected a file")
+    if found.st_size > limit:
+        raise OSError(errno.EFBIG, f"found {found.st_size} bytes, expected at most {limit}")
+    if not found.st_size:  # what /proc shows has a size of 0, and may wait when it is read
+        return b""
     with path.open("rb") as file:
-        data = file.read(limit + 1) if found.st_size <= limit else b""
-    if max(found.st_size, len(data)) > limit:
-        raise OSError(errno.EFBIG, f"found more than {limit} bytes")
-    return data
+        return file.read(found.st_size)

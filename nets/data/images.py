@@ -33,7 +33,7 @@ def open_images(
     """
     path, size = base_dir / source, check_size("images", new_height, new_width, color)
     if path.is_dir():
-        return ImageSource(*read_folders(path), size, color)
+        return ImageSource(*read_folders(path), size, color, by_class=True)
     return ImageSource(*read_list(path, base_dir / root_folder if root_folder else path.parent), size, color)
 
 
@@ -94,8 +94,15 @@ class ImageSource(Source):
     """Images decoded when they are read, in OpenCV's channel order (BGR); classes are 0 to the largest label."""
 
     def __init__(
-        self, paths: Sequence[Path], labels: Sequence[int], size: tuple[int, int] | None, color: str = "color"
+        self,
+        paths: Sequence[Path],
+        labels: Sequence[int],
+        size: tuple[int, int] | None,
+        color: str = "color",
+        *,
+        by_class: bool = False,
     ) -> None:
+        self.by_class = by_class
         self._paths, self._labels = list(paths), np.array(labels, np.int64)
         self._size, self._color = size, color
         super().__init__("images", self._one(0).shape, num_classes=int(self._labels.max()) + 1)
@@ -107,6 +114,10 @@ class ImageSource(Source):
         """Return images (n, C, H, W) uint8 and labels (n,)."""
         names = [self._paths[index].name for index in indices]
         return stacked([self._one(int(index)) for index in indices], names, self.shape), self._labels[indices]
+
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
+        """These images, and all labels."""
+        return self.read(indices)[0], self._labels
 
     def _one(self, index: int) -> Any:
         path = self._paths[index]

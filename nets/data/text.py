@@ -67,6 +67,10 @@ class TextSource(Source):
         cont = np.broadcast_to((steps % self.unit != 0)[:, None], (len(steps), self.streams))
         return tuple(array.astype(np.float32) for array in (self.data[steps], cont, self.target[steps]))
 
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
+        """All there is, but for cont."""
+        return self.data, np.ones((1, 1)), self.target
+
 
 def _part(part: Sequence[str]) -> tuple[float, float]:
     try:

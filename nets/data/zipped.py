@@ -4,6 +4,7 @@ a gzipped file of a megabyte may hold a gigabyte."""
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,10 +22,10 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], int | None]]:
     try:
         size = size_of(path)
         with path.open("rb") as plain:
-            zipped = plain.read(2) == b"\x1f\x8b"
+            zipped = size > 0 and plain.read(2) == b"\x1f\x8b"  # what /proc shows has a size of 0, and may wait
             plain.seek(0)
             if not zipped:
-                yield plain, size
+                yield plain if size else io.BytesIO(), size
                 return
             with gzip.open(plain) as file:
                 yield cast(IO[bytes], file), None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -91,7 +92,8 @@ class _Walker:
     """Reads text by its descriptor; a bad field is noted and skipped, bad syntax ends the walk."""
 
     def __init__(self, text: str, file: str) -> None:
-        self.tokens = text_format.Tokenizer(text.split("\n"))
+        self.line = 1  # of the present token
+        self.tokens = text_format.Tokenizer(self._lines(text))
         self.file = file
         self.problems: list[str] = []
         self.depth = 0
@@ -102,9 +104,10 @@ class _Walker:
             self._message(root, descriptor, end="")
         return root
 
-    @property
-    def line(self) -> int:
-        return int(cast(Any, self.tokens).ParseError("").GetLine() or 1)
+    def _lines(self, text: str) -> Iterator[str]:
+        """The tokenizer's lines, counted: asking it costs as much as the line is long."""
+        for self.line, line in enumerate(text.split("\n"), 1):  # noqa: B020
+            yield line
 
     def _note(self, line: int, text: str) -> None:
         self.problems.append(f"{self.file}:{line}: {text}")

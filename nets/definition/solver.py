@@ -68,8 +68,11 @@ class SolverSpec:
 
     def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
         """Return the arrays this solver keeps beside a parameter, zero at first; none beside a running statistic."""
-        count = RULES[self.type].histories if param.keep is None else 0
-        return tuple(ops.zeros(param.shape, dtype) for _ in range(count))
+        return tuple(ops.zeros(param.shape, dtype) for _ in range(self.histories(param)))
+
+    def histories(self, param: ParamSpec) -> int:
+        """How many arrays `new_history` makes."""
+        return RULES[self.type].histories if param.keep is None else 0
 
     def update(
         self,

@@ -40,7 +40,8 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or foreign."""
     try:
-        size_of(path)
+        if not size_of(path):
+            raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
         with safe_open(path, framework="numpy") as file:
             metadata = _facts((file.metadata() or {}).get(KEY, ""))
             version = metadata.pop("version", None)

@@ -26,7 +26,8 @@ def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
     """Give the open file; anything h5py raises inside becomes an error of `kind` that names the file."""
     h5py = need("h5py", f"{path.name}: HDF5")
     try:
-        size_of(path)
+        if not size_of(path):
+            raise kind(f"{path.name}: found an empty file, expected an HDF5 file")
         with h5py.File(path, "r") as file:
             yield file
     except FileNotFoundError:

@@ -28,7 +28,8 @@ def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> Non
 def iteration_of(path: str) -> int:
     """The number of iterations in a checkpoint. NetError if it is none of ours."""
     _, facts = checkpoint.load(Path(path))
-    if not facts.get("iteration", "").isdigit():
+    said = facts.get("iteration", "")
+    if not (said.isascii() and said.isdigit() and len(said) < 10):
         raise NetError(f"{path}: it does not say its iteration: not a checkpoint of a training run")
     return int(facts["iteration"])
 

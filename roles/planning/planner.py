@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nets import NetError
+from nets import Net, NetError
 from nets.data import Source
 from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
@@ -22,6 +24,7 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
+from roles.planning.contents import Contents, finite
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.refusals import DOUBLE
@@ -79,6 +82,8 @@ class _Planner:
         for phase in job.phases:
             with self._reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
+        if self.train.data.shuffle is None and TRAIN in sources:
+            job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
         with self._reading("train", "weights"):
             if job.weights:
                 self.weights = read_weights(Path(job.weights))
@@ -86,12 +91,20 @@ class _Planner:
         self.stop_if_wrong()
         assert timetable is not None
         plain = dataclasses.replace(job, kernels="numpy")  # nothing is computed: no need to import the compiler, 0.2 s
+        contents = Contents(job)
         for phase, source in sources.items():
             with self._reading("train", "net"):
-                self._check_net(plain, phase, source)
+                whole = self._check_net(plain, phase, source)
                 job.batches(phase, source)
+                with self._reading("train", "data", phase.lower()):
+                    contents.of_source(phase, source, whole)
+                with self._reading("train", "resume"):
+                    if job.resume and phase == TRAIN:
+                        contents.of_checkpoint(whole)
         self._check_servers()
         self.stop_if_wrong()
+        for text, keys in contents.warnings:
+            self._warn(text, "train", *keys)
         strategy = self.train.strategy
         timetable = self._with_test(timetable, job, sources)
         self._check_tests(timetable)
@@ -141,13 +154,13 @@ class _Planner:
             batch=0,
             test_batch=0,
             base_directory=str(self.base),
-            shuffle=train.data.shuffle,
+            shuffle=bool(train.data.shuffle),
             b_p=train.b_p,
             kernels="numpy" if train.precision == DOUBLE else train.kernels,
             precision=train.precision,
             micro_batches=train.strategy.cutting["micro_batches"],
-            resume=str((self.base / train.resume).resolve()) if train.resume else "",
-            weights=str((self.base / train.weights).resolve()) if train.weights else "",
+            resume=self._beside(train.resume),
+            weights=self._beside(train.weights),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
         with self._reading("train", "net"):
@@ -159,7 +172,11 @@ class _Planner:
     def _located(self, name: str) -> str:
         """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""
         beside = self.base / name
-        return str(beside.resolve()) if is_file(beside) else name
+        return self._beside(name) if is_file(beside) else name
+
+    def _beside(self, name: str | None) -> str:
+        """A path relative to cluster.toml; "" for none."""
+        return os.path.abspath(self.base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
     def _timetable(self, job: Job) -> Timetable:
         solver = job.solver_spec
@@ -192,22 +209,23 @@ class _Planner:
             self._problem(text, "train", "strategy", "workers")
             self.stop_if_wrong()
 
-    def _check_net(self, job: Job, phase: str, source: Source) -> None:
-        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
+    def _check_net(self, job: Job, phase: str, source: Source) -> Net:
+        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared.
+        Returns the whole net."""
         whole = job.build(phase, "all", source.shape)
         if phase == TRAIN and self.weights:
             with self._reading("train", "weights"):
-                match(self.weights, whole.params, Path(job.weights).name)
+                finite(Path(job.weights), match(self.weights, whole.params, Path(job.weights).name).blobs)
         if self.preset.alone:
-            return
+            return whole
         if whole.time_first:
             text = "found a net with recurrent layers, whose rows are steps of time: only "
             text += f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
             self._problem(text, "train", "strategy", "preset")
-            return
+            return whole
         if self.preset.part == "all":
             self.layers = layers_of(whole)
-            return
+            return whole
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
         if shards := self.preset.shards(self.train.strategy):
             shard = job.build_shard(phase, 0, shards, source.shape)
@@ -223,6 +241,7 @@ class _Planner:
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self._problem(text, "train", "strategy", "preset")
+        return whole
 
     def _check_servers(self) -> None:
         """Each model server needs a layer to hold."""
@@ -278,6 +297,10 @@ class _Planner:
         problem = self.config.raw.problem(keys, text).text
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def _warn(self, text: str, *keys: str) -> None:
+        """Tell the person of what may be meant so."""
+        logging.getLogger("roles").warning("%s: %s", self.config.raw.place(keys), text)
 
     def stop_if_wrong(self) -> None:
         """Raise what was noted."""

@@ -39,6 +39,10 @@ class RunConsole:
         """A line for the person."""
         self.console.print(Text(printable(line)))
 
+    def warn(self, text: str) -> None:
+        """What the person should know before anything starts, on stderr."""
+        print(f"{WARNING}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
+
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Headline events update the table (or are a line where there is none); others are lines. What several
         processes warn of is told once."""
