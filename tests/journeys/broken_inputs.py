@@ -122,16 +122,36 @@ def keys(directory: Path, random: Random) -> list[str]:
     return [word for _ in range(random.integers(1, 3)) for word in ("--set", f"{chosen(random, KEYS)}={chosen(random, WORDS)}")]
 
 
+def _scrambled(path: Path, random: Random) -> None:
+    """Words and signs left out, doubled, swapped, or taken from elsewhere; now and then any bytes."""
+    if random.random() < 0.15:
+        broken(path, random)
+        return
+    words = re.findall(r"\w+|\s+|[^\w\s]", path.read_text())
+    for _ in range(random.integers(1, 4)):
+        at, other = (int(place) for place in random.integers(len(words), size=2))
+        match int(random.integers(4)):
+            case 0:
+                words[at] = ""
+            case 1:
+                words[at] *= 2
+            case 2:
+                words[at], words[other] = words[other], words[at]
+            case 3:
+                words[at] = words[other]
+    path.write_text("".join(words))
+
+
 def text_of_toml(directory: Path, random: Random) -> None:
-    broken(directory / "cluster.toml", random)
+    _scrambled(directory / "cluster.toml", random)
 
 
 def text_of_net(directory: Path, random: Random) -> None:
-    broken(directory / "net.prototxt", random)
+    _scrambled(directory / "net.prototxt", random)
 
 
 def text_of_solver(directory: Path, random: Random) -> None:
-    broken(directory / "solver.prototxt", random)
+    _scrambled(directory / "solver.prototxt", random)
 
 
 def _number(path: Path, random: Random) -> None:
@@ -368,7 +388,8 @@ def labels(directory: Path, random: Random) -> None:
 
 def profile(directory: Path, random: Random) -> None:
     table = {"*": 0.01, "single/forward": {"mean": 0.1, "cv": 0.5, "law": "gamma", "rows": 4}}
-    (directory / "p.json").write_bytes(mutated(json.dumps(table).encode(), random))
+    (directory / "p.json").write_text(json.dumps(table))
+    _scrambled(directory / "p.json", random)
     if random.random() < 0.2:
         (directory / "p.json").write_text("[" * 100_000)
     toml(directory, train='devices = { "*" = "emulated:p.json" }')
