@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets import Net, NetError, unknown_numbers
+from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Source, examined, in_classes
 from nets.files import checkpoint
 from roles.learning.job import Job
@@ -58,6 +59,19 @@ class Contents:
             lead = f"{path.name}: the checkpoint{of} does not fit this net and solver"
             raise NetError([lead, *problems[:3], *more])
         finite(path, {name: (arrays[name],) for name in expected})
+
+
+def check_rates(solver: SolverSpec) -> None:
+    """NetError for an iteration that has no learning rate, or none that is a number >= 0; a thousand are tried."""
+    for iteration in sorted({*range(0, solver.max_iter, max(1, solver.max_iter // 1000)), max(0, solver.max_iter - 1)}):
+        try:
+            rate = solver.rate(iteration)
+        except ArithmeticError:
+            rate = math.inf
+        if isinstance(rate, complex) or not 0 <= rate < math.inf:
+            text = f"with lr_policy '{solver.proto.lr_policy}' the learning rate of iteration {iteration} is"
+            shown = "no real number" if isinstance(rate, complex) else f"{rate:g}"
+            raise NetError(f"{solver.path.name}: {text} {shown}, expected a number >= 0")
 
 
 def finite(path: Path, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:

@@ -17,6 +17,7 @@ from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
 from nets.regular import is_file
 from roles.coordination.schedule import Timetable
+from roles.base.shapes import Shapes
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
 from roles.learning.resume import iteration_of
@@ -24,9 +25,10 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
-from roles.planning.contents import Contents, finite
+from roles.planning.contents import Contents, check_rates, finite
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
+from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
 from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
@@ -119,7 +121,15 @@ class _Planner:
             options=self.options,
         )
         topology = checked(self.preset.layout(request))
+        self._check_messages(topology, whole)
         return self._on_devices(self._with_formats(topology, job), sources)
+
+    def _check_messages(self, topology: Topology, whole: Net) -> None:
+        """No message may be larger than the links allow."""
+        size, what = largest_array(Shapes(topology), whole)
+        if size > (most := self.config.links.max_message_bytes):
+            text = f"found {most}, but {what} has {size} bytes and is sent as one"
+            raise ConfigError([self.config.raw.problem(("links", "max_message_bytes"), text).text])
 
     def _with_formats(self, topology: Topology, job: Job) -> Topology:
         """Tell each actor that sends gradients in which format."""
@@ -255,8 +265,9 @@ class _Planner:
             self._problem(text, "train", "strategy", "servers")
 
     def _check_solver(self, job: Job) -> None:
-        """Refuse clipping by a norm over all layers where layers are updated apart."""
+        """Refuse clipping by a norm over all layers where layers are updated apart, and rates that are none."""
         with self._reading("train", "solver"):
+            check_rates(job.solver_spec)
             if job.solver_spec.clips and not self.preset.joint:
                 joint = [name for name, preset in PRESETS.items() if preset.joint]
                 text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(joint)} know it"
