@@ -21,6 +21,7 @@ from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import unknown_numbers
 from nets.graph.graph import Net, Stage
+from nets.regular import is_file
 
 __all__ = [
     "CheckpointError",
@@ -32,6 +33,7 @@ __all__ = [
     "PrototxtError",
     "SolverSpec",
     "Stage",
+    "is_file",
     "load_net",
     "load_solver",
     "unknown_numbers",

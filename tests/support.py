@@ -39,8 +39,6 @@ train = {{ format = "digits", split = "train" }}
 [train.strategy]
 preset = "{preset}"
 workers = {workers}
-groups = {groups}
-fan_in = {fan_in}
 """
 
 
@@ -60,7 +58,8 @@ def configure(
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "solver.prototxt").write_text(SOLVER.format(iterations=iterations))
     testing = 'test = { format = "digits", split = "test" }' if test else ""
-    text = CLUSTER.format(preset=preset, workers=workers, groups=groups, fan_in=fan_in, seed=seed, test=testing)
+    text = CLUSTER.format(preset=preset, workers=workers, seed=seed, test=testing)
+    text += f"groups = {groups}\n" * (groups != 1) + f"fan_in = {fan_in}\n" * (fan_in != 2)
     path = directory / "cluster.toml"
     path.write_text(more + text)
     return path

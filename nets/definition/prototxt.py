@@ -106,7 +106,7 @@ class _Walker:
 
     def _lines(self, text: str) -> Iterator[str]:
         """The tokenizer's lines, counted: asking it costs as much as the line is long."""
-        for self.line, line in enumerate(text.split("\n"), 1):  # noqa: B020
+        for self.line, line in enumerate(text.split("\n"), 1):
             yield line
 
     def _note(self, line: int, text: str) -> None:

@@ -29,7 +29,9 @@ class Numbers:
         if not wrong.any():
             return ""
         number = found[wrong].reshape(-1)[0].item()
-        return f"'{self.blob}' holds {number:g}, but layer '{self.layer}' takes whole numbers from 0 to {self.count - 1}"
+        return (
+            f"'{self.blob}' holds {number:g}, but layer '{self.layer}' takes whole numbers from 0 to {self.count - 1}"
+        )
 
 
 def numbers_of(net: Net) -> Iterator[Numbers]:

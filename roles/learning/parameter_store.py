@@ -174,9 +174,7 @@ class ParameterStore:
             self.versions[layer] = version
 
 
-def state_shapes(
-    params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec
-) -> dict[str, tuple[int, ...]]:
+def state_shapes(params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec) -> dict[str, tuple[int, ...]]:
     """The arrays that a checkpoint of these parameters holds: name -> shape."""
     found: dict[str, tuple[int, ...]] = {}
     for layer, specs in params.items():

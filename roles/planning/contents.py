@@ -35,7 +35,9 @@ class Contents:
         if wrong:
             raise NetError([f"{source.name}: {text}" for text in wrong])
         if phase == TRAIN and not self.job.shuffle and len(samples) > 1 and (classes := in_classes(samples[1])):
-            text = f"the samples come in the order of their {classes} classes and are not shuffled, so that most batches "
+            text = (
+                f"the samples come in the order of their {classes} classes and are not shuffled, so that most batches "
+            )
             self.warnings.append((f"{text}hold one class: set train.data.shuffle = true", ("data", "train")))
 
     def of_checkpoint(self, net: Net) -> None:

@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nets import Net, NetError
+from nets import Net, NetError, is_file
 from nets.data import Source
 from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
-from nets.regular import is_file
-from roles.coordination.schedule import Timetable
 from roles.base.shapes import Shapes
+from roles.coordination.schedule import Timetable
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
 from roles.learning.resume import iteration_of
@@ -93,20 +92,14 @@ class _Planner:
         self.stop_if_wrong()
         assert timetable is not None
         plain = dataclasses.replace(job, kernels="numpy")  # nothing is computed: no need to import the compiler, 0.2 s
-        contents = Contents(job)
+        nets: dict[str, Net] = {}
         for phase, source in sources.items():
             with self._reading("train", "net"):
-                whole = self._check_net(plain, phase, source)
+                nets[phase] = self._check_net(plain, phase, source)
                 job.batches(phase, source)
-                with self._reading("train", "data", phase.lower()):
-                    contents.of_source(phase, source, whole)
-                with self._reading("train", "resume"):
-                    if job.resume and phase == TRAIN:
-                        contents.of_checkpoint(whole)
         self._check_servers()
+        self._look_into_files(job, sources, nets)
         self.stop_if_wrong()
-        for text, keys in contents.warnings:
-            self._warn(text, "train", *keys)
         strategy = self.train.strategy
         timetable = self._with_test(timetable, job, sources)
         self._check_tests(timetable)
@@ -121,8 +114,21 @@ class _Planner:
             options=self.options,
         )
         topology = checked(self.preset.layout(request))
-        self._check_messages(topology, whole)
+        self._check_messages(topology, nets[TRAIN])
         return self._on_devices(self._with_formats(topology, job), sources)
+
+    def _look_into_files(self, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> None:
+        """Whatever would end the run soon after its start is told before it."""
+        contents = Contents(job)
+        for phase, net in nets.items():
+            with self._reading("train", "data", phase.lower()):
+                contents.of_source(phase, sources[phase], net)
+        with self._reading("train", "resume"):
+            if job.resume and TRAIN in nets:
+                contents.of_checkpoint(nets[TRAIN])
+        if not self.problems:
+            for text, keys in contents.warnings:
+                self._warn(text, "train", *keys)
 
     def _check_messages(self, topology: Topology, whole: Net) -> None:
         """No message may be larger than the links allow."""
@@ -257,10 +263,7 @@ class _Planner:
         """Each model server needs a layer to hold."""
         strategy = self.train.strategy
         servers, most = self.preset.servers(strategy), len(self.layers)
-        if strategy.servers and not servers:
-            text = f"found {strategy.servers}, but preset '{strategy.preset}' does not let you choose how many"
-            self._problem(text, "train", "strategy", "servers")
-        elif servers > most and not self.preset.shards(strategy):
+        if servers > most and not self.preset.shards(strategy):
             text = f"found {servers}, expected at most {most}, the number of layers that have parameters"
             self._problem(text, "train", "strategy", "servers")
 
