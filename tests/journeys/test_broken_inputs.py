@@ -59,8 +59,8 @@ def judged(found: list[dict[str, Any]]) -> None:
     assert refused >= len(found) // 2  # most are really broken
 
 
-def test_two_broken_inputs_of_each_kind_are_refused_in_words_or_run(tmp_path: Path) -> None:
-    judged(examined(tmp_path, [f"{kind}:{number}" for kind in KINDS for number in (0, 1)]))
+def test_a_broken_input_of_each_kind_is_refused_in_words_or_run(tmp_path: Path) -> None:
+    judged(examined(tmp_path, [f"{kind}:0" for kind in KINDS]))
 
 
 @pytest.mark.slow
