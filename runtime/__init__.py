@@ -10,6 +10,7 @@ cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
 regular  text                 only regular files are opened; text for a terminal
+hidden                        packages that others of their name hide
 
 Role processes need no configuration: what starts runs is imported when it is asked for.
 """

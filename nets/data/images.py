@@ -33,6 +33,10 @@ def open_images(
     """
     path, size = base_dir / source, check_size("images", new_height, new_width, color)
     if path.is_dir():
+        if root_folder:
+            raise DataError(
+                f"images: root_folder: found '{root_folder}', but the source is a folder, not a list of paths"
+            )
         return ImageSource(*read_folders(path), size, color, by_class=True)
     return ImageSource(*read_list(path, base_dir / root_folder if root_folder else path.parent), size, color)
 

@@ -51,7 +51,10 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
             return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
-    except (SafetensorError, OSError, TypeError, KeyError) as error:
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}" if error.strerror else f"damaged or not a checkpoint: {error}"
+        raise CheckpointError(f"{path.name}: {reason}") from None
+    except (SafetensorError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
 
 

@@ -129,6 +129,18 @@ class _Planner:
         if not self.problems:
             for text, keys in contents.warnings:
                 self._warn(text, "train", *keys)
+            self._tell_unused()
+
+    def _tell_unused(self) -> None:
+        """Keys that say nothing beside others."""
+        train, simulation = self.train, self.config.simulation
+        if train.weights and train.resume:
+            self._warn("says nothing beside train.resume, whose parameters count", "train", "weights")
+        emulated = any(device.startswith("emulated") for device in train.devices.values())
+        if simulation.seed != type(simulation).model_fields["seed"].default and not (
+            emulated or simulation.service_times
+        ):
+            self._warn("says nothing where nothing is emulated: no service times are drawn", "simulation", "seed")
 
     def _check_messages(self, topology: Topology, whole: Net) -> None:
         """No message may be larger than the links allow."""

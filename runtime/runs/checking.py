@@ -12,6 +12,7 @@ from runtime.cluster.launchers import launcher_of
 from runtime.cluster.warnings import LoggedWarnings
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
+from runtime.config.unused import unused
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.program import checked
@@ -38,6 +39,8 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
     logging.getLogger().addHandler(handler)
     try:
         loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
+        for line in unused(loaded.config):
+            logging.getLogger("convoy").warning("%s", line)
         topology = checked(loaded.program.plan(loaded.config, loaded.options))
         return Checked(loaded, placed(topology, loaded.config), tuple(told))
     finally:
