@@ -10,11 +10,18 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from runtime.errors import ConfigError
+
 PACKAGES = ("ops", "nets", "roles")  # what hides `runtime` is run in place of this
 
 
-def hidden() -> Iterator[str]:
-    """A line for each that is hidden; it names the culprit. Nothing is imported."""
+def stop_if_hidden() -> None:
+    """ConfigError with a line for each that is hidden, which names the culprit. Nothing is imported."""
+    if found := list(_hidden()):
+        raise ConfigError(found)
+
+
+def _hidden() -> Iterator[str]:
     ours = Path(__file__).resolve().parents[1]
     for name in PACKAGES:
         try:

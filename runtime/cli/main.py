@@ -15,7 +15,7 @@ from pathlib import Path
 from cyclopts import App
 
 from runtime.errors import ConfigError, ConvoyError
-from runtime.hidden import hidden
+from runtime.hidden import stop_if_hidden
 from runtime.regular import read_bytes
 from runtime.text import printable
 
@@ -34,8 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     app = App(name="python -m runtime", help=HELP, version_flags=[])
     try:
-        if culprits := list(hidden()):
-            raise ConfigError(culprits)
+        stop_if_hidden()
         for name, place in _meant(words).items():
             app.command(_function(name, place), name=name)
         result = app(words, exit_on_error=False, print_error=True, result_action="return_value")

@@ -1,4 +1,4 @@
-"""Keys of the runtime's sections that say something and change nothing in the setting they stand in: told, not refused."""
+"""Keys of the runtime's sections that say something and change nothing where they stand: told, not refused."""
 
 from __future__ import annotations
 
