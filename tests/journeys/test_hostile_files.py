@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nets.definition.spec import ZOO
 from nets.files import checkpoint
 from nets.regular import read_bytes, size_of
 from roles import training
@@ -121,6 +122,19 @@ def test_a_prototxt_nested_beyond_reason_is_one_line(capsys: Said) -> None:
     code, said = checked("[train]\nnet = 'net.prototxt'\n", capsys)
     assert code == 2
     assert "net.prototxt:1: found blocks more than 32 deep" in said[-1]
+
+
+def test_a_rate_that_is_no_number_and_a_filler_that_cannot_fill_are_refused(capsys: Said) -> None:
+    Path("s.prototxt").write_text('base_lr: 0.1 lr_policy: "inv" gamma: -1 power: 0.75 max_iter: 5')
+    code, (line,) = checked("[train]\nsolver = 's.prototxt'\n", capsys)
+    assert (code, line) == (
+        2, "cluster.toml:2: train.solver: s.prototxt: with lr_policy 'inv' the learning rate of iteration 1 is inf, "
+        "expected a number >= 0",
+    )  # fmt: skip
+    Path("n.prototxt").write_text((ZOO / "lenet.prototxt").read_text().replace('"xavier"', '"gaussian" std: -1', 1))
+    code, (line,) = checked("[train]\nnet = 'n.prototxt'\n", capsys)
+    assert code == 2
+    assert line.endswith("key 'convolution_param.weight_filler.std': found -1, expected a number >= 0")
 
 
 def test_another_nets_checkpoint_is_refused_and_names_what_does_not_fit(capsys: Said) -> None:
