@@ -43,9 +43,9 @@ preset = "sync"
 workers = 2
 [train.gradients]
 format = "{format}"
-tau = {tau}
-block = {block}
+{option}
 """
+OPTION = {"threshold": "tau = {tau}", "one-bit": "block = {block}"}  # of the formats that have one
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -119,7 +119,8 @@ def trained(name: str, seed: int, given: argparse.Namespace) -> dict[str, float]
         path = Path(folder, "cluster.toml")
         Path(folder, "solver.prototxt").write_text(SOLVER.format(rate=given.rate, iterations=given.iterations))
         data = {phase: source(phase, given.mnist) for phase in MNIST}
-        path.write_text(CLUSTER.format(format=name, seed=seed, tau=given.tau, block=given.block, **data))
+        option = OPTION.get(name, "").format(tau=given.tau, block=given.block)
+        path.write_text(CLUSTER.format(format=name, seed=seed, option=option, **data))
         loaded = load_with_program(path)
         placement = place(plan(loaded.config, loaded.options), loaded.config)
         senders = {role: counting(ROLES[role], sizes) for role in ("conv_compute", "tree_reducer")}

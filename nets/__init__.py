@@ -10,6 +10,7 @@ tools/        converting files, counting volumes, timing layers
 schema/       Caffe's file formats as protobuf messages
 zoo/          nets and solvers that ship
 errors        one readable line per mistake
+regular       what is no regular file is not opened
 
 Nothing here knows of messages, sockets or machines.
 """
@@ -18,7 +19,9 @@ from nets.definition.params import ParamSpec
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
+from nets.graph.classes import unknown_numbers
 from nets.graph.graph import Net, Stage
+from nets.regular import is_file
 
 __all__ = [
     "CheckpointError",
@@ -30,6 +33,8 @@ __all__ = [
     "PrototxtError",
     "SolverSpec",
     "Stage",
+    "is_file",
     "load_net",
     "load_solver",
+    "unknown_numbers",
 ]

@@ -102,11 +102,12 @@ class Strategy(Section):
 
 
 class Data(Section):
-    """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys."""
+    """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys.
+    Without `shuffle`, a folder with a folder per class is shuffled, and nothing else is."""
 
     train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
     test: dict[str, Any] | None = None
-    shuffle: bool = False
+    shuffle: bool | None = None
 
 
 class Train(Section):

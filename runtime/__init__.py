@@ -10,6 +10,8 @@ runs  report                  a run from its start to its end; what is known of 
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
+regular  text                 only regular files are opened; text for a terminal
+hidden                        packages that others of their name hide
 
 Everything is imported when it is asked for: role processes need no configuration, and `python -m runtime` hears signals
 before it imports anything that takes time.

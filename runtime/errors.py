@@ -6,6 +6,7 @@ ConvoyError                     (exit_code)
  |- RoleDied               4    read the named role's log
  |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
  |- MessageError                a message was malformed: .reason labels the counter
+ |   `- Unsendable              its receiver does not understand it: told to the sender
  |- ActorStopped                the peer is stopping or gone; nobody will answer
  |- AskTimeout                  the peer did not answer in time
  |- Refused                     the peer's handler answered an ask with an error
@@ -13,6 +14,8 @@ ConvoyError                     (exit_code)
 """
 
 from __future__ import annotations
+
+from runtime.text import bounded, one_line
 
 
 class ConvoyError(Exception):
@@ -27,8 +30,8 @@ class ConfigError(ConvoyError):
     exit_code = 2
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = [bounded(one_line(problem)) for problem in problems]
+        super().__init__("\n".join(self.problems))
 
 
 class LaunchError(ConvoyError):
@@ -57,6 +60,10 @@ class MessageError(ConvoyError):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(f"{reason}: {text}")
         self.reason = reason
+
+
+class Unsendable(MessageError):
+    """What an actor would send, its receiver does not understand: a mistake of the sender, not of what it handles."""
 
 
 class ActorStopped(ConvoyError):

@@ -14,6 +14,8 @@ from typing import Any
 from nets.files.checkpoint import load as load_checkpoint
 from ops import Array
 from roles import ROLES, Options, plan
+from roles.planning.strategies import PRESETS
+from roles.presets.request import SHAPE
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
@@ -39,8 +41,6 @@ train = {{ format = "digits", split = "train" }}
 [train.strategy]
 preset = "{preset}"
 workers = {workers}
-groups = {groups}
-fan_in = {fan_in}
 """
 
 
@@ -60,7 +60,9 @@ def configure(
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "solver.prototxt").write_text(SOLVER.format(iterations=iterations))
     testing = 'test = { format = "digits", split = "test" }' if test else ""
-    text = CLUSTER.format(preset=preset, workers=workers, groups=groups, fan_in=fan_in, seed=seed, test=testing)
+    text = CLUSTER.format(preset=preset, workers=workers, seed=seed, test=testing)
+    used = PRESETS[preset].uses if preset in PRESETS else SHAPE  # a grid over presets has keys that some do not use
+    text += f"groups = {groups}\n" * ("groups" in used) + f"fan_in = {fan_in}\n" * ("fan_in" in used and fan_in != 2)
     path = directory / "cluster.toml"
     path.write_text(more + text)
     return path

@@ -2,11 +2,13 @@
 
 source  formats           the interface, MemorySource; open_source checks the configuration
 digits  idx  cifar10      the digits that ship, MNIST's and CIFAR-10's files
+zipped                    plain or gzipped files, opened
 lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one record
 images  decode            image files: lists and folders, decoding
 hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
 synthetic  blank          made-up classes; images that are not there
 transform                 Caffe's transform_param
+examined                  a look at a source before training
 batches  declared         which samples form a global batch; the batch size a net declares
 prefetch                  the next share, read in a thread
 writers                   LMDB databases out
@@ -14,6 +16,7 @@ writers                   LMDB databases out
 
 from nets.data.batches import Batches
 from nets.data.declared import batch_of_net
+from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
@@ -27,5 +30,7 @@ __all__ = [
     "Source",
     "Transform",
     "batch_of_net",
+    "examined",
+    "in_classes",
     "open_source",
 ]

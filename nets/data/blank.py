@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 from nets.data.source import Source
 from nets.errors import DataError
+
+MAX_SIZE = 1 << 27  # a shuffled epoch holds 8 bytes for each
+MAX_PIXELS = 3 << 25  # of one image: as large as one that is decoded (`decode`)
 
 
 class BlankSource(Source):
@@ -31,7 +35,9 @@ def open_blank(*, base_dir: Path, shape: tuple[int, ...], size: int = 1 << 20) -
     """The source of `size` images of `shape` (C, H, W)."""
     if len(shape) != 3 or min(shape) < 1:
         raise DataError(f"blank: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)")
-    if size < 1:
-        raise DataError(f"blank: size: found {size}, expected an integer >= 1")
+    if not 1 <= size <= MAX_SIZE:
+        raise DataError(f"blank: size: found {size}, expected an integer from 1 to {MAX_SIZE}")
+    if math.prod(shape) > MAX_PIXELS:
+        raise DataError(f"blank: shape: found {list(shape)}, expected at most {MAX_PIXELS} numbers")
     channels, height, width = shape
     return BlankSource((channels, height, width), size)

@@ -15,7 +15,7 @@ from nets.errors import DataError
 from nets.files.extras import need
 
 COLORS = ("stored", "color", "gray")
-MAX_PIXELS = 1 << 27  # 134 million, 384 MiB decoded: more is an accident or an attack
+MAX_PIXELS = 1 << 25  # 34 million, up to 600 MB while it is decoded: more is an accident or an attack
 _GREY_OF_BGR = np.array([0.114, 0.587, 0.299], np.float32)  # ITU-R BT.601, as OpenCV and JPEG
 
 

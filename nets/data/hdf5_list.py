@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files import hdf5
+from nets.regular import read_bytes
 
+MAX_LIST = 1 << 20  # bytes of a list
 MAX_BYTES = 1 << 31  # of one dataset in memory; Caffe too holds a whole file
 
 
@@ -22,7 +24,7 @@ def open_list(*, base_dir: Path, source: str, tops: Sequence[str] = ("data", "la
     if path.suffix in (".h5", ".hdf5"):
         return Hdf5Source([path], tops)
     try:
-        lines = path.read_text("utf-8").split()
+        lines = read_bytes(path, MAX_LIST).decode("utf-8").split()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -56,20 +58,37 @@ class Hdf5Source(Source):
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
         """Return the rows of every top, float32, in the datasets' own shapes; a label (N, 1) becomes (N,)."""
+        return self._gathered(indices, lambda file, rows: [array[rows] for array in self._load(file)])
+
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.float32], ...]:
+        """The same, read row by row: no whole file is held."""
+        return self._gathered(indices, self._rows)
+
+    def _gathered(
+        self, indices: NDArray[np.integer[Any]], rows_of: Callable[[int, NDArray[Any]], list[NDArray[Any]]]
+    ) -> tuple[NDArray[np.float32], ...]:
         files = np.searchsorted(self._ends, indices, side="right")
         result: list[NDArray[np.float32]] = []
         for file in np.unique(files):
             mine = files == file
-            rows = np.asarray(indices)[mine] - (self._ends[file - 1] if file else 0)
-            for at, array in enumerate(self._load(int(file))):
+            for at, array in enumerate(rows_of(int(file), indices[mine] - (self._ends[file - 1] if file else 0))):
                 if at == len(result):
                     result.append(np.empty((len(files), *array.shape[1:]), np.float32))
-                result[at][mine] = array[rows]
+                result[at][mine] = array
         return tuple(array[:, 0] if array.shape[1:] == (1,) else array for array in result)
+
+    def _rows(self, file: int, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        path = self._paths[file]
+        with hdf5.opened(path, DataError) as opened:
+            return [np.asarray(hdf5.dataset(opened, top, path)[rows], np.float32) for top in self._tops]
 
     def _shapes(self, path: Path) -> list[tuple[int, ...]]:
         with hdf5.opened(path, DataError) as file:
-            shapes = [tuple(hdf5.dataset(file, top, path).shape) for top in self._tops]
+            found = [hdf5.dataset(file, top, path) for top in self._tops]
+            shapes = [tuple(one.shape) for one in found]
+            for one in found:
+                if one.size * 4 > MAX_BYTES:
+                    raise DataError(f"{path.name}: {one.name}: found {one.shape}, expected at most 2 GiB in float32")
         if len({shape[:1] for shape in shapes}) > 1 or not all(shapes):
             raise DataError(f"{path.name}: found shapes {shapes}, expected as many rows in each of {self._tops}")
         return shapes
@@ -79,9 +98,6 @@ class Hdf5Source(Source):
         if kept[0] != file:
             path = self._paths[file]
             with hdf5.opened(path, DataError) as opened:
-                found = [hdf5.dataset(opened, top, path) for top in self._tops]
-                for one in found:
-                    if one.size * 4 > MAX_BYTES:
-                        raise DataError(f"{path.name}: {one.name}: found {one.shape}, expected at most 2 GiB")
-                kept = self._kept = (file, tuple(np.asarray(one[()], np.float32) for one in found))
+                found = tuple(np.asarray(hdf5.dataset(opened, top, path)[()], np.float32) for top in self._tops)
+                kept = self._kept = (file, found)
         return kept[1]

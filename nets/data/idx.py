@@ -3,20 +3,20 @@
 Header and length are checked; memory grows with what is read, not with what a header promises.
 """
 
-import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.zipped import opened
 from nets.errors import DataError
 
 UNSIGNED_BYTE = 0x08
-CHUNK = 1 << 20  # bytes read at a time: a header that promises too much costs no memory
+CHUNK = 1 << 20  # bytes read at a time
+MAX_BYTES = 640 << 20  # EMNIST has 547 million; larger sets fit lmdb or hdf5, which are not held in memory
 
 
 def read(*, base_dir: Path, images: str, labels: str) -> tuple[NDArray[Any], NDArray[np.int64], int]:
@@ -33,20 +33,11 @@ def read(*, base_dir: Path, images: str, labels: str) -> tuple[NDArray[Any], NDA
 
 def read_idx(path: Path, axes: tuple[int, ...]) -> NDArray[np.uint8]:
     """Return the array in `path`, which must have one of `axes` axes; DataError names file, found and expected."""
-    try:
-        with path.open("rb") as file:
-            zipped = file.read(2) == b"\x1f\x8b"
-        with cast(IO[bytes], gzip.open(path, "rb") if zipped else path.open("rb")) as file:
-            return _read(file, path.name, axes)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path.name}: damaged gzip file: {error}") from None
-    except OSError as error:
-        raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
+    with opened(path) as (file, size):
+        return _read(file, size, path.name, axes)
 
 
-def _read(file: IO[bytes], name: str, axes: tuple[int, ...]) -> NDArray[np.uint8]:
+def _read(file: IO[bytes], size: int | None, name: str, axes: tuple[int, ...]) -> NDArray[np.uint8]:
     magic = _header(file, name, 4, "magic number")
     if magic[:2] != b"\0\0" or magic[2] != UNSIGNED_BYTE or magic[3] not in axes:
         expected = " or ".join(f"0000 08 {count:02x}" for count in axes)
@@ -54,13 +45,27 @@ def _read(file: IO[bytes], name: str, axes: tuple[int, ...]) -> NDArray[np.uint8
         raise DataError(f"{name}: found magic number {found}, expected {expected}")
     shape = struct.unpack(f">{magic[3]}I", _header(file, name, 4 * magic[3], "sizes"))
     count = math.prod(shape)
-    data = bytearray()
-    while len(data) <= count and (chunk := file.read(min(CHUNK, count + 1 - len(data)))):
-        data += chunk
-    if len(data) != count:
-        found = "more" if len(data) > count else str(len(data))
+    if count > MAX_BYTES:
+        raise DataError(f"{name}: found shape {shape}, expected at most {MAX_BYTES} bytes, which are held in memory")
+    rest = None if size is None else size - 4 - 4 * magic[3]
+    if rest is None:
+        data = np.empty(count, np.uint8)  # takes memory as it is filled
+        rest = _fill(file, data)
+    else:
+        data = np.frombuffer(file.read(count) if rest == count else b"", np.uint8)
+    if rest != count:
+        found = "more" if rest > count else str(rest)
         raise DataError(f"{name}: found {found} bytes of data, expected {count} for shape {shape}")
-    return np.frombuffer(data, np.uint8).reshape(shape)
+    return data.reshape(shape)
+
+
+def _fill(file: IO[bytes], data: NDArray[np.uint8]) -> int:
+    """Read into `data`; return how many bytes there were, one more than it takes if there were more."""
+    done = 0
+    while done < len(data) and (chunk := file.read(min(CHUNK, len(data) - done))):
+        data[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        done += len(chunk)
+    return done + len(file.read(1))
 
 
 def _header(file: IO[bytes], name: str, count: int, what: str) -> bytes:

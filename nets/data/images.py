@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from nets.data import decode
 from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
+from nets.regular import read_bytes
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MAX_FILE = 1 << 28  # bytes of one encoded image
+MAX_LIST = 1 << 28  # of a list: some million images
 
 
 def open_images(
@@ -31,7 +33,11 @@ def open_images(
     """
     path, size = base_dir / source, check_size("images", new_height, new_width, color)
     if path.is_dir():
-        return ImageSource(*read_folders(path), size, color)
+        if root_folder:
+            raise DataError(
+                f"images: root_folder: found '{root_folder}', but the source is a folder, not a list of paths"
+            )
+        return ImageSource(*read_folders(path), size, color, by_class=True)
     return ImageSource(*read_list(path, base_dir / root_folder if root_folder else path.parent), size, color)
 
 
@@ -53,7 +59,7 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
     """Return the paths and labels of a list; the label is what follows a line's last space."""
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_bytes(path, MAX_LIST).decode("utf-8").splitlines()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -92,8 +98,15 @@ class ImageSource(Source):
     """Images decoded when they are read, in OpenCV's channel order (BGR); classes are 0 to the largest label."""
 
     def __init__(
-        self, paths: Sequence[Path], labels: Sequence[int], size: tuple[int, int] | None, color: str = "color"
+        self,
+        paths: Sequence[Path],
+        labels: Sequence[int],
+        size: tuple[int, int] | None,
+        color: str = "color",
+        *,
+        by_class: bool = False,
     ) -> None:
+        self.by_class = by_class
         self._paths, self._labels = list(paths), np.array(labels, np.int64)
         self._size, self._color = size, color
         super().__init__("images", self._one(0).shape, num_classes=int(self._labels.max()) + 1)
@@ -106,6 +119,10 @@ class ImageSource(Source):
         names = [self._paths[index].name for index in indices]
         return stacked([self._one(int(index)) for index in indices], names, self.shape), self._labels[indices]
 
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
+        """These images, and all labels."""
+        return self.read(indices)[0], self._labels
+
     def _one(self, index: int) -> Any:
         path = self._paths[index]
         image = decode.image(read_file(path), path.name, self._color)
@@ -115,12 +132,8 @@ class ImageSource(Source):
 def read_file(path: Path) -> bytes:
     """Return the bytes of an image file; DataError when it cannot be read or is larger than any image."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE + 1)
+        return read_bytes(path, MAX_FILE)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path.name}: cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_FILE:
-        raise DataError(f"{path.name}: found more than {MAX_FILE} bytes, expected an image")
-    return data

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.errors import DataError
+from nets.regular import size_of
 
 MAGIC, VERSION = 0xBEEFC0DE, 1
 HEADER, META = 16, 136  # bytes of a page's header; of a meta record
@@ -50,9 +51,9 @@ def open_mdb(path: Path) -> Mdb:
     """Open `path`, the database's folder or its file; DataError when it is missing or damaged."""
     file = path / "data.mdb" if path.is_dir() else path
     try:
+        if (size := size_of(file)) < 2 * HEADER + META:
+            raise DataError(f"{path.name}: found {size} bytes, expected an LMDB file")
         with file.open("rb") as handle:
-            if file.stat().st_size < 2 * HEADER + META:
-                raise DataError(f"{path.name}: found {file.stat().st_size} bytes, expected an LMDB file")
             data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError:
         raise DataError(f"{file}: no such file, expected an LMDB database") from None

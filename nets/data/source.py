@@ -18,9 +18,12 @@ Labels = NDArray[np.int64]
 class Source(ABC):
     """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be larger than memory.
 
+    `by_class`: its samples come one class after the other, so they are shuffled unless one says otherwise.
     `shape`: (C, H, W) of every sample's first array. `num_classes`: None when unknown. `unit`: so many consecutive
     samples belong together and are shuffled as one (1 for images). `read` may be called from any thread.
     """
+
+    by_class = False
 
     def __init__(
         self, name: str, shape: tuple[int, int, int], *, num_classes: int | None = None, unit: int = 1
@@ -40,6 +43,11 @@ class Source(ABC):
         labels (n,), or whatever the net's data layers want, in their order. DataError for a damaged sample.
         """
 
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
+        """The same arrays of these samples, in their order, before training begins; of more samples where that costs
+        nothing. The arrays may be the source's own."""
+        return self.read(indices)
+
 
 class MemorySource(Source):
     """Labelled images in memory: `images` (N, C, H, W) uint8 or float32, `labels` (N,) int64."""
@@ -55,6 +63,10 @@ class MemorySource(Source):
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """Return copies: images (n, C, H, W), labels (n,)."""
         return self.images[indices], self.labels[indices]
+
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
+        """All there is."""
+        return self.images, self.labels
 
 
 def stacked(images: Sequence[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]) -> NDArray[Any]:

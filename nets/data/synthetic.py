@@ -1,5 +1,6 @@
 """Made-up images that can be learnt: one fixed random pattern per class, plus noise."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from nets.definition.params import generator
 from nets.errors import DataError
 
+MAX_VALUES = 1 << 27  # 512 MiB; 130 000 images of LeNet's size, a thousand of CaffeNet's
 NOISE = 0.5  # standard deviation, against 1 of the patterns: learnable, not trivial
 
 
@@ -30,6 +32,10 @@ def make(
     ):
         if value < least:
             raise DataError(f"synthetic: {name}: found {value}, expected an integer >= {least}")
+    values = (size + classes) * math.prod(shape)
+    if values > MAX_VALUES:
+        text = f"found {size} images and {classes} patterns of shape {list(shape)}, {values} numbers in memory"
+        raise DataError(f"synthetic: {text}: expected at most {MAX_VALUES}")
     patterns = generator(seed, "pattern").standard_normal((classes, *shape), dtype=np.float32)
     labels = np.arange(size, dtype=np.int64) % classes
     images = generator(seed, "noise", sample).standard_normal((size, *shape), dtype=np.float32)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from nets.data.source import Source
 from nets.errors import DataError
+from nets.regular import read_bytes
 
-MAX_BYTES = 1 << 30
+MAX_BYTES = 1 << 28  # two and a half times enwik8; in memory a character takes 16
 
 
 def open_text(
@@ -27,11 +28,11 @@ def open_text(
     sorted); `part`: first and last share of the text as decimals, such as ["0", "0.9"].
     """
     path = base_dir / source
-    text = _read(path)
     for name, value in (("streams", streams), ("length", length)):
         if value < 1:
             raise DataError(f"text: {name}: found {value}, expected an integer >= 1")
     first, last = _part(part)
+    text = _read(path)
     letters = alphabet or "".join(sorted(set(text)))
     codes = np.frombuffer(text.encode("utf-32-le"), "<u4")
     return TextSource(path.name, codes[int(first * len(codes)) : int(last * len(codes))], letters, streams, length)
@@ -66,6 +67,10 @@ class TextSource(Source):
         cont = np.broadcast_to((steps % self.unit != 0)[:, None], (len(steps), self.streams))
         return tuple(array.astype(np.float32) for array in (self.data[steps], cont, self.target[steps]))
 
+    def look(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
+        """All there is, but for cont."""
+        return self.data, np.ones((1, 1)), self.target
+
 
 def _part(part: Sequence[str]) -> tuple[float, float]:
     try:
@@ -79,9 +84,7 @@ def _part(part: Sequence[str]) -> tuple[float, float]:
 
 def _read(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DataError(f"{path.name}: found {path.stat().st_size} bytes, expected at most {MAX_BYTES}")
-        text = path.read_text("utf-8")
+        text = read_bytes(path, MAX_BYTES).decode("utf-8")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ from nets.definition.prototxt import Node, Where
 from nets.definition.spec import NetSpec
 from nets.errors import DataError, PrototxtError
 from nets.files.mean import read_mean
+from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 
 _NOWHERE = Where("transform_param", Node(1))
@@ -114,7 +115,7 @@ def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:
     """The mean image `name`: a path from here, from the net's folder, or beside the net."""
     named = Path(name)
     for candidate in (named, directory / named, directory / named.name):
-        if candidate.is_file():
+        if is_file(candidate):
             try:
                 return read_mean(candidate)
             except DataError as error:

@@ -57,6 +57,14 @@ def check_filler(filler: caffe.FillerParameter, shape: tuple[int, ...], where: W
     if filler.type not in FILLERS:
         expected = f"expected one of {', '.join(FILLERS)}{did_you_mean(filler.type, FILLERS)}"
         raise NetError(where.problem(f"{key}.type", f"found '{filler.type}', {expected}"))
+    for name in ("value", "min", "max", "mean", "std"):
+        number = getattr(filler, name)
+        if not math.isfinite(number) or (name == "std" and number < 0):
+            expected = "a number >= 0" if name == "std" else "a finite number"
+            raise NetError(where.problem(f"{key}.{name}", f"found {number:g}, expected {expected}"))
+    if filler.type == "uniform" and filler.min > filler.max:
+        text = f"found {filler.min:g}, expected at most max, {filler.max:g}"
+        raise NetError(where.problem(f"{key}.min", text))
     if filler.type == "bilinear" and (len(shape) != 4 or shape[2] != shape[3]):
         raise NetError(
             where.problem(key, f"filler 'bilinear' on shape {shape}, expected four axes and a square kernel")

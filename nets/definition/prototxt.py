@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ from google.protobuf.message import Message
 from nets.errors import PrototxtError, did_you_mean
 
 M = TypeVar("M", bound=Message)
+MAX_DEPTH = 32  # blocks in blocks; Caffe's schema needs 7
 _INTEGER = re.compile(r"-?(0[xX][0-9a-fA-F]+|[0-9]+)")
 
 
@@ -90,9 +92,11 @@ class _Walker:
     """Reads text by its descriptor; a bad field is noted and skipped, bad syntax ends the walk."""
 
     def __init__(self, text: str, file: str) -> None:
-        self.tokens = text_format.Tokenizer(text.split("\n"))
+        self.line = 1  # of the present token
+        self.tokens = text_format.Tokenizer(self._lines(text))
         self.file = file
         self.problems: list[str] = []
+        self.depth = 0
 
     def walk(self, descriptor: Descriptor) -> Node:
         root = Node(1)
@@ -100,9 +104,10 @@ class _Walker:
             self._message(root, descriptor, end="")
         return root
 
-    @property
-    def line(self) -> int:
-        return int(cast(Any, self.tokens).ParseError("").GetLine() or 1)
+    def _lines(self, text: str) -> Iterator[str]:
+        """The tokenizer's lines, counted: asking it costs as much as the line is long."""
+        for self.line, line in enumerate(text.split("\n"), 1):
+            yield line
 
     def _note(self, line: int, text: str) -> None:
         self.problems.append(f"{self.file}:{line}: {text}")
@@ -147,7 +152,12 @@ class _Walker:
             if self.tokens.TryConsume(opening):
                 if known is not None and known.message_type is None:
                     self._note(node.line, f"key '{known.name}': found a block, expected {_expected(known)}")
+                self.depth += 1
+                if self.depth > MAX_DEPTH:
+                    self._note(node.line, f"found blocks more than {MAX_DEPTH} deep")
+                    raise _Lost
                 self._message(node, known.message_type if known is not None else None, end)
+                self.depth -= 1
                 return node
         if not colon:
             self._note(node.line, f"found {self._token()}, expected ':' or '{{'")

@@ -18,6 +18,7 @@ from nets.definition.prototxt import Where, parse
 from nets.definition.rules import RULES, History
 from nets.definition.spec import NetSpec, load_net, locate, net_from_proto, read_text
 from nets.errors import PrototxtError, did_you_mean
+from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
 
@@ -67,8 +68,11 @@ class SolverSpec:
 
     def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
         """Return the arrays this solver keeps beside a parameter, zero at first; none beside a running statistic."""
-        count = RULES[self.type].histories if param.keep is None else 0
-        return tuple(ops.zeros(param.shape, dtype) for _ in range(count))
+        return tuple(ops.zeros(param.shape, dtype) for _ in range(self.histories(param)))
+
+    def histories(self, param: ParamSpec) -> int:
+        """How many arrays `new_history` makes."""
+        return RULES[self.type].histories if param.keep is None else 0
 
     def update(
         self,
@@ -125,7 +129,7 @@ class SolverSpec:
             raise self.where.error("net", "missing, expected the path of a net prototxt")
         named = Path(self.net)
         for candidate in (named, self.path.parent / named, self.path.parent / named.name):
-            if candidate.is_file():
+            if is_file(candidate):
                 return load_net(candidate)
         key = "net" if self.proto.net else "train_net"
         raise self.where.error(key, f"found '{self.net}', but there is no such file here or beside the solver")

@@ -6,13 +6,17 @@ Finds and reads the file, applies the phase rules, knows the names of the zoo.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
+from nets.regular import is_file, read_bytes
 from nets.schema import caffe_pb2 as caffe
 
+MOST_BYTES = 1 << 20  # of a prototxt: five times ResNet-152
+MOST_LAYERS = 4096  # ResNet-1001 has 3500
 ZOO = Path(__file__).parents[1] / "zoo"
 
 
@@ -52,7 +56,13 @@ class NetSpec:
 def load_net(source: str | Path) -> NetSpec:
     """Read a net from a prototxt path or a name of the zoo ("lenet"); PrototxtError lists every mistake."""
     path = locate(source, suffixes=("",))
-    proto, root = parse(read_text(path), caffe.NetParameter(), path.name)
+    return _parsed(read_text(path), path)
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str, path: Path) -> NetSpec:
+    """One text is asked for by many who plan."""
+    proto, root = parse(text, caffe.NetParameter(), path.name)
     return net_from_proto(proto, root, path)
 
 
@@ -64,6 +74,8 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
         LayerSpec(layer, Where(path.name, node, f"layer '{layer.name}'" if layer.name else "layer without name"))
         for layer, node in zip(upgraded.layer, nodes, strict=True)
     )
+    if len(layers) > MOST_LAYERS:
+        raise top.error("", f"found {len(layers)} layers, expected at most {MOST_LAYERS}")
     problems = [problem for layer in layers for problem in _mistakes(layer)]
     if not layers:
         problems.append(top.problem("", "the net has no layer"))
@@ -75,12 +87,14 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
 def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
     """Return the file `source` names: a path, or a zoo name followed by one of `suffixes`."""
     path = Path(source)
-    if path.is_file():
+    if is_file(path):
         return path
     for suffix in suffixes:
         candidate = ZOO / f"{source}{suffix}.prototxt"
         if isinstance(source, str) and path.name == source and candidate.is_file():
             return candidate
+    if path.exists():
+        return path  # whoever reads it says what it is
     names = sorted(file.stem for file in ZOO.glob("*.prototxt"))
     raise PrototxtError(
         f"{source}: no such file, and the zoo has no such name{did_you_mean(path.stem, names)}; "
@@ -91,7 +105,7 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
 def read_text(path: Path) -> str:
     """Return the file's text; PrototxtError when it cannot be read or is not UTF-8."""
     try:
-        return path.read_text("utf-8")
+        return read_bytes(path, MOST_BYTES).decode("utf-8")
     except OSError as error:
         raise PrototxtError(f"{path.name}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

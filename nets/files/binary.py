@@ -13,6 +13,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from nets.errors import NetError
+from nets.regular import read_bytes
 
 M = TypeVar("M", bound=Message)
 LIMIT = 2**31 - 1  # protobuf's own limit of a message
@@ -21,10 +22,7 @@ LIMIT = 2**31 - 1  # protobuf's own limit of a message
 def read_message(path: Path, message: type[M], what: str, kind: type[NetError] = NetError) -> M:
     """Return the binary `message` in `path`; an error of `kind` when it is missing, too large or damaged."""
     try:
-        size = path.stat().st_size
-        if size > LIMIT:
-            raise kind(f"{path.name}: found {size} bytes, expected at most {LIMIT} in {what}")
-        data = path.read_bytes()
+        data = read_bytes(path, LIMIT)
     except FileNotFoundError:
         raise kind(f"{path}: no such file") from None
     except OSError as error:
@@ -32,7 +30,7 @@ def read_message(path: Path, message: type[M], what: str, kind: type[NetError] =
     try:
         return message.FromString(data)
     except DecodeError:
-        raise kind(f"{path.name}: damaged or not {what} ({size} bytes)") from None
+        raise kind(f"{path.name}: damaged or not {what} ({len(data)} bytes)") from None
 
 
 def write_message(path: Path, message: Message) -> None:

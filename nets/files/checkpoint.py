@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from nets.errors import CheckpointError
 from nets.files.binary import replacing
+from nets.regular import size_of
 
 VERSION, UNCHECKED = "2", "1"
 KEY = "convoy_checkpoint"
@@ -45,9 +46,9 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or foreign."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint")
     try:
+        if not size_of(path):
+            raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
         with safe_open(path, framework="numpy") as file:
             metadata = _facts((file.metadata() or {}).get(KEY, ""))
             version = metadata.get("version")
@@ -60,7 +61,12 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
                 raise CheckpointError(f"{path.name}: damaged: its content does not fit its SHA-256; use another one")
             del metadata["version"]
             return arrays, metadata
-    except (SafetensorError, OSError, TypeError, KeyError) as error:
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such checkpoint") from None
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}" if error.strerror else f"damaged or not a checkpoint: {error}"
+        raise CheckpointError(f"{path.name}: {reason}") from None
+    except (SafetensorError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
 
 

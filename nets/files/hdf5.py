@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from nets.errors import NetError
 from nets.files.extras import need
+from nets.regular import size_of
 
 RATIO = 1100  # deflate cannot shrink by more than 1032: a dataset that claims more than this is a lie
 
@@ -24,11 +25,13 @@ RATIO = 1100  # deflate cannot shrink by more than 1032: a dataset that claims m
 def opened(path: Path, kind: type[NetError] = NetError) -> Iterator[Any]:
     """Give the open file; anything h5py raises inside becomes an error of `kind` that names the file."""
     h5py = need("h5py", f"{path.name}: HDF5")
-    if not path.is_file():
-        raise kind(f"{path}: no such file")
     try:
+        if not size_of(path):
+            raise kind(f"{path.name}: found an empty file, expected an HDF5 file")
         with h5py.File(path, "r") as file:
             yield file
+    except FileNotFoundError:
+        raise kind(f"{path}: no such file") from None
     except NetError as error:
         raise (error if isinstance(error, kind) else kind(error.problems)) from None
     except (OSError, RuntimeError, LookupError, ValueError, TypeError, ArithmeticError, MemoryError) as error:

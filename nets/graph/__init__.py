@@ -6,5 +6,6 @@ stages  sharing     the unit in which parameters are pulled; parameters that lay
 gradients           those of one pass, summed
 memory              where the arrays of a pass lie
 in_place  fusion    who may write over what; which layers are one operation of the backend
+classes             inputs that are numbers of classes or words
 warm                compiling what a net needs before its first pass
 """

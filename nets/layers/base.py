@@ -6,6 +6,7 @@ blob names and the order of layers are the graph's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -18,6 +19,8 @@ from nets.definition.spec import LayerSpec
 from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
+
+MOST_NUMBERS = 2**31 - 1  # of one array: Caffe's limit, INT_MAX
 
 Shape: TypeAlias = tuple[int, ...]
 Blobs: TypeAlias = Sequence[Array]
@@ -187,6 +190,10 @@ class Layer:
         if len(self.proto.param) > len(self.params):
             found = f"found {len(self.proto.param)}, expected at most {len(self.params)}, one per parameter"
             raise self.error("param", f"{found} of type '{self.proto.type}'")
+        for what, shape in (*(("top", shape) for shape in tops), *((p.name, p.shape) for p in self.params)):
+            if math.prod(shape) > MOST_NUMBERS:
+                text = f"its {what} would have shape {shape}, expected at most {MOST_NUMBERS} numbers, as Caffe's blobs"
+                raise self.error("", text)
         return tops
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:

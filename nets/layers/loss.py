@@ -98,6 +98,7 @@ class HingeLoss(Loss):
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.rows = self._rows(shapes)
+        self.classes = self.rows[1]
         self._same_size(shapes, self.rows[:1])
         self.norm = caffe.HingeLossParameter.Norm.Name(self.proto.hinge_loss_param.norm)
         return [()]
@@ -126,6 +127,7 @@ class MultinomialLogisticLoss(Loss):
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.rows = self._rows(shapes)
+        self.classes = self.rows[1]
         self._same_size(shapes, self.rows[:1])
         return [()]
 

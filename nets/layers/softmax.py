@@ -27,8 +27,11 @@ from nets.layers.base import (
     register,
 )
 from nets.layers.shape import axis_of
+from nets.regular import read_bytes
 from nets.schema import caffe_pb2 as caffe
 from ops import Array
+
+MOST_BYTES = 256 << 20  # of an infogain matrix: eight thousand classes
 
 
 @register("Softmax")
@@ -151,7 +154,7 @@ class InfogainLoss(ClassLoss):
         if not source:
             raise self.error(key, "missing, expected a binaryproto file or a third bottom")
         try:
-            message.ParseFromString(Path(source).read_bytes())
+            message.ParseFromString(read_bytes(Path(source), MOST_BYTES))
         except (OSError, DecodeError) as error:
             raise self.error(key, f"found '{source}', which cannot be read: {error}") from None
         self.stored = self.ops.asarray(np.array(message.data or message.double_data, self.dtype))

@@ -17,6 +17,7 @@ from roles.options import Options
 from roles.planning.planner import job_of
 from runtime.config.file import load_with_program
 from runtime.errors import ConfigError
+from runtime.text import printable
 
 
 def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
@@ -43,4 +44,4 @@ def told() -> Iterator[None]:
 
 def say(line: str) -> None:
     """Print a line."""
-    sys.stdout.write(f"{line}\n")
+    sys.stdout.write(f"{printable(line)}\n")

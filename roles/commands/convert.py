@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from nets import load_net
+from nets import NetError, load_net
 from nets.data import open_source
 from nets.data.formats import FORMATS
 from nets.tools.convert import (
@@ -25,6 +25,9 @@ from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
 
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
+TARGETS = (
+    f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, .lmdb or none for images"
+)
 
 
 @Parameter(name="*")
@@ -101,6 +104,7 @@ def convert(
         elif source.startswith("format="):
             say(_from_source(source, target, mean))
         else:
+            _check_database(target)
             count = images_to_lmdb(
                 Path(source),
                 target,
@@ -120,7 +124,14 @@ def _from_source(source: str, target: Path, mean: bool) -> str:
     if mean:
         mean_to_binaryproto(opened, target)
         return f"{target}: the mean of {len(opened)} images"
+    _check_database(target)
     return f"{target}: {source_to_lmdb(opened, target)} images"
+
+
+def _check_database(target: Path) -> None:
+    """NetError unless the name may be that of a database: another ending is meant to be another format."""
+    if target.suffix not in ("", ".lmdb"):
+        raise NetError(f"{target}: found the ending '{target.suffix}', expected {TARGETS}")
 
 
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:

@@ -6,6 +6,7 @@ What comes next is decided in `schedule`; what the numbers say is kept in `score
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -164,6 +165,9 @@ class Coordinator(Actor):
         table = self._schedule.table
         rows = min(table.batch, table.test_batch) if table.test_rows else table.batch
         given = {"base_lr": wish.base_lr, "momentum": wish.momentum}
+        for name, rate in given.items():
+            if not math.isfinite(rate):
+                raise impossible(f"found {name} {rate}, expected a finite number")
         try:
             solver = self._solver.override({name: value for name, value in given.items() if value >= 0})
         except NetError as error:

@@ -107,6 +107,7 @@ class Collective(Exchange):
     """For one actor; see `exchange.Exchange`."""
 
     Options = CollectiveOptions
+    fans = False
     repeats = True
 
     conversations: ClassVar[tuple[Conversation, ...]] = (ARRAY, SHARE)

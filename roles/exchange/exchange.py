@@ -61,6 +61,7 @@ class Exchange(ABC):
     compute in host memory."""
 
     Options: ClassVar[type[Any]]
+    fans: ClassVar[bool] = True  # it looks at the fan-in of its members
     repeats: ClassVar[bool] = False  # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
 
     @abstractmethod

@@ -46,6 +46,7 @@ class HostExchange(Exchange):
     """For one actor; see `exchange.Exchange`."""
 
     Options = HostOptions
+    fans = False
     repeats = True
     conversations: ClassVar[tuple[Conversation, ...]] = (TOTAL,)
 

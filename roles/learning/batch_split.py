@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,7 +37,7 @@ class Shares:
 
     def seen(self, worker: str, rows: int, seconds: float) -> None:
         """A worker computed so many rows in so many seconds."""
-        if seconds > 0:
+        if 0 < seconds < math.inf:
             rate = rows / seconds
             self._rates[worker] = KEPT * self._rates.get(worker, rate) + (1 - KEPT) * rate
 

@@ -174,6 +174,16 @@ class ParameterStore:
             self.versions[layer] = version
 
 
+def state_shapes(params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec) -> dict[str, tuple[int, ...]]:
+    """The arrays that a checkpoint of these parameters holds: name -> shape."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, specs in params.items():
+        for index, spec in enumerate(specs):
+            histories = solver.histories(spec)
+            found |= dict.fromkeys((f"{layer}.{index}", *_names(layer, index, histories)), spec.shape)
+    return found
+
+
 def _names(layer: str, index: int, count: int) -> list[str]:
     """What a checkpoint calls the `count` histories of a parameter."""
     return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)]

@@ -36,7 +36,8 @@ def sweep(runs: Path) -> None:
 def iteration_of(path: str) -> int:
     """The number of iterations in a checkpoint. NetError if it is none of ours."""
     _, facts = checkpoint.load(Path(path))
-    if not facts.get("iteration", "").isdigit():
+    said = facts.get("iteration", "")
+    if not (said.isascii() and said.isdigit() and len(said) < 10):
         raise NetError(f"{path}: it does not say its iteration: not a checkpoint of a training run")
     return int(facts["iteration"])
 

@@ -3,5 +3,7 @@
 planner                     reads net, solver and data once
 scripting                   the same from a script
 strategies  refusals        what may be asked of a preset; what cannot go together
+contents                    what stands in files and cannot be; warnings of it
+largest                     the largest array that a run will send
 devices  gradient_links     where actors compute; which link has which format
 """

@@ -9,6 +9,7 @@ import fnmatch
 from collections.abc import Iterator
 
 from roles.base.role import RoleOptions, Wires
+from roles.formats.base import FORMATS
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from roles.options import Gradients
@@ -39,6 +40,10 @@ def formats_of(links: list[Link], gradients: Gradients) -> dict[Link, str]:
 
 def mistakes(links: list[Link], gradients: Gradients, preset: str) -> Iterator[Problem]:
     """What the section says of links that do not exist."""
+    used = {key for name in (gradients.format, *gradients.links.values()) for key in FORMATS[name].options}
+    for key, value in gradients.of_formats.items():
+        if key not in used and value != type(gradients).model_fields[key].default:
+            yield f"found {value}, but no gradients travel in a format that has it", (key,)
     if not links:
         unused: list[tuple[str, tuple[str, ...]]] = [(name, ("links", link)) for link, name in gradients.links.items()]
         if gradients.format != "float32":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nets import NetError
+from nets import Net, NetError, is_file
 from nets.data import Source
 from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
+from roles.base.shapes import Shapes
 from roles.coordination.schedule import Timetable
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
@@ -21,8 +24,10 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TEST, TRAIN
 from roles.options import Options, Train
+from roles.planning.contents import Contents, check_rates, finite
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
+from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
 from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
@@ -78,6 +83,8 @@ class _Planner:
         for phase in job.phases:
             with self._reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
+        if self.train.data.shuffle is None and TRAIN in sources:
+            job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
         with self._reading("train", "weights"):
             if job.weights:
                 self.weights = read_weights(Path(job.weights))
@@ -85,11 +92,13 @@ class _Planner:
         self.stop_if_wrong()
         assert timetable is not None
         plain = dataclasses.replace(job, kernels="numpy")  # nothing is computed: no need to import the compiler, 0.2 s
+        nets: dict[str, Net] = {}
         for phase, source in sources.items():
             with self._reading("train", "net"):
-                self._check_net(plain, phase, source)
+                nets[phase] = self._check_net(plain, phase, source)
                 job.batches(phase, source)
         self._check_servers()
+        self._look_into_files(job, sources, nets)
         self.stop_if_wrong()
         strategy = self.train.strategy
         timetable = self._with_test(timetable, job, sources)
@@ -105,7 +114,40 @@ class _Planner:
             options=self.options,
         )
         topology = checked(self.preset.layout(request))
+        self._check_messages(topology, nets[TRAIN])
         return self._on_devices(self._with_formats(topology, job), sources)
+
+    def _look_into_files(self, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> None:
+        """Whatever would end the run soon after its start is told before it."""
+        contents = Contents(job)
+        for phase, net in nets.items():
+            with self._reading("train", "data", phase.lower()):
+                contents.of_source(phase, sources[phase], net)
+        with self._reading("train", "resume"):
+            if job.resume and TRAIN in nets:
+                contents.of_checkpoint(nets[TRAIN])
+        if not self.problems:
+            for text, keys in contents.warnings:
+                self._warn(text, "train", *keys)
+            self._tell_unused()
+
+    def _tell_unused(self) -> None:
+        """Keys that say nothing beside others."""
+        train, simulation = self.train, self.config.simulation
+        if train.weights and train.resume:
+            self._warn("says nothing beside train.resume, whose parameters count", "train", "weights")
+        emulated = any(device.startswith("emulated") for device in train.devices.values())
+        if simulation.seed != type(simulation).model_fields["seed"].default and not (
+            emulated or simulation.service_times
+        ):
+            self._warn("says nothing where nothing is emulated: no service times are drawn", "simulation", "seed")
+
+    def _check_messages(self, topology: Topology, whole: Net) -> None:
+        """No message may be larger than the links allow."""
+        size, what = largest_array(Shapes(topology), whole)
+        if size > (most := self.config.links.max_message_bytes):
+            text = f"found {most}, but {what} has {size} bytes and is sent as one"
+            raise ConfigError([self.config.raw.problem(("links", "max_message_bytes"), text).text])
 
     def _with_formats(self, topology: Topology, job: Job) -> Topology:
         """Tell each actor that sends gradients in which format."""
@@ -140,13 +182,13 @@ class _Planner:
             batch=0,
             test_batch=0,
             base_directory=str(self.base),
-            shuffle=train.data.shuffle,
+            shuffle=bool(train.data.shuffle),
             b_p=train.b_p,
             kernels="numpy" if train.precision == DOUBLE else train.kernels,
             precision=train.precision,
             micro_batches=train.strategy.cutting["micro_batches"],
-            resume=str((self.base / train.resume).resolve()) if train.resume else "",
-            weights=str((self.base / train.weights).resolve()) if train.weights else "",
+            resume=self._beside(train.resume),
+            weights=self._beside(train.weights),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
         with self._reading("train", "net"):
@@ -158,7 +200,11 @@ class _Planner:
     def _located(self, name: str) -> str:
         """A path beside cluster.toml if there is such a file, otherwise the name as it is (the zoo's)."""
         beside = self.base / name
-        return str(beside.resolve()) if beside.is_file() else name
+        return self._beside(name) if is_file(beside) else name
+
+    def _beside(self, name: str | None) -> str:
+        """A path relative to cluster.toml; "" for none."""
+        return os.path.abspath(self.base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
     def _timetable(self, job: Job) -> Timetable:
         solver = job.solver_spec
@@ -191,22 +237,23 @@ class _Planner:
             self._problem(text, "train", "strategy", "workers")
             self.stop_if_wrong()
 
-    def _check_net(self, job: Job, phase: str, source: Source) -> None:
-        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
+    def _check_net(self, job: Job, phase: str, source: Source) -> Net:
+        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared.
+        Returns the whole net."""
         whole = job.build(phase, "all", source.shape)
         if phase == TRAIN and self.weights:
             with self._reading("train", "weights"):
-                match(self.weights, whole.params, Path(job.weights).name)
+                finite(Path(job.weights), match(self.weights, whole.params, Path(job.weights).name).blobs)
         if self.preset.alone:
-            return
+            return whole
         if whole.time_first:
             text = "found a net with recurrent layers, whose rows are steps of time: only "
             text += f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
             self._problem(text, "train", "strategy", "preset")
-            return
+            return whole
         if self.preset.part == "all":
             self.layers = layers_of(whole)
-            return
+            return whole
         conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
         if shards := self.preset.shards(self.train.strategy):
             shard = job.build_shard(phase, 0, shards, source.shape)
@@ -222,21 +269,20 @@ class _Planner:
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self._problem(text, "train", "strategy", "preset")
+        return whole
 
     def _check_servers(self) -> None:
         """Each model server needs a layer to hold."""
         strategy = self.train.strategy
         servers, most = self.preset.servers(strategy), len(self.layers)
-        if strategy.servers and not servers:
-            text = f"found {strategy.servers}, but preset '{strategy.preset}' does not let you choose how many"
-            self._problem(text, "train", "strategy", "servers")
-        elif servers > most and not self.preset.shards(strategy):
+        if servers > most and not self.preset.shards(strategy):
             text = f"found {servers}, expected at most {most}, the number of layers that have parameters"
             self._problem(text, "train", "strategy", "servers")
 
     def _check_solver(self, job: Job) -> None:
-        """Refuse clipping by a norm over all layers where layers are updated apart."""
+        """Refuse clipping by a norm over all layers where layers are updated apart, and rates that are none."""
         with self._reading("train", "solver"):
+            check_rates(job.solver_spec)
             if job.solver_spec.clips and not self.preset.joint:
                 joint = [name for name, preset in PRESETS.items() if preset.joint]
                 text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(joint)} know it"
@@ -277,6 +323,10 @@ class _Planner:
         problem = self.config.raw.problem(keys, text).text
         if problem not in self.problems:
             self.problems.append(problem)
+
+    def _warn(self, text: str, *keys: str) -> None:
+        """Tell the person of what may be meant so."""
+        logging.getLogger("roles").warning("%s: %s", self.config.raw.place(keys), text)
 
     def stop_if_wrong(self) -> None:
         """Raise what was noted."""

@@ -9,9 +9,24 @@ from typing import Any
 from roles import registry
 from roles.exchange.choice import exchange_called
 from roles.options import MICRO_BATCHES, Strategy
-from roles.presets.request import Preset
+from roles.presets.request import SHAPE, Preset
 from runtime.errors import ConfigError
 from runtime.options import typed
+
+LIVE_ONLY = "every group of preset '{}' has one worker, and without live = true that stays so"
+WHY = {
+    "workers": "preset '{}' is one worker",
+    "groups": "preset '{}' makes its groups itself",
+    "servers": "preset '{}' does not let you choose how many",
+    "fan_in": "preset '{}' adds up in no tree",
+    "tau": "the workers of preset '{}' do not learn apart",
+    "shares": "preset '{}' shares out no batch",
+    "live": "the workers of preset '{}' cannot be changed while it runs",
+    "pipeline": "preset '{}' has no groups that could share a process",
+    "scheme": "preset '{}' does not share out the FC phase",
+    "variable_batch": "preset '{}' does not share out the FC phase",
+    "exchange": "the workers of preset '{}' hold no replicas that exchange anything",
+}
 
 
 def preset_called(name: str) -> Preset:
@@ -42,18 +57,9 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
     if preset.shards(strategy) and strategy.variable_batch and strategy.scheme == "a":
         text = "found true with scheme 'a', where all rows are one FC batch, expected scheme 'b' or 'c'"
         yield text, ("strategy", "variable_batch")
-    if strategy.live and not preset.grouped:
-        yield f"found true, but the workers of preset '{name}' cannot be changed while it runs", ("strategy", "live")
-    if strategy.pipeline > 1 and not preset.grouped:
-        text = f"found {strategy.pipeline}, but preset '{name}' has no groups that could share a process"
-        yield text, ("strategy", "pipeline")
-    if strategy.exchange and not preset.exchange:
-        text = (
-            f"found '{strategy.exchange}', but the workers of preset '{name}' hold no replicas that exchange anything"
-        )
-        yield text, ("strategy", "exchange")
+    yield from _unused(strategy, preset)
     if preset.exchange:
-        yield from _exchange_that_repeats(strategy, strategy.exchange or preset.exchange)
+        yield from _of_exchange(strategy, strategy.exchange or preset.exchange)
     if not strategy.reproducible:
         return
     if preset.averages or preset.races:
@@ -70,14 +76,29 @@ def mistakes_of(strategy: Strategy, preset: Preset, kernels: str) -> Iterator[tu
         yield text, ("kernels",)
 
 
-def _exchange_that_repeats(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Is it an exchange, and one of those that a reproducible run can use?"""
+def _unused(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Keys that say something else than by default and that the preset does not look at."""
+    used = preset.uses | (preset.uses_live if strategy.live else frozenset())
+    if not preset.exchange:
+        used -= {"exchange"}
+    for key in (key for key in Strategy.model_fields if key in SHAPE - used):
+        found = getattr(strategy, key)
+        if found != Strategy.model_fields[key].default and not (key == "workers" and found == 1):
+            why = LIVE_ONLY if key in preset.uses_live else WHY[key]
+            said = str(found).lower() if isinstance(found, bool) else repr(found)
+            yield f"found {said}, but {why.format(strategy.preset)}", ("strategy", key)
+
+
+def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Is it an exchange, has it a tree if one says how wide, and can a reproducible run use it?"""
     try:
-        repeats = exchange_called(name).repeats
+        exchange = exchange_called(name)
     except ConfigError as error:
         yield from ((problem, ("strategy", "exchange")) for problem in error.problems)
         return
-    if strategy.reproducible and not repeats:
+    if not exchange.fans and strategy.fan_in != Strategy.model_fields["fan_in"].default:
+        yield f"found {strategy.fan_in}, but exchange '{name}' has no tree", ("strategy", "fan_in")
+    if strategy.reproducible and not exchange.repeats:
         text = f"found true, but exchange '{name}' adds up in an order of its own, a reproducible run in pairs"
         yield text, ("strategy", "reproducible")
 

@@ -14,6 +14,7 @@ from roles.presets.request import (
     as_chosen,
     as_many_as_workers,
     coordinator,
+    keys,
 )
 from roles.servers.conv_model import ModelOptions
 from roles.workers.conv import ConvOptions
@@ -56,7 +57,9 @@ def adam(request: Request) -> Topology:
     return omnivore(request, hogwild=True)
 
 
-OMNIVORE = Preset(omnivore, groups=as_chosen)
-SYNC = Preset(sync)
-ASYNC = Preset(asynchronous, groups=as_many_as_workers)
-ADAM = Preset(adam, groups=as_chosen, races=True)
+OF_GROUPS = keys("workers groups fan_in shares live pipeline")
+# groups of one worker cut no batch and have no tree, until they are changed
+OMNIVORE = Preset(omnivore, OF_GROUPS, groups=as_chosen)
+SYNC = Preset(sync, keys("workers fan_in shares live pipeline"))
+ASYNC = Preset(asynchronous, keys("workers live pipeline"), keys("fan_in shares"), groups=as_many_as_workers)
+ADAM = Preset(adam, OF_GROUPS, groups=as_chosen, races=True)

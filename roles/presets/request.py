@@ -17,6 +17,21 @@ from roles.options import Strategy
 from runtime.plan.topology import ActorSpec, Topology
 
 COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"
+SHAPE = frozenset(
+    (
+        "workers",
+        "groups",
+        "servers",
+        "fan_in",
+        "tau",
+        "shares",
+        "live",
+        "pipeline",
+        "scheme",
+        "variable_batch",
+        "exchange",
+    )
+)  # the keys of [train.strategy] that say something to some presets and nothing to others
 
 
 @dataclass(frozen=True)
@@ -55,16 +70,18 @@ class Request:
 class Preset:
     """A strategy: how it is laid out, and what it asks of the net.
 
-    `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all layers of a pass at
-    once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the layers; 0 where
-    that is not to be chosen. `shards`: over how many servers it shares out the FC phase by output units, if it does.
-    `averages`: its workers learn apart, and before a test all of them meet. `races`: updates race. `alone`: one worker,
-    whatever `workers` says. `grouped`: its workers are in groups below model servers, so that pipelines and live
-    changes have a meaning. `exchange`: the one that its workers, which hold replicas, use if no other is named.
-    `options`: a dataclass for the keys of [train.strategy.options]; None: it has none.
+    `uses`: the keys of `SHAPE` that it looks at; others are refused, and so are those of `uses_live` where groups
+    cannot be changed. `part` of the net is what its workers compute. `joint`: somebody holds the gradients of all
+    layers of a pass at once. `groups`: how many groups of workers it makes. `servers`: how many model servers share the
+    layers; 0 where that is not to be chosen. `shards`: over how many servers it shares out the FC phase by output
+    units, if it does. `averages`: its workers learn apart, and before a test all of them meet. `races`: updates race.
+    `alone`: one worker, whatever `workers` says. `exchange`: the one that its workers, which hold replicas, use if no
+    other is named. `options`: a dataclass for the keys of [train.strategy.options]; None: it has none.
     """
 
     layout: Callable[[Request], Topology]
+    uses: frozenset[str] = SHAPE
+    uses_live: frozenset[str] = frozenset()
     part: str = "conv"
     joint: bool = False
     groups: Callable[[Strategy], int] = lambda strategy: 1
@@ -72,10 +89,14 @@ class Preset:
     averages: bool = False
     races: bool = False
     alone: bool = False
-    grouped: bool = True
     shards: Callable[[Strategy], int] = lambda strategy: 0
     exchange: str = ""
     options: type[Any] | None = None
+
+
+def keys(names: str) -> frozenset[str]:
+    """Keys of `SHAPE`, written one after the other."""
+    return frozenset(names.split())
 
 
 def as_many_as_workers(strategy: Strategy) -> int:

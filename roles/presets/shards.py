@@ -13,7 +13,7 @@ from typing import Any
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.fc.shard import ShardOptions
 from roles.options import Strategy
-from roles.presets.merged import omnivore
+from roles.presets.merged import OF_GROUPS, omnivore
 from roles.presets.request import (
     CONV_MODEL,
     COORDINATOR,
@@ -23,6 +23,7 @@ from roles.presets.request import (
     as_chosen,
     as_many_as_workers,
     coordinator,
+    keys,
 )
 from roles.workers.conv import ConvOptions
 from roles.workers.conv_replica import ConvReplicaOptions
@@ -92,5 +93,16 @@ def _pairs(names: Sequence[str]) -> list[Link]:
     return list(itertools.combinations(names, 2))
 
 
-LOCAL_FC_SHARDS = Preset(local_fc_shards, groups=as_chosen, servers=fc_servers, shards=fc_servers)
-ONE_WEIRD_TRICK = Preset(one_weird_trick, grouped=False, shards=as_many_as_workers, exchange="collective")
+LOCAL_FC_SHARDS = Preset(
+    local_fc_shards,
+    OF_GROUPS | keys("servers scheme variable_batch"),
+    groups=as_chosen,
+    servers=fc_servers,
+    shards=fc_servers,
+)
+ONE_WEIRD_TRICK = Preset(
+    one_weird_trick,
+    keys("workers shares exchange fan_in scheme variable_batch"),
+    shards=as_many_as_workers,
+    exchange="collective",
+)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from roles.options import Strategy
 from roles.presets.groups import Tree, groups_of, live_of, process_of, with_groups
-from roles.presets.request import COORDINATOR, Preset, Request, as_chosen, as_many_as_workers, coordinator
+from roles.presets.request import COORDINATOR, Preset, Request, as_chosen, as_many_as_workers, coordinator, keys
 from roles.servers.conv_model import ModelOptions
 from roles.workers.conv import ConvOptions
 from roles.workers.model_links import model_link, spread
@@ -83,8 +83,11 @@ def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None 
     return Topology("roles", tuple(actors), tuple(dict.fromkeys(links)), COORDINATOR)
 
 
-MXNET_SYNC = Preset(mxnet_sync, part="all", servers=chosen)
-MXNET_ASYNC = Preset(mxnet_async, part="all", groups=as_many_as_workers, servers=chosen)
-SINGA = Preset(singa, part="all", groups=as_chosen, servers=chosen)
-DISTBELIEF = Preset(distbelief, part="all", groups=as_many_as_workers, servers=downpour_servers)
-PARAMETER_SERVER = Preset(parameter_server, part="all")
+APART = keys("workers servers live pipeline"), keys("shares")  # of groups of one worker
+MXNET_SYNC = Preset(mxnet_sync, keys("workers servers shares live pipeline"), part="all", servers=chosen)
+MXNET_ASYNC = Preset(mxnet_async, *APART, part="all", groups=as_many_as_workers, servers=chosen)
+SINGA = Preset(
+    singa, keys("workers groups servers fan_in shares live pipeline"), part="all", groups=as_chosen, servers=chosen
+)
+DISTBELIEF = Preset(distbelief, *APART, part="all", groups=as_many_as_workers, servers=downpour_servers)
+PARAMETER_SERVER = Preset(parameter_server, keys("workers shares live pipeline"), part="all")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.exchange.exchange import Layout
-from roles.presets.request import COORDINATOR, Preset, Request, coordinator
+from roles.presets.request import COORDINATOR, Preset, Request, coordinator, keys
 from roles.workers.averaging import AveragingOptions
 from roles.workers.replica import ReplicaOptions
 from roles.workers.single import WholeOptions
@@ -68,12 +68,14 @@ def _together(request: Request, workers: Sequence[ActorSpec], layout: Layout, st
     return Topology("roles", (lead, *layout.servers, *workers), (*told, *layout.links), COORDINATOR)
 
 
-SINGLE = Preset(single, part="all", joint=True, grouped=False, alone=True)
+OF_EQUALS = keys("workers shares exchange fan_in")  # the last of exchanges that have a tree
+OF_LEARNERS = OF_EQUALS | {"tau"}
+SINGLE = Preset(single, keys(""), part="all", joint=True, alone=True)
 # Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0
-REPLICAS = Preset(equals, part="all", joint=True, grouped=False, exchange="collective")
+REPLICAS = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="collective")
 # Synchronous, no server: gradients up a tree of the workers themselves, their sum down again (FireCaffe 6.2)
-FIRECAFFE = Preset(equals, part="all", joint=True, grouped=False, exchange="tree")
+FIRECAFFE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="tree")
 # Devices of one machine: gradients are added up in host memory by one actor; every device updates its replica
-HOST_ACCUMULATE = Preset(equals, part="all", joint=True, grouped=False, exchange="host")
-SPARKNET = Preset(sparknet, part="all", joint=True, grouped=False, averages=True, exchange="host")
-DL4J = Preset(dl4j, part="all", joint=True, grouped=False, averages=True, exchange="tree")
+HOST_ACCUMULATE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="host")
+SPARKNET = Preset(sparknet, OF_LEARNERS, part="all", joint=True, averages=True, exchange="host")
+DL4J = Preset(dl4j, OF_LEARNERS, part="all", joint=True, averages=True, exchange="tree")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from runtime.actors.actor import Actor
-from runtime.errors import MessageError, root_of
+from runtime.errors import MessageError, Unsendable, root_of
 from runtime.messages.message import Envelope, Refusal
 from runtime.transport import Release
 
@@ -82,10 +82,11 @@ class Cell:
             self.doing = type(envelope.message).__name__
             try:
                 await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
-            except MessageError as error:  # not legal here: rejected, counted, nothing changed
-                self._reject(envelope.sender, error)
-                await actor.reply(envelope, Refusal(error=str(error)))
             except Exception as error:
+                if isinstance(error, MessageError) and not isinstance(error, Unsendable):
+                    self._reject(envelope.sender, error)  # not legal here: rejected, counted, nothing changed
+                    await actor.reply(envelope, Refusal(error=str(error)))
+                    continue
                 if not envelope.reply_to:
                     raise
                 actor.log.exception("%s could not answer %r", actor.name, envelope)

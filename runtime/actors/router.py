@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from runtime.actors.cell import Cell
 from runtime.actors.homes import Ask, Home
 from runtime.actors.message_metrics import MessageMetrics
-from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused
+from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Lost, Message, Refusal
 from runtime.transport import Release
 
@@ -24,6 +24,7 @@ class Router:
     def __init__(self, process: str, incarnation: int, cells: Mapping[str, Cell], metrics: MessageMetrics) -> None:
         self.stopped: set[str] = set()  # actors that lived here
         self.stopping = False  # the process as a whole
+        self.vocabulary: Mapping[str, Collection[type[Message]]] = {}  # actor -> what it understands, if that is known
         self._process, self._incarnation = process, incarnation
         self._cells = cells
         self._metrics = metrics
@@ -81,6 +82,11 @@ class Router:
 
     async def _send(self, envelope: Envelope) -> None:
         sender, to = envelope.sender, envelope.receiver
+        understood = self.vocabulary.get(to)
+        if understood is not None and not envelope.answers and type(envelope.message) not in understood:
+            known = ", ".join(sorted(kind.__name__ for kind in understood))
+            text = f"{sender} cannot send {envelope.message!r} to {to}; {to} understands {known}"
+            raise Unsendable("not_understood", text)
         place = self._homes.get(to)
         if place is None:
             gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""

@@ -18,8 +18,10 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     from runtime.report.console import RunConsole
     from runtime.runs.checking import check as check_config
 
-    placement = check_config(file, settings).placement
-    console = RunConsole(live=False)
+    checked = check_config(file, settings)
+    placement, console = checked.placement, RunConsole(live=False)
+    for warning in checked.warnings:
+        console.warn(warning)
     console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
     for spec in placement.processes:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""

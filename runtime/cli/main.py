@@ -15,6 +15,9 @@ from pathlib import Path
 from cyclopts import App
 
 from runtime.errors import ConfigError, ConvoyError
+from runtime.hidden import stop_if_hidden
+from runtime.regular import read_bytes
+from runtime.text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
 COMMANDS = {
@@ -22,6 +25,7 @@ COMMANDS = {
     "check": "runtime.cli.check:check",
     "plan": "runtime.cli.plan:plan",
 }
+MOST_BYTES = 1 << 20  # of cluster.toml
 BUILT_IN = "roles"  # the program of a cluster.toml that names none
 
 
@@ -30,11 +34,12 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     app = App(name="python -m runtime", help=HELP, version_flags=[])
     try:
+        stop_if_hidden()
         for name, place in _meant(words).items():
             app.command(_function(name, place), name=name)
         result = app(words, exit_on_error=False, print_error=True, result_action="return_value")
     except ConvoyError as error:
-        print(error, file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
+        print(printable(str(error)), file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
         return error.exit_code
     except Exception as error:  # cyclopts has told the person what is wrong with the command line
         if type(error).__module__.partition(".")[0] != "cyclopts":
@@ -80,8 +85,8 @@ def _file(words: Sequence[str]) -> Path:
 def _commands_of(file: Path) -> Mapping[str, str]:
     """Those of the program that a cluster.toml names. What is wrong with the file is the called command's business."""
     try:
-        program = tomllib.loads(file.read_text("utf-8")).get("program", BUILT_IN)
-    except (OSError, ValueError):
+        program = tomllib.loads(read_bytes(file, MOST_BYTES).decode()).get("program", BUILT_IN)
+    except (OSError, ValueError, RecursionError):
         return {}
     if program == BUILT_IN or not isinstance(program, str):
         return {}

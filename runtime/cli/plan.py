@@ -26,7 +26,10 @@ def plan(file: Path = Path("cluster.toml"), *, svg: Path | None = None, settings
     checked = check(file, settings)
     tell = getattr(checked.loaded.program, "forecast", None)
     forecast = tell(checked.placement.topology) if tell is not None else NOTHING
-    RunConsole(live=False).say(outline(checked.placement, forecast))
+    console = RunConsole(live=False)
+    for warning in checked.warnings:
+        console.warn(warning)
+    console.say(outline(checked.placement, forecast))
     if svg is not None:
         try:
             svg.write_text(drawn(checked.placement, forecast), "utf-8")

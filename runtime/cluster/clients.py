@@ -116,6 +116,8 @@ class Clients:
             if isinstance(error, Refused):  # the client's own process says of whom and what
                 text = text.removeprefix(f"{to} refused {said!r} of {SUPERVISOR}: ")
             answer = Refusal(error=text)
+            if not envelope.reply_to:  # nobody waits for a word
+                logging.getLogger("convoy").warning("what %s told is lost: %s", envelope.sender, text)
         finally:
             release()
         if envelope.reply_to:

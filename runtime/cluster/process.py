@@ -31,7 +31,7 @@ from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.memory.arena import Arena
-from runtime.plan.program import actor_of, import_program
+from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
 from runtime.transport import Endpoints
@@ -136,6 +136,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
 
 def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     program = import_program(plan.placement.topology.program)
+    node.router.vocabulary = vocabulary_of(roles_of(program), plan.placement.topology)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
             node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor.role, actor.emulated))

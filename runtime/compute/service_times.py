@@ -25,12 +25,14 @@ from random import Random
 from typing import Any
 
 from runtime.errors import ConfigError, ProgramFailed
+from runtime.regular import read_bytes
 from runtime.suggest import hint
 
 LAWS = ("lognormal", "gamma")
 KEYS = ("seconds", "mean", "cv", "law", "rows")
 FILE = "service-times.json"  # in a run directory
 PARTS = "service-times"  # there, until all processes have ended
+MOST_BYTES = 64 << 20  # of a profile
 RECORDED = 4096  # durations kept per role and label: the last ones
 
 
@@ -149,10 +151,10 @@ def as_text(table: Mapping[str, Any]) -> str:
 def read_table(path: Path) -> dict[str, Any]:
     """The table of a profile. ConfigError if the file cannot be read or holds no table."""
     try:
-        table = json.loads(path.read_text())
+        table = json.loads(read_bytes(path, MOST_BYTES))
     except OSError as error:
         raise ConfigError([f"{path}: service times cannot be read: {error.strerror}"]) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError([f"{path}: service times are no JSON: {error}"]) from None
     if not isinstance(table, dict):
         raise ConfigError([f"{path}: found {type(table).__name__}, expected a JSON table of service times"])

@@ -1,6 +1,7 @@
 """cluster.toml: read, checked, every mistake at its line.
 
 file                     the whole way, and the program's own sections
+unused                   keys that say nothing where they stand
 sections                 what it may say about the runtime
 source                   the text and the --set overrides, with the place of each value
 problems                 pydantic's errors in our words

@@ -15,6 +15,7 @@ from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.suggest import hint
 
+LEAST_MESSAGE = 64 * 1024  # what a message without arrays may need
 LOCAL = "local"  # the launcher that starts processes on this machine only
 
 _UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
@@ -111,7 +112,12 @@ class Links(Section):
     transport: Literal["ipc", "tcp"] = "ipc"
     shared_memory: bool = True
     credit_bytes: Bytes = 64 * 2**20
-    max_message_bytes: Bytes = 2**30
+    max_message_bytes: Annotated[
+        int,
+        BeforeValidator(parse_bytes),
+        Field(ge=LEAST_MESSAGE, lt=2**63),
+        Expected(f"a size of at least {LEAST_MESSAGE} bytes, such as '64MiB'"),
+    ] = 2**30
 
 
 class Liveness(Section):

@@ -13,8 +13,11 @@ from typing import Any, NamedTuple
 
 from runtime.config.toml_lines import KeyPath, key_lines, split_key
 from runtime.errors import ConfigError
+from runtime.regular import read_bytes
+from runtime.text import one_line
 
 CLUSTER_FILE = "cluster.toml"
+MOST_BYTES = 1 << 20  # thousands of actors by name; more is no configuration
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
@@ -124,7 +127,7 @@ def show_key(keys: KeyPath) -> str:
 
 def show_text(text: str, limit: int = 80) -> str:
     """`text` on one printable line."""
-    safe = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+    safe = one_line(text)
     return safe if len(safe) <= limit else f"{safe[: limit - 3]}..."
 
 
@@ -135,15 +138,14 @@ def type_name(value: Any) -> str:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError as error:
         raise ConfigError([f"{path}: no such file"]) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8 text"]) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "not a file name"
-        raise ConfigError([f"{show_text(str(path))}: cannot be read: {reason}"]) from error
+    except OSError as error:
+        raise ConfigError([f"{show_text(str(path))}: cannot be read: {error.strerror}"]) from error
 
 
 def _syntax_problem(path: Path, text: str, message: str) -> str:
@@ -237,6 +239,8 @@ def _beyond_toml(raw: RawConfig) -> list[Problem]:
         keys, value = stack.pop()
         if type(value) is int and not -(2**63) <= value < 2**63:
             found.append(raw.problem(keys, "found an integer of more than 64 bits"))
+        elif type(value) is str and "\0" in value:
+            found.append(raw.problem(keys, "found a NUL character, which no name and no text has"))
         elif isinstance(value, dict | list) and len(keys) >= _MAX_DEPTH:
             order, where = raw.origin(keys)
             found.append(Problem(order, f"{where}: {show_key(keys[:3])}...: tables more than {_MAX_DEPTH} deep"))

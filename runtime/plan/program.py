@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ from typing import Any
 from runtime import extensions
 from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
-from runtime.messages.message import SCRIPT
+from runtime.messages.message import SCRIPT, Message
 from runtime.options import typed
 from runtime.plan.topology import ActorSpec, Topology
 
@@ -122,6 +122,12 @@ def options_of(role: Role, spec: ActorSpec) -> Any:
     except (TypeError, ValueError) as error:
         raise ConfigError([f"actor '{spec.name}' (role '{spec.role}'): {error}"]) from None
     return spec.options
+
+
+def vocabulary_of(roles: Mapping[str, Role], topology: Topology) -> dict[str, Collection[type[Message]]]:
+    """Actor -> the messages that it understands. Who is made by a function is missing: it may be anybody."""
+    found = {spec.name: role_of(roles, spec) for spec in topology.actors}
+    return {name: role.handlers for name, role in found.items() if isinstance(role, type) and issubclass(role, Actor)}
 
 
 def made_of(roles: Mapping[str, Role], spec: ActorSpec) -> Actor:

@@ -16,6 +16,7 @@ from rich.text import Text
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
+from runtime.text import one_line, printable
 
 HEADLINE = "progress"  # the event whose latest fields head the table
 QUIET = frozenset({"process", "link lost"})  # told in the journal only
@@ -37,11 +38,15 @@ class RunConsole:
     def say(self, line: str) -> None:
         """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""
         try:
-            self.console.print(Text(line))
+            self.console.print(Text(printable(line)))
         except (OSError, SystemExit) as error:  # rich ends the program when a pipe is closed
             self.console.quiet = True
             why = error.strerror if isinstance(error, OSError) else "the reader of its pipe has gone"
             print(f"stdout: {why}: what happens is told in events.jsonl only", file=sys.stderr, flush=True)  # noqa: T201
+
+    def warn(self, text: str) -> None:
+        """What the person should know before anything starts, on stderr."""
+        print(f"{WARNING}: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """Headline events update the table (or are a line where there is none); others are lines. What several
@@ -72,7 +77,7 @@ class RunConsole:
     def failed(self, error: ConvoyError) -> None:
         """What ended the run, on stderr."""
         self.close()
-        print(error, file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
+        print(printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -88,8 +93,8 @@ class RunConsole:
         for name in sorted(self._actors):
             status = self._actors[name]
             cells = [status[key] for key in ("process", "doing", "waits", "handled", "inbox")]
-            table.add_row(*(Text(str(cell)) for cell in (name, *cells)))  # plain: a name may hold [brackets]
-        return Group(Text(describe(self._headline)), table)
+            table.add_row(*(Text(one_line(str(cell))) for cell in (name, *cells)))  # plain: a name may hold [brackets]
+        return Group(Text(printable(describe(self._headline))), table)
 
 
 def describe(fields: dict[str, Any]) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
+from runtime.cluster.warnings import LoggedWarnings
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
+from runtime.config.unused import unused
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
 from runtime.plan.program import checked
@@ -25,14 +28,23 @@ class Checked:
 
     loaded: Loaded
     placement: Placement
+    warnings: tuple[str, ...] = ()
 
 
 def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. `early`: it hears of the program as soon as
-    that is known."""
-    loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
-    topology = checked(loaded.program.plan(loaded.config, loaded.options))
-    return Checked(loaded, placed(topology, loaded.config))
+    that is known. What is logged as a warning meanwhile is kept, for whoever asked."""
+    told: list[str] = []
+    handler = LoggedWarnings(told.append)
+    logging.getLogger().addHandler(handler)
+    try:
+        loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
+        for line in unused(loaded.config):
+            logging.getLogger("convoy").warning("%s", line)
+        topology = checked(loaded.program.plan(loaded.config, loaded.options))
+        return Checked(loaded, placed(topology, loaded.config), tuple(told))
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:

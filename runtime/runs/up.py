@@ -14,6 +14,8 @@ from runtime.runs.signals import Signals
 def run(checked: Checked, console: RunConsole, early: Early | None = None) -> int:
     """Run to the end; returns the exit code, having told the person everything."""
     loaded = checked.loaded
+    for warning in checked.warnings:
+        console.warn(warning)
     try:
         made = Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console, early=early)
         with asyncio.Runner(loop_factory=made.loop_factory) as runner:

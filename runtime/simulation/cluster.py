@@ -136,6 +136,9 @@ class Simulation:
             for spec in map(specs.__getitem__, process.actors):
                 self.failed = spec.name
                 node.add(spec.name, spec.role, make(spec), device_of(spec.role, spec.emulated))
+        cells = {name: cell for node, _ in self.nodes.values() for name, cell in node.actors.items()}
+        for node, _ in self.nodes.values():
+            node.router.vocabulary = {name: cell.actor.handlers for name, cell in cells.items()}
         for process in self.placement.processes:
             for self.failed in process.actors:
                 await self.nodes[process.name][0].prepare([self.failed])

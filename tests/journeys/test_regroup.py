@@ -169,6 +169,8 @@ def test_rates_change_for_every_layer_between_two_iterations(tmp_path: Path) -> 
         ({"workers": 9}, "found 9 workers, expected 1 to 3, those that were started"),
         ({"groups": 4}, "found 4 groups, expected 1 to 3, the workers"),
         ({"momentum": 1.5}, "found 1.5, expected 0 <= momentum < 1"),
+        ({"base_lr": float("nan")}, "found base_lr nan, expected a finite number"),
+        ({"momentum": float("-inf"), "groups": 2}, "found momentum -inf, expected a finite number"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words_and_the_run_goes_on(tmp_path: Path, wish: Wish, reason: str) -> None:

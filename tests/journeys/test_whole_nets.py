@@ -15,6 +15,7 @@ from ops import Array
 from ops.backends.cupy_backend import CupyBackend
 from roles import ROLES, Options, plan
 from roles.messages import Contribution, SharedSum
+from roles.planning.strategies import PRESETS
 from roles.workers.averaging import AveragingReplica
 from runtime.actors.router import Router
 from runtime.config.file import load_with_program
@@ -44,7 +45,7 @@ def averaging(
 ) -> Path:
     """A configuration with `tau`, this momentum and lines added to the solver."""
     cluster = configure(directory, preset, **options)
-    cluster.write_text(cluster.read_text() + f"tau = {tau}\n")
+    cluster.write_text(cluster.read_text() + f"tau = {tau}\n" * ("tau" in PRESETS[preset].uses))
     file = cluster.with_name("solver.prototxt")
     file.write_text(file.read_text().replace("momentum: 0.9", f"momentum: {momentum}") + solver)
     return cluster

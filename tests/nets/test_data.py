@@ -110,7 +110,7 @@ def test_a_header_that_promises_terabytes_is_refused_without_reading_them(tmp_pa
     header = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2**32 - 1, 2**16, 2**16)
     (tmp_path / "images").write_bytes(gzip.compress(header + bytes(10)))
     (tmp_path / "labels").write_bytes(b"")
-    with pytest.raises(DataError, match="found 10 bytes of data, expected 18446744069414584320"):
+    with pytest.raises(DataError, match=r"found shape \(4294967295, 65536, 65536\), expected at most \d+ bytes"):
         open_source(IDX, tmp_path)
 
 

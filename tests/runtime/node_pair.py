@@ -70,6 +70,8 @@ class Server(Actor):
                 self.kept.append(envelope)
             case -4:
                 await self.reply(envelope, Other(number=0))
+            case -5:
+                await self.tell(envelope.sender, Other(number=-5))
             case number:
                 await self.reply(envelope, Answer(number=2 * number))
 

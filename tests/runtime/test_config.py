@@ -62,7 +62,7 @@ actors = ["conv_model", "fc_*"]
 [links]
 transport = "tcp"
 credit_bytes = "1MiB"
-max_message_bytes = 4096
+max_message_bytes = 65536
 
 [liveness]
 heartbeat_seconds = 0.25

@@ -114,7 +114,10 @@ RUNTIME_MISTAKES = {
     ),
     "links.credit_bytes = '64 potatoes'": (f"cluster.toml:1: links.credit_bytes: found '64 potatoes' (string), {SIZE}"),
     "links.credit_bytes = 0": f"cluster.toml:1: links.credit_bytes: found 0 (integer), {SIZE}",
-    "links.max_message_bytes = '0.1B'": (f"cluster.toml:1: links.max_message_bytes: found '0.1B' (string), {SIZE}"),
+    "links.max_message_bytes = '0.1B'": (
+        "cluster.toml:1: links.max_message_bytes: found '0.1B' (string), "
+        "expected a size of at least 65536 bytes, such as '64MiB'"
+    ),
     "links.credit_bytes = 1.5": f"cluster.toml:1: links.credit_bytes: found 1.5 (float), {SIZE}",
     "[liveness]\nheartbeat_seconds = nan": (
         "cluster.toml:2: liveness.heartbeat_seconds: found nan (float), expected a finite number > 0"

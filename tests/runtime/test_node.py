@@ -305,3 +305,30 @@ def test_an_idle_actor_holds_nothing_of_the_message_it_handled_last() -> None:
         assert gone() is None
 
     on_virtual_time(talk)
+
+
+# -- what a receiver would not understand
+
+
+async def test_what_the_receiver_does_not_understand_fails_at_the_sender_and_is_not_sent(pair: Pair) -> None:
+    pair.p.router.vocabulary = {"server": type(pair.server).handlers}
+    expected = r"asker cannot send Answer\(number=1\) to server; server understands .*Question"
+    with pytest.raises(MessageError, match=f"not_understood: {expected}"):
+        await pair.asker.tell("server", Answer(number=1))
+    with pytest.raises(MessageError, match=expected):
+        await pair.asker.ask("server", Answer(number=1), Answer)
+    await pair.settled()
+    assert (pair.server.seen, rejected(pair.q, "not_understood")) == ([0], 0)
+    assert (await pair.asker.ask("server", Question(number=1), Answer)).number == 2
+    assert "0 asks open" in repr(pair.p)
+
+
+async def test_a_handler_that_says_what_nobody_understands_fails_by_its_own_name(pair: Pair) -> None:
+    """It is no offence of whoever asked it."""
+    pair.q.router.vocabulary = {"asker": type(pair.asker).handlers}
+    await pair.asker.tell("server", Question(number=-5))
+    await asyncio.wait(pair.q.actors["server"].tasks, return_when=asyncio.FIRST_COMPLETED)
+    ((name, error),) = pair.failures
+    assert name == "server"
+    assert "server cannot send Other(number=-5) to asker; asker understands Save, WindDown" in str(error)
+    assert rejected(pair.q, "not_understood") == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from roles.presets.merged import sync
-from roles.presets.request import Preset, Request
+from roles.presets.request import Preset, Request, keys
 from runtime import ActorSpec, Topology
 from tests.stranger.role import TallyOptions
 
@@ -39,4 +39,4 @@ def tallied(request: Request) -> Topology:
     return dataclasses.replace(plain, actors=(*actors, *tallies), links=(*plain.links, *links))
 
 
-TALLIED = Preset(tallied, grouped=False, options=Settings)
+TALLIED = Preset(tallied, keys("workers fan_in shares"), options=Settings)

@@ -1,0 +1,50 @@
+"""Which inputs of a net are numbers of classes or of words, and how many of these it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.graph.graph import Net
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """An input `blob` that `layer` takes as whole numbers from 0 to `count` - 1, or `ignored`."""
+
+    layer: str
+    blob: str
+    count: int
+    ignored: int | None = None
+
+    def mistake(self, found: NDArray[Any]) -> str:
+        """The first number that the layer does not know, in words; "" if it knows all."""
+        wrong = (found < 0) | (found >= self.count) | (found != np.floor(found))
+        if self.ignored is not None:
+            wrong &= found != self.ignored
+        if not wrong.any():
+            return ""
+        number = found[wrong].reshape(-1)[0].item()
+        return (
+            f"'{self.blob}' holds {number:g}, but layer '{self.layer}' takes whole numbers from 0 to {self.count - 1}"
+        )
+
+
+def numbers_of(net: Net) -> Iterator[Numbers]:
+    """Those of a whole net."""
+    for layer in (node.layer for stage in net.stages for node in stage.nodes):
+        at, count = getattr(layer, "labels", None), getattr(layer, "classes", None)
+        if at is not None and count is not None:
+            yield Numbers(layer.name, layer.proto.bottom[at], count, getattr(layer, "ignore", None))
+        elif layer.proto.type == "Embed":
+            yield Numbers(layer.name, layer.proto.bottom[0], layer.params[0].shape[0])
+
+
+def unknown_numbers(net: Net, samples: Mapping[str, NDArray[Any]]) -> list[str]:
+    """What of these samples, by input, the net's layers would refuse."""
+    texts = (numbers.mistake(samples[numbers.blob]) for numbers in numbers_of(net) if numbers.blob in samples)
+    return list(dict.fromkeys(filter(None, texts)))

@@ -1,0 +1,52 @@
+"""The one door to files that a person names: only a regular file is opened.
+
+open() of a named pipe waits until somebody writes into it, a device has no end, and a name may be none at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a regular file. OSError, in words, if it is anything else; FileNotFoundError if there is none."""
+    try:
+        found = path.stat()
+    except ValueError:  # a NUL, or what cannot be encoded
+        raise OSError(errno.EINVAL, "not a file name") from None
+    if stat.S_ISREG(found.st_mode):
+        return found.st_size
+    if stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    kind = KINDS.get(stat.S_IFMT(found.st_mode), "something else")
+    raise OSError(errno.EINVAL, f"it is {kind}, expected a file")
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """The whole file. OSError as `size_of`, and before it is read if it has more than `limit` bytes."""
+    size = size_of(path)
+    if size > limit:
+        raise OSError(errno.EFBIG, f"found {size} bytes, expected at most {limit}")
+    if not size:  # what /proc shows has a size of 0, and may wait when it is read
+        return b""
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def is_file(path: Path) -> bool:
+    """Is it a regular file? A name that no file can have is none."""
+    try:
+        size_of(path)
+    except OSError:
+        return False
+    return True

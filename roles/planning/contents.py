@@ -1,0 +1,89 @@
+"""What stands in the files of a job that its net cannot take, found before training: samples, a checkpoint, weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets import Net, NetError, SolverSpec, unknown_numbers
+from nets.data import Source, examined, in_classes
+from nets.files import checkpoint
+from roles.learning.job import Job
+from roles.learning.parameter_store import state_shapes
+from roles.learning.resume import iteration_of
+from roles.messages import TRAIN
+
+Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
+
+
+class Contents:
+    """Looks into the files of a job, and remembers what is to be warned of."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.warnings: list[Mistake] = []
+
+    def of_source(self, phase: str, source: Source, net: Net) -> None:
+        """Samples that cannot be read, or hold labels or words that the net does not know: DataError."""
+        samples = examined(source)
+        wrong = unknown_numbers(net, dict(zip(net.inputs, samples, strict=False)))
+        if wrong:
+            raise NetError([f"{source.name}: {text}" for text in wrong])
+        if phase == TRAIN and not self.job.shuffle and len(samples) > 1 and (classes := in_classes(samples[1])):
+            text = (
+                f"the samples come in the order of their {classes} classes and are not shuffled, so that most batches "
+            )
+            self.warnings.append((f"{text}hold one class: set train.data.shuffle = true", ("data", "train")))
+
+    def of_checkpoint(self, net: Net) -> None:
+        """Another net's or solver's checkpoint, or one that is over: NetError."""
+        path, last = Path(self.job.resume), self.job.solver_spec.max_iter
+        first = iteration_of(self.job.resume)
+        if first >= last:
+            text = f"{path.name} is of iteration {first}, and max_iter is {last}: there is nothing left to train"
+            self.warnings.append((text, ("resume",)))
+        arrays, facts = checkpoint.load(path)
+        expected = state_shapes(net.params, self.job.solver_spec)
+        problems = [
+            f"{path.name}: '{name}': found {'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "
+            f"expected shape {shape}"
+            for name, shape in expected.items()
+            if name not in arrays or arrays[name].shape != shape
+        ]
+        if problems:
+            more = [f"{path.name}: and {len(problems) - 3} more such arrays"] if len(problems) > 3 else []
+            of = f" of net '{facts['net']}'" if facts.get("net") else ""
+            lead = f"{path.name}: the checkpoint{of} does not fit this net and solver"
+            raise NetError([lead, *problems[:3], *more])
+        finite(path, {name: (arrays[name],) for name in expected})
+
+
+def check_rates(solver: SolverSpec) -> None:
+    """NetError for an iteration that has no learning rate, or none that is a number >= 0; a thousand are tried."""
+    for iteration in sorted({*range(0, solver.max_iter, max(1, solver.max_iter // 1000)), max(0, solver.max_iter - 1)}):
+        try:
+            rate = solver.rate(iteration)
+        except ArithmeticError:
+            rate = math.inf
+        if isinstance(rate, complex) or not 0 <= rate < math.inf:
+            text = f"with lr_policy '{solver.proto.lr_policy}' the learning rate of iteration {iteration} is"
+            shown = "no real number" if isinstance(rate, complex) else f"{rate:g}"
+            raise NetError(f"{solver.path.name}: {text} {shown}, expected a number >= 0")
+
+
+def finite(path: Path, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
+    """NetError for arrays that hold NaN or infinities: what goes on from them has diverged already."""
+    wrong = list(_infinite(arrays))
+    if wrong:
+        raise NetError(f"{path.name}: {', '.join(wrong[:4])}: found numbers that are not finite")
+
+
+def _infinite(arrays: Mapping[str, Sequence[NDArray[Any]]]) -> Iterator[str]:
+    for name, blobs in arrays.items():
+        if not all(np.isfinite(blob).all() for blob in blobs):
+            yield f"'{name}'"

@@ -1,0 +1,48 @@
+"""The largest array that a run will send, so that no message meets `links.max_message_bytes` on its way."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from nets import Net
+from roles.base.shapes import Shapes
+from roles.exchange.buckets import buckets_of
+from roles.learning.job import Job
+
+Array = tuple[int, str]  # bytes, what it is
+
+
+def largest_array(shapes: Shapes, whole: Net) -> Array:
+    """An upper bound: what a format of gradients makes smaller is counted as it is."""
+    return max((*_parameters(whole), *_of_actors(shapes)), default=(0, ""))
+
+
+def _parameters(whole: Net) -> Iterator[Array]:
+    """Those of every layer go to a checkpoint, and with most presets to the workers."""
+    for layer, params in whole.params.items():
+        for param in params:
+            yield math.prod(param.shape) * whole.dtype.itemsize, f"the {param.name} of layer '{layer}'"
+
+
+def _of_actors(shapes: Shapes) -> Iterator[Array]:
+    for name, options in shapes.having("exchange").items():
+        net = shapes.net(_plain(options.job), getattr(options, "part", "all"))
+        size = max(bucket.size for bucket in buckets_of(net))
+        yield size * shapes.number, f"a bucket of gradients of '{name}'"
+    for name, options in shapes.having("fc_servers").items():
+        net = shapes.net(_plain(options.job), "conv")
+        for blob, shape in net.boundary_shapes.items():
+            yield shapes.rows(name) * math.prod(shape[1:]) * shapes.number, f"blob '{blob}' of '{name}'"
+    for name, options in shapes.having("shards").items():
+        shard = shapes.shard(_plain(options.job), options.shards.index(name), len(options.shards))
+        for link in range(shard.last):
+            for rank in range(len(options.shards)):
+                wide, fixed = shard.sent(link, rank)
+                yield (options.job.batch * wide + fixed) * shapes.number, f"columns of '{name}'"
+
+
+def _plain(job: Job) -> Job:
+    """Nothing is computed: no need to import the compiler."""
+    return dataclasses.replace(job, kernels="numpy")

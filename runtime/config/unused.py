@@ -1,0 +1,51 @@
+"""Keys of the runtime's sections that say something and change nothing where they stand: told, not refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from runtime.config.sections import ClusterConfig
+from runtime.config.toml_lines import KeyPath
+
+REAL_ONLY: tuple[KeyPath, ...] = (
+    ("links", "transport"),
+    ("links", "shared_memory"),
+    ("launcher", "kind"),
+    *(("liveness", key) for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")),
+    ("liveness", "prepare_seconds"),
+    ("metrics", "address"),
+    ("metrics", "port"),
+)
+
+
+def unused(config: ClusterConfig) -> Iterator[str]:
+    """A line for each, with its place."""
+    for keys, why in _unused(config):
+        yield f"{config.raw.place(keys)}: says nothing {why}"
+
+
+def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
+    simulation, virtual = config.simulation, config.simulation.clock == "virtual"
+    if virtual:
+        yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
+        if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
+            yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
+    for index, machine in enumerate(config.machine):
+        if machine.port is not None and (virtual or config.links.transport == "ipc"):
+            yield ("machine", index, "port"), "where nothing listens at a TCP port: links.transport is 'ipc'"
+        if machine.cores is not None and machine.threads != "auto":
+            yield ("machine", index, "cores"), "beside threads, which are then not divided"
+        if machine.pin and virtual:
+            yield ("machine", index, "pin"), "with simulation.clock = 'virtual'"
+        if index and all(rule.machine != machine.name for rule in config.process):
+            yield ("machine", index, "name"), "where no [[process]] names the machine"
+
+
+def _said(config: ClusterConfig, keys: KeyPath) -> bool:
+    """Does it say something else than by default?"""
+    section: Any = getattr(config, str(keys[0]))
+    kind: type[BaseModel] = type(section)
+    return bool(getattr(section, str(keys[1])) != kind.model_fields[str(keys[1])].default)

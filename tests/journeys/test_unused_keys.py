@@ -1,0 +1,70 @@
+"""A key that says something and does nothing is refused: every preset, every key of [train.strategy]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles import training
+from roles.options import Strategy
+from roles.planning.strategies import PRESETS, WHY
+from roles.presets.request import SHAPE
+from runtime import ConfigError
+
+# values other than the default; what else has to be said where the key counts
+VALUES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "workers": (3, {}),
+    "groups": (3, {}),
+    "servers": (3, {}),
+    "fan_in": (3, {}),
+    "tau": (3, {}),
+    "shares": ("throughput", {}),
+    "live": (True, {}),
+    "pipeline": (2, {}),
+    "scheme": ("b", {}),
+    "variable_batch": (True, {"scheme": "b"}),
+    "exchange": ("tree", {}),
+}
+BROUGHT = {"firecaffe": "host", "dl4j": "host"}  # their own exchange is the tree
+
+
+def topology(preset: str, **strategy: Any) -> str:
+    said: dict[str, Any] = {"preset": preset, **strategy}
+    if preset != "single":
+        said.setdefault("workers", 4)
+    planned = training({"kernels": "numpy", "data": {"train": {"format": "digits"}}, "strategy": said})
+    return repr(planned)
+
+
+def test_every_key_has_a_value_here_and_a_reason_there() -> None:
+    assert SHAPE == set(VALUES) == set(WHY)
+    assert set(Strategy.model_fields) - SHAPE == {"preset", "options", "reproducible"}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_key_changes_the_topology_or_is_refused(preset: str) -> None:
+    plain = topology(preset)
+    for key, (value, more) in VALUES.items():
+        value = BROUGHT.get(preset, value) if key == "exchange" else value
+        try:
+            changed = topology(preset, **more, **{key: value}) != plain
+        except ConfigError as error:
+            assert f"train.strategy.{key}: found" in str(error)
+            assert key not in PRESETS[preset].uses or key == "fan_in", str(error)
+        else:
+            assert changed, f"{key} = {value!r} says nothing to preset '{preset}', and is not refused"
+            assert key in PRESETS[preset].uses
+
+
+@pytest.mark.parametrize("preset", ["async", "mxnet-async", "distbelief"])
+def test_groups_of_one_share_out_nothing_until_they_can_be_changed(preset: str) -> None:
+    with pytest.raises(ConfigError, match="without live = true that stays so"):
+        topology(preset, shares="throughput")
+    assert topology(preset, shares="throughput", live=True) != topology(preset, live=True)
+
+
+def test_what_single_is_told_of_workers_must_be_true() -> None:
+    assert topology("single", workers=1) == topology("single")
+    with pytest.raises(ConfigError, match="found 4, but preset 'single' is one worker"):
+        topology("single", workers=4)
