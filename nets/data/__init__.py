@@ -13,7 +13,7 @@ writers                   LMDB databases out
 """
 
 from nets.data.batches import Batches
-from nets.data.declared import batch_of_net
+from nets.data.declared import batch_of_net, declared
 from nets.data.formats import FORMATS, open_source
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
@@ -27,5 +27,6 @@ __all__ = [
     "Source",
     "Transform",
     "batch_of_net",
+    "declared",
     "open_source",
 ]

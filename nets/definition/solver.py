@@ -18,7 +18,7 @@ from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
 from nets.definition.rules import RULES, History
 from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
-from nets.definition.spec import NetSpec, load_net, locate, net_from_proto, read_text
+from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
 from nets.errors import PrototxtError
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
@@ -149,6 +149,11 @@ class SolverSpec:
         return self._read(key)
 
     @property
+    def names_a_net(self) -> bool:
+        """Whether the file says what is trained."""
+        return any(self.proto.HasField(key) for key in TRAIN_NETS)
+
+    @property
     def _generic(self) -> list[str]:
         """The key of the net that is for training and tests, if there is one."""
         return [key for key in ("net_param", "net") if self.proto.HasField(key)]
@@ -161,15 +166,21 @@ class SolverSpec:
             return net_from_proto(found, node, self.path)
         path = self.located(found)
         if path is None:
-            place = Where(self.where.file, node)
-            text = f"key '{key}': found '{found}', but there is no such file here or beside the solver"
-            raise PrototxtError(place.problem("", text))
+            raise PrototxtError(self.missing(key, found, at))
         return load_net(path)
 
+    def missing(self, key: str, name: str, at: int = 0) -> str:
+        """The problem of a file that `key` names and that is nowhere."""
+        place = Where(self.where.file, self.where.node.find(key, at))
+        text = f"key '{key}': found '{name}', but there is no such file here or beside the solver"
+        return place.problem("", text)
+
     def located(self, name: str) -> Path | None:
-        """The file that a solver means by `name`: a path from here, from the solver's folder, or beside it."""
+        """The file that a solver means by `name`: a path from here, from the solver's folder, or beside it; a bare name
+        may also be the zoo's."""
         named = Path(name)
-        candidates = (named, self.path.parent / named, self.path.parent / named.name)
+        candidates = [named, self.path.parent / named, self.path.parent / named.name]
+        candidates += [ZOO / named] if named.name == name else []
         return next((path for path in candidates if path.is_file()), None)
 
 

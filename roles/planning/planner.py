@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +13,16 @@ from typing import Any
 from nets import NetError
 from nets.data import Source
 from nets.files.caffemodel import Weights
-from nets.files.weights import match, read_weights
-from roles.coordination.schedule import Timetable
+from nets.files.weights import Matched, match, read_each
+from roles.coordination.schedule import NetTest, Timetable
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
 from roles.learning.resume import iteration_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
-from roles.messages import TEST, TRAIN
+from roles.messages import TRAIN
 from roles.options import Options, Train
+from roles.planning.by_solver import as_the_solver_says
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.refusals import DOUBLE
@@ -36,7 +38,10 @@ from runtime.plan.topology import Topology
 def plan(config: ClusterConfig, options: Options, preset: Preset | None = None) -> Topology:
     """The topology that trains what `options` describe, laid out by `preset` if one is given. ConfigError with every
     mistake of the files it names."""
-    return _Planner(config, options.train, preset).topology()
+    planner = _Planner(config, options.train, preset)
+    topology = planner.topology()
+    planner.tell()
+    return topology
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
@@ -44,6 +49,7 @@ def job_of(config: ClusterConfig, options: Options) -> Job:
     planner = _Planner(config, options.train)
     job = planner.job()
     planner.stop_if_wrong()
+    planner.tell()
     return job
 
 
@@ -59,6 +65,7 @@ class _Planner:
         self.config, self.train = config, train
         self.base = config.raw.path.resolve().parent
         self.problems: list[str] = []
+        self.warnings: list[str] = []  # what is read and not used
         with self._reading("train", "strategy", "preset"):
             self.preset = preset or preset_called(train.strategy.preset)
         self.stop_if_wrong()
@@ -80,7 +87,7 @@ class _Planner:
                 sources[phase] = job.source(phase)
         with self._reading("train", "weights"):
             if job.weights:
-                self.weights = read_weights(Path(job.weights))
+                self.weights = read_each(job.weights)
         self._check_shape(job)
         self.stop_if_wrong()
         assert timetable is not None
@@ -92,7 +99,7 @@ class _Planner:
         self._check_servers()
         self.stop_if_wrong()
         strategy = self.train.strategy
-        timetable = self._with_test(timetable, job, sources)
+        timetable = self._with_tests(timetable, job, sources)
         self._check_tests(timetable)
         request = Request(
             job=job,
@@ -128,17 +135,14 @@ class _Planner:
         train = self.train
         for text, keys in mistakes_in_double(train):
             self._problem(text, "train", *keys)
-        data: dict[str, dict[str, Any]] = {TRAIN: train.data.train}
-        if train.data.test is not None:
-            data[TEST] = train.data.test
         values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
         job = Job(
             net=self._located(train.net),
             solver=self._located(train.solver),
-            data=data,
+            data={TRAIN: train.data.train},
             seed=train.seed,
             batch=0,
-            test_batch=0,
+            test_batches=(),
             base_directory=str(self.base),
             shuffle=train.data.shuffle,
             b_p=train.b_p,
@@ -146,9 +150,19 @@ class _Planner:
             precision=train.precision,
             micro_batches=train.strategy.cutting["micro_batches"],
             resume=str((self.base / train.resume).resolve()) if train.resume else "",
-            weights=str((self.base / train.weights).resolve()) if train.weights else "",
+            weights=(str((self.base / train.weights).resolve()),) if train.weights else (),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
+        with self._reading("train", "solver"):
+            job, wrong, told = as_the_solver_says(job, train)
+            for text, keys in wrong:
+                self._problem(text, "train", *keys)
+            for text, keys in told:
+                self._warn(text, "train", *keys)
+        with self._reading("train", "net"):
+            for spec in dict.fromkeys((TRAIN, *job.test_phases)):
+                for text in job.spec(spec).warnings:
+                    self._warn(text, "train", "net")
         with self._reading("train", "net"):
             job = job.with_batches(train.batch)
         with self._reading("train", "solver"):
@@ -170,22 +184,26 @@ class _Planner:
             last=solver.max_iter,
             batch=job.batch,
             test_interval=solver.test_interval,
-            test_batch=job.test_batch,
             test_first=bool(solver.test_interval and solver.proto.test_initialization),
             snapshot_interval=solver.snapshot,
+            snapshot_last=solver.proto.snapshot_after_train,
         )
 
-    def _with_test(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
-        """A test covers test_iter batches, as the solver says, but no image twice; all images if it does not say."""
-        if TEST not in sources:
-            return timetable
-        wanted = job.solver_spec.test_iter * job.test_batch
-        rows = min(wanted, len(sources[TEST])) if wanted else len(sources[TEST])
-        return Timetable(**{**timetable.__dict__, "test_rows": rows})
+    def _with_tests(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
+        """What is tested, and on how many images."""
+        several = len(job.test_phases) > 1
+        tests = tuple(
+            NetTest(
+                job.test_rows(phase, sources[phase]), job.rows(phase), phase, job.test_name(phase) if several else ""
+            )
+            for phase in job.test_phases
+        )
+        return dataclasses.replace(timetable, tests=tests)
 
     def _check_tests(self, timetable: Timetable) -> None:
         """Workers that are averaged before a test must all take part in its first batch."""
-        workers, rows = self.train.strategy.workers, min(timetable.test_batch, timetable.test_rows)
+        workers = self.train.strategy.workers
+        rows = min((min(test.batch, test.rows) for test in timetable.tests[:1]), default=0)
         if self.preset.averages and 0 < rows < workers:
             text = f"found {workers}, but they meet in the first batch of a test, which has {rows} images: one for each"
             self._problem(text, "train", "strategy", "workers")
@@ -196,7 +214,8 @@ class _Planner:
         whole = job.build(phase, "all", source.shape)
         if phase == TRAIN and self.weights:
             with self._reading("train", "weights"):
-                match(self.weights, whole.params, Path(job.weights).name)
+                matched = match(self.weights, whole.params, ", ".join(Path(file).name for file in job.weights))
+                self._tell_unmatched(matched)
         if self.preset.alone:
             return
         if whole.time_first:
@@ -222,6 +241,17 @@ class _Planner:
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self._problem(text, "train", "strategy", "preset")
+
+    def _tell_unmatched(self, matched: Matched) -> None:
+        """Layers that only one of net and file has."""
+        for layers, text in (
+            (matched.missing, "not in the file, so their first values are random"),
+            (matched.extra, "in the file, but not in the net"),
+        ):
+            if layers:
+                self._warn(
+                    f"layers {', '.join(layers[:8])}{', ...' if len(layers) > 8 else ''}: {text}", "train", "weights"
+                )
 
     def _check_servers(self) -> None:
         """Each model server needs a layer to hold."""
@@ -274,9 +304,20 @@ class _Planner:
                 self._problem(problem, *keys)
 
     def _problem(self, text: str, *keys: str) -> None:
-        problem = self.config.raw.problem(keys, text).text
-        if problem not in self.problems:
-            self.problems.append(problem)
+        """Note a mistake under the key where it was met first: whoever reads the solver meets it again."""
+        if not any(problem.endswith(f": {text}") for problem in self.problems):
+            self.problems.append(self.config.raw.problem(keys, text).text)
+
+    def _warn(self, text: str, *keys: str) -> None:
+        """Note what the person shall know, once."""
+        line = self.config.raw.problem(keys, text).text
+        if line not in self.warnings:
+            self.warnings.append(line)
+
+    def tell(self) -> None:
+        """Log what was noted and is no mistake."""
+        for line in self.warnings:
+            logging.getLogger("roles").warning("%s", line)
 
     def stop_if_wrong(self) -> None:
         """Raise what was noted."""
