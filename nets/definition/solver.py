@@ -149,6 +149,11 @@ class SolverSpec:
         return self._read(key)
 
     @property
+    def tests_other_nets(self) -> bool:
+        """Whether some test nets have files, or texts, of their own."""
+        return bool(self.proto.test_net or self.proto.test_net_param)
+
+    @property
     def names_a_net(self) -> bool:
         """Whether the file says what is trained."""
         return any(self.proto.HasField(key) for key in TRAIN_NETS)

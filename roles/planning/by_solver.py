@@ -19,13 +19,16 @@ def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[
     solver, told = job.solver_spec, train.model_fields_set
     found: dict[str, Any] = {}
     if "net" not in told and "solver" in told and solver.names_a_net:
-        found["net"] = ""
+        path = solver.located(solver.proto.net) if solver.proto.net and not solver.tests_other_nets else None
+        found["net"] = str(path.resolve()) if path else ""
     if "seed" not in told and solver.random_seed is not None:
         found["seed"] = solver.random_seed
     mistakes: list[Remark] = []
     if solver.weights and not train.weights and not train.resume:
         found["weights"] = tuple(_weights(solver, mistakes))
     data, warnings = _data_of_tests(len(solver.test_iters), train, mistakes)
+    if "net" in told and solver.tests_other_nets:
+        warnings.append(("it is tested too, and not the test nets that the solver names", ("net",)))
     found["data"] = {**job.data, **data}
     warnings += [(text, ("solver",)) for text in solver.warnings]
     return dataclasses.replace(job, **found), mistakes, warnings
