@@ -13,6 +13,7 @@ import pytest
 from nets.definition.spec import ZOO
 from nets.files.checkpoint import load as load_checkpoint
 from nets.files.checkpoint import save
+from nets.files.mean import write_mean
 from roles.planning.scripting import training
 from runtime.cli.main import main
 from runtime.errors import ConfigError
@@ -194,3 +195,39 @@ def test_what_is_not_used_is_told_by_every_command_with_file_and_line(command, t
         "[train.data] in cluster.toml says where data comes from",
     ]
     assert cluster.exists()
+
+
+PUBLISHED = {  # folder and solver -> the shape of the images
+    "bvlc_alexnet/solver": (3, 256, 256), "bvlc_reference_caffenet/solver": (3, 256, 256),
+    "bvlc_googlenet/solver": (3, 256, 256), "bvlc_googlenet/quick_solver": (3, 256, 256),
+    "cifar10_full/cifar10_full_solver": (3, 32, 32), "cifar10_full/cifar10_full_solver_lr1": (3, 32, 32),
+    "cifar10_full/cifar10_full_solver_lr2": (3, 32, 32), "cifar10_quick/cifar10_quick_solver": (3, 32, 32),
+    "cifar10_quick/cifar10_quick_solver_lr1": (3, 32, 32), "finetune_flickr_style/solver": (3, 256, 256),
+    "lenet/lenet_adadelta_solver": (1, 28, 28), "lenet/lenet_consolidated_solver": (1, 28, 28),
+    "lenet/lenet_multistep_solver": (1, 28, 28), "lenet/lenet_solver": (1, 28, 28),
+    "lenet/lenet_solver_adam": (1, 28, 28), "lenet/lenet_solver_rmsprop": (1, 28, 28),
+    "mnist_autoencoder/mnist_autoencoder_solver": (1, 28, 28),
+    "mnist_autoencoder/mnist_autoencoder_solver_adadelta": (1, 28, 28),
+    "mnist_autoencoder/mnist_autoencoder_solver_adagrad": (1, 28, 28),
+    "mnist_autoencoder/mnist_autoencoder_solver_nesterov": (1, 28, 28),
+    "mnist_siamese/mnist_siamese_solver": (2, 28, 28),
+}  # fmt: skip
+
+
+@pytest.mark.few("[bvlc_alexnet", "[lenet/lenet_cons", "[mnist_autoencoder/mnist_autoencoder_solver]", "_lr1]")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_solver_that_bvlc_published_is_planned_with_its_own_nets(
+    name, shared_data, tmp_path, monkeypatch, caplog
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the mean files that the nets name lie as in a checkout of Caffe
+    for file, size in (("data/ilsvrc12/imagenet_mean", 256), ("examples/cifar10/mean", 32)):
+        Path(file).parent.mkdir(parents=True)
+        write_mean(Path(f"{file}.binaryproto"), np.zeros((3, size, size)))
+    caplog.set_level(logging.WARNING)
+    data = {"format": "blank", "shape": list(PUBLISHED[name]), "size": 300}
+    solver = shared_data / "caffe" / "models" / f"{name}.prototxt"
+    plan = training({"solver": str(solver), "data": {"train": data, "test": data}, "strategy": {"preset": "single"}})
+    lead = next(actor.options for actor in plan.actors if actor.name == "coordinator")
+    several = "autoencoder" in name or "consolidated" in name
+    assert [test.name.startswith("test-on-") for test in lead.timetable.tests] == ([True] * 2 if several else [False])
+    assert f"train.solver: {solver.name}" in caplog.text

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nets import NetError, PrototxtError, load_net, load_solver
-from nets.data import Transform, batch_of_net
+from nets import DataError, NetError, PrototxtError, load_net, load_solver
+from nets.data import Batches, Transform, batch_of_net, open_source
 from nets.definition.upgrade_v0 import TYPES
 from nets.graph.graph import Net
 from nets.schema import caffe_pb2 as caffe
@@ -280,6 +280,17 @@ def test_what_caffe_refuses_in_a_solver_is_refused(tmp_path, text, message):
     with pytest.raises(PrototxtError) as caught:
         solver(tmp_path, text)
     assert message in str(caught.value)
+
+
+def test_a_rand_skip_beyond_the_data_is_refused():
+    source = open_source({"format": "synthetic", "size": 20}, Path())
+    options = {"shuffle": False, "seed": 1, "train": True}
+    with pytest.raises(DataError, match=r"rand_skip: found 21, expected at most 20, the samples there are"):
+        Batches(source, Transform(), 2, rand_skip=21, **options)
+    first = {
+        int(Batches(source, Transform(), 2, rand_skip=20, **options | {"seed": s}).indices(0, 0, 1)) for s in range(9)
+    }
+    assert len(first) > 4
 
 
 def test_the_state_chooses_the_data_layer_whose_batch_and_transform_count(tmp_path):
