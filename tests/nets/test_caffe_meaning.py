@@ -139,7 +139,7 @@ def test_gradients_flow_through_a_dropout_that_always_tests(tmp_path, memory):
     first = CONV.replace('"x"', '"x"') % ""
     drop = 'layer { name: "d" type: "Dropout" bottom: "c" top: "d" phase: TEST }\n'
     rest = (IP % "").replace('"x"', '"%s"') + LOSS % ""
-    grads = {}
+    grads, sizes = {}, {}
     for name, text in (("with", first + drop + rest % "d"), ("without", first + rest % "c")):
         net = net_of(tmp_path, X + LABELS + text, memory=memory, seed=5)
         blobs = {
@@ -147,9 +147,11 @@ def test_gradients_flow_through_a_dropout_that_always_tests(tmp_path, memory):
             for layer, of in net.initial_blobs().items()
         }
         net.run({"x": np.random.default_rng(1).random((2, 3, 4, 4)), "y": np.array([0, 2])}, blobs)
+        sizes[name] = net.memory_plan.size
         grads[name] = [g.copy() for stage in reversed(net.stages) for g in net.backward(stage)]
     assert all(np.array_equal(a, b) for a, b in zip(grads["with"], grads["without"], strict=True))
     assert any(grad.any() for grad in grads["with"])
+    assert sizes["with"] == sizes["without"]  # no place for a mask
 
 
 def test_a_data_layers_own_phase_decides_about_random_crops(tmp_path):
