@@ -103,15 +103,17 @@ class Strategy(Section):
 
 class Data(Section):
     """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys.
-    Without `shuffle`, a folder with a folder per class is shuffled, and nothing else is."""
+    `test` may be a list of them, one for each test net of the solver. Without `shuffle`, a folder with a folder per
+    class is shuffled, and nothing else is."""
 
     train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
-    test: dict[str, Any] | None = None
+    test: dict[str, Any] | list[dict[str, Any]] | None = None
     shuffle: bool | None = None
 
 
 class Train(Section):
-    """[train]. `net` and `solver` are zoo names or paths of prototxt files, relative to cluster.toml.
+    """[train]. `net` and `solver` are zoo names or paths of prototxt files, relative to cluster.toml. Without `net` a
+    solver's own nets are trained and tested, without `seed` its random_seed counts, without `weights` its own.
 
     `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group.
     `resume` is a checkpoint to go on from; `weights` are first parameters (.caffemodel, .h5, .safetensors), matched by

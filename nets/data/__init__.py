@@ -15,7 +15,7 @@ writers                   LMDB databases out
 """
 
 from nets.data.batches import Batches
-from nets.data.declared import batch_of_net
+from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
 from nets.data.prefetch import Prefetcher
@@ -30,6 +30,7 @@ __all__ = [
     "Source",
     "Transform",
     "batch_of_net",
+    "declared",
     "examined",
     "in_classes",
     "open_source",

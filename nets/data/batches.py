@@ -15,16 +15,29 @@ from nets.errors import DataError
 
 
 class Batches:
-    """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch."""
+    """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch. The first sample is
+    drawn from the first `rand_skip`, if that is given."""
 
     def __init__(
-        self, source: Source, transform: Transform, batch: int, *, shuffle: bool, seed: int, train: bool
+        self,
+        source: Source,
+        transform: Transform,
+        batch: int,
+        *,
+        shuffle: bool,
+        seed: int,
+        train: bool,
+        rand_skip: int = 0,
     ) -> None:
         transform.check(source.shape)
         if batch < 1:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
         if batch % source.unit:
             raise DataError(f"batch: found {batch}, expected a multiple of the source's sequences of {source.unit}")
+        if rand_skip > len(source):
+            raise DataError(f"rand_skip: found {rand_skip}, expected at most {len(source)}, the samples there are")
+        skipped = int(generator(seed, "rand_skip").integers(rand_skip)) if rand_skip else 0
+        self._first = skipped - skipped % source.unit
         self.source, self.transform, self.batch = source, transform, batch
         self.shuffle, self.seed, self.train = shuffle, seed, train
         self._orders: dict[int, NDArray[np.int64]] = {}
@@ -34,7 +47,7 @@ class Batches:
 
     def indices(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
         """Return the source indices of rows [low, high) of global batch `ticket` (from 0)."""
-        epochs, places = np.divmod(self._positions(ticket, low, high), len(self.source))
+        epochs, places = np.divmod(self._positions(ticket, low, high) + self._first, len(self.source))
         if not self.shuffle:
             return np.asarray(places, np.int64)
         result = np.empty_like(places)

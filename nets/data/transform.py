@@ -6,7 +6,7 @@ the same images.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.definition.prototxt import Node, Where
-from nets.definition.spec import NetSpec
+from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import DataError, PrototxtError
 from nets.files.mean import read_mean
 from nets.regular import is_file
@@ -27,7 +27,8 @@ _KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a
 @dataclass(frozen=True)
 class Transform:
     """What is done to each image; `mean` has one value, or one per channel, or none; `mean_image` is (C, H, W) of the
-    uncropped images; `channels` is what force_color (3) or force_gray (1) demand of the source, or None.
+    uncropped images; `channels` is what force_color (3) or force_gray (1) demand of the source, or None; `size` what
+    new_height and new_width demand. `phase` is the layer's own, which counts instead of the net's.
     """
 
     scale: float = 1.0
@@ -36,6 +37,8 @@ class Transform:
     mirror: bool = False
     mean_image: NDArray[np.float32] | None = field(default=None, repr=False, compare=False)
     channels: int | None = None
+    size: tuple[int, int] | None = None
+    phase: str = ""
 
     @classmethod
     def from_proto(
@@ -59,7 +62,8 @@ class Transform:
         """Read the transform_param of the first data layer in `phase`; without one, images stay as they are."""
         for layer in spec.for_phase(phase).layers:
             if layer.proto.type in _KINDS:
-                return cls.from_proto(layer.proto.transform_param, layer.where, spec.path.parent)
+                found = cls.from_proto(layer.proto.transform_param, layer.where, spec.path.parent)
+                return replace(found, **_demands(layer))
         return cls()
 
     def check(self, shape: tuple[int, int, int]) -> None:
@@ -76,6 +80,12 @@ class Transform:
                 f"{key}: found images of {shape[0]} channels, expected {self.channels}: "
                 f'give the data source color = "{value}"'
             )
+        if self.size is not None and self.size != shape[1:]:
+            high, wide = self.size
+            raise PrototxtError(
+                f"new_height, new_width: found images {shape[1]} x {shape[2]}, expected {high} x {wide}: "
+                f"give the data source new_height = {high} and new_width = {wide}"
+            )
 
     def __call__(
         self, images_NCHW: NDArray[Any], positions_N: NDArray[np.int64], *, seed: int, train: bool
@@ -84,6 +94,7 @@ class Transform:
 
         `positions_N`: the global position of each sample, counted over the whole run.
         """
+        train = self.phase == "TRAIN" if self.phase else train
         result = self._cropped(images_NCHW, positions_N, seed, train).astype(np.float32)
         if self.mean_image is not None:
             # the mean of each pixel's own place, so it is cropped like the image and subtracted before mirroring
@@ -109,6 +120,24 @@ class Transform:
         tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
         chosen: NDArray[Any] = windows[np.arange(len(images)), :, tops.astype(int), lefts.astype(int)]
         return chosen
+
+
+def _demands(layer: LayerSpec) -> dict[str, Any]:
+    """What a data layer wants of its source besides its transform_param: channels, size; and its own phase."""
+    proto, found = layer.proto, dict[str, Any]()
+    images = proto.image_data_param
+    if proto.HasField("phase"):
+        found["phase"] = caffe.Phase.Name(proto.phase)
+    if proto.data_param.force_encoded_color:
+        found["channels"] = 3
+    if not images.is_color:
+        found["channels"] = 1
+    if bool(images.new_height) != bool(images.new_width):
+        text = f"found {images.new_height} and new_width {images.new_width}, expected two integers >= 1 or neither"
+        raise layer.where.error("image_data_param.new_height", text)
+    if images.new_height:
+        found["size"] = (int(images.new_height), int(images.new_width))
+    return found
 
 
 def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:

@@ -1,12 +1,12 @@
 """How a net is trained: the solver prototxt, checked, the learning rate at each iteration, the update of a parameter.
 
-Caffe's rate policies and clipping are here, the solver types in `rules`.
+Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver types in `rules`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from nets.definition.params import ParamSpec
+from nets.definition.policies import POLICIES
 from nets.definition.prototxt import Where, parse
 from nets.definition.rules import RULES, History
-from nets.definition.spec import NetSpec, load_net, locate, net_from_proto, read_text
-from nets.errors import PrototxtError, did_you_mean
+from nets.definition.solver_checks import TRAIN_NETS, problems, solver_type, told
+from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto, read_text
+from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
@@ -31,13 +33,7 @@ class SolverSpec:
     path: Path
     where: Where = field(repr=False)
 
-    @property
-    def net(self) -> str | None:
-        """The net's path as written (`net` or `train_net`), or None when the solver names none."""
-        return self.proto.net or self.proto.train_net or None
-
     max_iter = property(lambda self: int(self.proto.max_iter))
-    test_iter = property(lambda self: int(self.proto.test_iter[0]) if self.proto.test_iter else 0)
     test_interval = property(lambda self: int(self.proto.test_interval))
     display = property(lambda self: int(self.proto.display))
     snapshot = property(lambda self: int(self.proto.snapshot))
@@ -50,12 +46,35 @@ class SolverSpec:
     @property
     def type(self) -> str:
         """The solver's type, a key of `rules.RULES`, whichever way it is written."""
-        return _type(self.proto)
+        return solver_type(self.proto)
 
-    def state(self, phase: str) -> tuple[int, tuple[str, ...]]:
-        """Return (level, stages) that train_state or test_state asks of the net in `phase`."""
-        states = [self.proto.train_state] if phase == "TRAIN" else list(self.proto.test_state)[:1]
-        return next(((int(state.level), tuple(state.stage)) for state in states), (0, ()))
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the file says and nothing here does, and rates that surely are not what was meant: a line each."""
+        return told(self.proto, self.where)
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Files of first weights as written; of a layer in several of them the last one counts."""
+        return tuple(name.strip() for names in self.proto.weights for name in names.split(",") if name.strip())
+
+    @property
+    def average_loss(self) -> int | None:
+        """Over how many iterations the loss that is told is averaged, or None where the file does not say."""
+        return int(self.proto.average_loss) if self.proto.HasField("average_loss") else None
+
+    @property
+    def test_iters(self) -> tuple[int, ...]:
+        """How many batches each test net runs, 0 for all there are: one number per test net, of which there is one
+        where the file says nothing."""
+        return tuple(int(count) for count in self.proto.test_iter) or (0,)
+
+    def state(self, phase: str, test: int = 0) -> tuple[int | None, tuple[str, ...]]:
+        """(level, stages) that train_state, or the test_state of test net number `test`, asks of the net in `phase`."""
+        states = [self.proto.train_state] if phase == "TRAIN" else list(self.proto.test_state)[test : test + 1]
+        for state in states:
+            return int(state.level) if state.HasField("level") else None, tuple(state.stage)
+        return None, ()
 
     @property
     def random_seed(self) -> int | None:
@@ -64,7 +83,7 @@ class SolverSpec:
 
     def rate(self, iteration: int) -> float:
         """Return the learning rate of `iteration` (from 0), as Caffe's SGDSolver::GetLearningRate."""
-        return _POLICIES[self.proto.lr_policy](self.proto, iteration)
+        return POLICIES[self.proto.lr_policy].rate(self.proto, iteration)
 
     def new_history(self, ops: Backend, param: ParamSpec, dtype: Any = np.float32) -> History:
         """Return the arrays this solver keeps beside a parameter, zero at first; none beside a running statistic."""
@@ -120,19 +139,58 @@ class SolverSpec:
             setattr(proto, key, value)
         return _checked(SolverSpec(proto, self.path, self.where))
 
-    def load_net(self) -> NetSpec:
-        """Read the net the solver names: inline, or a path from here, from the solver's directory, or beside it."""
-        for key in ("net_param", "train_net_param"):
-            if self.proto.HasField(key):
-                return net_from_proto(getattr(self.proto, key), self.where.node.find(key), self.path)
-        if self.net is None:
+    def load_net(self, test: int | None = None) -> NetSpec:
+        """Read the training net, or test net number `test`: inline, or a path from here, from the solver's folder, or
+        beside it. Test nets that have files of their own come first, as in Caffe."""
+        own = [("test_net_param", at) for at in range(len(self.proto.test_net_param))]
+        own += [("test_net", at) for at in range(len(self.proto.test_net))]
+        if test is not None and test < len(own):
+            return self._read(*own[test])
+        keys = TRAIN_NETS if test is None or not self._generic else self._generic
+        key = next((key for key in keys if self.proto.HasField(key)), None)
+        if key is None:
             raise self.where.error("net", "missing, expected the path of a net prototxt")
-        named = Path(self.net)
-        for candidate in (named, self.path.parent / named, self.path.parent / named.name):
-            if is_file(candidate):
-                return load_net(candidate)
-        key = "net" if self.proto.net else "train_net"
-        raise self.where.error(key, f"found '{self.net}', but there is no such file here or beside the solver")
+        return self._read(key)
+
+    @property
+    def tests_other_nets(self) -> bool:
+        """Whether some test nets have files, or texts, of their own."""
+        return bool(self.proto.test_net or self.proto.test_net_param)
+
+    @property
+    def names_a_net(self) -> bool:
+        """Whether the file says what is trained."""
+        return any(self.proto.HasField(key) for key in TRAIN_NETS)
+
+    @property
+    def _generic(self) -> list[str]:
+        """The key of the net that is for training and tests, if there is one."""
+        return [key for key in ("net_param", "net") if self.proto.HasField(key)]
+
+    def _read(self, key: str, at: int = 0) -> NetSpec:
+        found = getattr(self.proto, key)
+        found = found[at] if key.startswith("test") else found
+        node = self.where.node.find(key, at)
+        if not isinstance(found, str):
+            return net_from_proto(found, node, self.path)
+        path = self.located(found)
+        if path is None:
+            raise PrototxtError(self.missing(key, found, at))
+        return load_net(path)
+
+    def missing(self, key: str, name: str, at: int = 0) -> str:
+        """The problem of a file that `key` names and that is nowhere."""
+        place = Where(self.where.file, self.where.node.find(key, at))
+        text = f"key '{key}': found '{name}', but there is no such file here or beside the solver"
+        return place.problem("", text)
+
+    def located(self, name: str) -> Path | None:
+        """The file that a solver means by `name`: a path from here, from the solver's folder, or beside it; a bare name
+        may also be the zoo's."""
+        named = Path(name)
+        candidates = [named, self.path.parent / named, self.path.parent / named.name]
+        candidates += [ZOO / named] if named.name == name else []
+        return next((path for path in candidates if is_file(path)), None)
 
 
 def load_solver(source: str | Path) -> SolverSpec:
@@ -143,98 +201,7 @@ def load_solver(source: str | Path) -> SolverSpec:
 
 
 def _checked(solver: SolverSpec) -> SolverSpec:
-    problems = [solver.where.problem(key, text) for key, text in _mistakes(solver.proto)]
-    if problems:
-        raise PrototxtError(problems)
+    found = problems(solver.proto, solver.where)
+    if found:
+        raise PrototxtError(found)
     return solver
-
-
-def _mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
-    """Return (key, text) of everything wrong or not supported."""
-    found = [*_kind_mistakes(proto), *_policy_mistakes(proto)]
-    if not proto.HasField("max_iter") or proto.max_iter < 0:
-        found.append(("max_iter", f"{_given(proto, 'max_iter')}, expected an integer >= 0"))
-    if not 0.0 <= proto.momentum < 1.0:
-        found.append(("momentum", f"found {proto.momentum:g}, expected 0 <= momentum < 1"))
-    found += [
-        (key, f"found {getattr(proto, key):g}, expected a number >= 0")
-        for key in ("weight_decay", "test_interval", "display", "snapshot")
-        if not getattr(proto, key) >= 0
-    ]
-    if any(count < 0 for count in proto.test_iter):
-        found.append(("test_iter", f"found {min(proto.test_iter)}, expected an integer >= 0"))
-    if len(proto.test_iter) > 1:
-        found.append(("test_iter", f"found {len(proto.test_iter)} test nets, only one is supported"))
-    return found
-
-
-def _kind_mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
-    kind, found = _type(proto), []
-    if kind not in RULES:
-        found.append(("type", f"found '{kind}', expected one of {', '.join(RULES)}{did_you_mean(kind, RULES)}"))
-    if kind in ("AdaGrad", "RMSProp") and proto.momentum:
-        found.append(("momentum", f"found {proto.momentum:g}, but {kind} has none, expected 0"))
-    if kind == "RMSProp" and not 0 <= proto.rms_decay < 1:
-        found.append(("rms_decay", f"found {proto.rms_decay:g}, expected 0 <= rms_decay < 1"))
-    if kind == "Adam" and not 0 <= proto.momentum2 < 1:
-        found.append(("momentum2", f"found {proto.momentum2:g}, expected 0 <= momentum2 < 1"))
-    if proto.iter_size < 1:
-        found.append(("iter_size", f"found {proto.iter_size}, expected an integer >= 1"))
-    if proto.regularization_type not in ("L1", "L2"):
-        found.append(("regularization_type", f"found '{proto.regularization_type}', expected 'L1' or 'L2'"))
-    return found
-
-
-def _type(proto: caffe.SolverParameter) -> str:
-    if not proto.HasField("solver_type"):
-        return str(proto.type)
-    old_name = caffe.SolverParameter.SolverType.Name(proto.solver_type)
-    return {name.upper(): name for name in RULES}[old_name]
-
-
-def _policy_mistakes(proto: caffe.SolverParameter) -> list[tuple[str, str]]:
-    found = []
-    if not proto.HasField("base_lr") or not 0 <= proto.base_lr < math.inf:
-        found.append(("base_lr", f"{_given(proto, 'base_lr')}, expected a number >= 0"))
-    if proto.lr_policy not in _POLICIES:
-        near = did_you_mean(proto.lr_policy, _POLICIES)
-        found.append(("lr_policy", f"{_given(proto, 'lr_policy')}, expected one of {', '.join(_POLICIES)}{near}"))
-        return found
-    needed = (key for key in _NEEDS.get(proto.lr_policy, ()) if not proto.HasField(key))
-    found += [(key, f"missing, lr_policy '{proto.lr_policy}' needs it") for key in needed]
-    if proto.lr_policy == "step" and proto.HasField("stepsize") and proto.stepsize <= 0:
-        found.append(("stepsize", f"found {proto.stepsize}, expected an integer >= 1"))
-    if list(proto.stepvalue) != sorted(proto.stepvalue):
-        found.append(("stepvalue", f"found {list(proto.stepvalue)}, expected rising iterations"))
-    return found
-
-
-def _given(proto: caffe.SolverParameter, key: str) -> str:
-    value = getattr(proto, key)
-    shown = f"'{value}'" if isinstance(value, str) else f"{value:g}"
-    return f"found {shown}" if proto.HasField(key) else "missing"
-
-
-def _sigmoid(p: caffe.SolverParameter, i: int) -> float:
-    exponent = -p.gamma * (i - p.stepsize)
-    return p.base_lr / (1.0 + math.exp(exponent)) if exponent < 700 else 0.0  # exp overflows a double at 710
-
-
-_POLICIES: dict[str, Callable[[caffe.SolverParameter, int], float]] = {
-    "fixed": lambda p, i: p.base_lr,
-    "step": lambda p, i: p.base_lr * p.gamma ** (i // p.stepsize),
-    "exp": lambda p, i: p.base_lr * p.gamma**i,
-    "inv": lambda p, i: p.base_lr * (1.0 + p.gamma * i) ** -p.power,
-    "multistep": lambda p, i: p.base_lr * p.gamma ** sum(i >= at for at in p.stepvalue),
-    "poly": lambda p, i: p.base_lr * max(0.0, 1.0 - i / p.max_iter) ** p.power if p.max_iter else p.base_lr,
-    "sigmoid": _sigmoid,
-}
-
-_NEEDS = {
-    "step": ("gamma", "stepsize"),
-    "exp": ("gamma",),
-    "inv": ("gamma", "power"),
-    "multistep": ("gamma",),
-    "poly": ("power",),
-    "sigmoid": ("gamma", "stepsize"),
-}

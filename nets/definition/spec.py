@@ -5,10 +5,12 @@ Finds and reads the file, applies the phase rules, knows the names of the zoo.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
+from nets.definition.ignored import misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
@@ -18,6 +20,8 @@ from nets.schema import caffe_pb2 as caffe
 MOST_BYTES = 1 << 20  # of a prototxt: five times ResNet-152
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
 ZOO = Path(__file__).parents[1] / "zoo"
+_SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")  # a line up to its comment
+_FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as "surrogateescape" reads them
 
 
 @dataclass(frozen=True)
@@ -30,27 +34,40 @@ class LayerSpec:
 
 @dataclass(frozen=True)
 class NetSpec:
-    """A whole net: `proto` with its layers in today's format, the `path` it came from, its layers."""
+    """A whole net: `proto` with its layers in today's format, the `path` it came from, its layers.
+
+    `phase`: whose rules have chosen the layers ("TRAIN" or "TEST"), or "" where all are here. `warnings`: what the file
+    says and nothing here does, a line each.
+    """
 
     proto: caffe.NetParameter
     path: Path
     layers: tuple[LayerSpec, ...]
     where: Where = field(repr=False)
+    phase: str = ""
+    warnings: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
         """The net's own name, or its file's."""
         return self.proto.name or self.path.stem
 
-    def for_phase(self, phase: str, *, level: int = 0, stages: tuple[str, ...] = ()) -> NetSpec:
+    def for_phase(self, phase: str, *, level: int | None = None, stages: tuple[str, ...] = ()) -> NetSpec:
         """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level` and `stages`.
 
-        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's Net::FilterNet.
+        The net's own `state` adds its stages; its level counts when none is given. Rules as Caffe's Net::FilterNet. A
+        net whose layers have been chosen stays as it is. PrototxtError where the net's own state is of the other phase.
         """
-        state = caffe.NetState(phase=phase, level=level or self.proto.state.level)
-        state.stage.extend({*stages, *self.proto.state.stage})
+        if self.phase == phase:
+            return self
+        own = self.proto.state
+        if own.HasField("phase") and own.phase != caffe.Phase.Value(phase):
+            text = f"found {caffe.Phase.Name(own.phase)}, but the net is wanted for {phase}: leave the phase away"
+            raise self.where.error("state.phase", text)
+        state = caffe.NetState(phase=phase, level=own.level if level is None else level)
+        state.stage.extend({*stages, *own.stage})
         kept = tuple(layer for layer in self.layers if _admitted(layer.proto, state))
-        return NetSpec(self.proto, self.path, kept, self.where)
+        return replace(self, layers=kept, phase=phase)
 
 
 def load_net(source: str | Path) -> NetSpec:
@@ -76,12 +93,15 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
     )
     if len(layers) > MOST_LAYERS:
         raise top.error("", f"found {len(layers)} layers, expected at most {MOST_LAYERS}")
-    problems = [problem for layer in layers for problem in _mistakes(layer)]
+    problems = refusals(upgraded, top) + [problem for layer in layers for problem in _mistakes(layer)]
     if not layers:
         problems.append(top.problem("", "the net has no layer"))
     if problems:
         raise PrototxtError(problems)
-    return NetSpec(upgraded, path, layers, top)
+    notes = unused(upgraded, top)
+    for layer in layers:
+        notes += [*unused(layer.proto, layer.where), *misplaced(layer.proto, layer.where)]
+    return NetSpec(upgraded, path, layers, top, warnings=warnings(notes))
 
 
 def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
@@ -103,13 +123,20 @@ def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:
 
 
 def read_text(path: Path) -> str:
-    """Return the file's text; PrototxtError when it cannot be read or is not UTF-8."""
+    """Return the file's text; PrototxtError when it cannot be read or is not UTF-8. Comments may be in any encoding:
+    their other bytes become question marks."""
     try:
-        return read_bytes(path, MOST_BYTES).decode("utf-8")
+        content = read_bytes(path, MOST_BYTES)
     except OSError as error:
         raise PrototxtError(f"{path.name}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise PrototxtError(f"{path.name}: byte {error.start}: not UTF-8 text, expected a prototxt") from None
+    lines = content.decode("utf-8", errors="surrogateescape").split("\n")
+    for number, line in enumerate(lines, 1):
+        said = _SAID.match(line)
+        end = said.end() if said else 0
+        if _FOREIGN.search(line, 0, end):
+            raise PrototxtError(f"{path.name}:{number}: found bytes that are not UTF-8, expected text")
+        lines[number - 1] = line[:end] + _FOREIGN.sub("?", line[end:])
+    return "\n".join(lines)
 
 
 def _admitted(layer: caffe.LayerParameter, state: caffe.NetState) -> bool:
@@ -130,7 +157,7 @@ def _meets(state: caffe.NetState, rule: caffe.NetStateRule) -> bool:
 
 
 def _mistakes(layer: LayerSpec) -> list[str]:
-    found = []
+    found = refusals(layer.proto, layer.where)
     if not layer.proto.name:
         found.append(layer.where.problem("name", "missing, expected a name"))
     if not layer.proto.type:

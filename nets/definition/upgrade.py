@@ -35,7 +35,11 @@ def upgrade(proto: caffe.NetParameter, top: Where) -> tuple[caffe.NetParameter, 
             del layer.param[:]  # older nets had to say that its statistics are not learned
         if layer.type.endswith("Loss") and not layer.top:
             layer.top.append(layer.name)  # Caffe makes a top for a loss that names none
-    if proto.input:
+    if not proto.input:
+        for key in ("input_dim", "input_shape"):
+            if getattr(proto, key):
+                raise top.error(key, "given without 'input', expected the names of the inputs")
+    else:
         nodes.insert(0, top.node.find("input"))
         rest = list(net.layer)
         del net.layer[:]
@@ -101,6 +105,8 @@ def _input_layer(proto: caffe.NetParameter, top: Where) -> caffe.LayerParameter:
     """Turn `input:` with `input_shape` or groups of four `input_dim` into one Input layer."""
     layer = caffe.LayerParameter(name="input", type="Input", top=list(proto.input))
     shapes = [list(shape.dim) for shape in proto.input_shape]
+    if shapes and proto.input_dim:
+        raise top.error("input_dim", "given besides 'input_shape', expected only one of the two")
     if not shapes:
         shapes = [list(proto.input_dim[at : at + 4]) for at in range(0, len(proto.input_dim), 4)]
     if len(shapes) != len(proto.input) or (proto.input_dim and len(proto.input_dim) % 4):

@@ -69,6 +69,9 @@ def from_v0(old: caffe.V1LayerParameter, where: Where) -> caffe.LayerParameter:
     inner = old.layer
     if inner.type not in TYPES:
         raise where.error("layer.type", f"found '{inner.type}', expected one of {', '.join(TYPES)}")
+    for field, _ in old.ListFields():
+        if field.name not in ("layer", "bottom", "top"):
+            raise where.error(field.name, "means nothing beside 'layer', in Caffe's first format")
     new = caffe.LayerParameter(name=inner.name, type=TYPES[inner.type])
     new.bottom.extend(old.bottom)
     new.top.extend(old.top)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,14 @@ def read_weights(path: Path) -> Weights:
     if path.suffix == ".caffemodel":
         return read_caffemodel(path)
     raise NetError(f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
+
+
+def read_each(paths: Iterable[str]) -> Weights:
+    """Read several files; of a layer in more than one of them the last one counts, as in Caffe."""
+    found: Weights = {}
+    for path in paths:
+        found |= read_weights(Path(path))
+    return found
 
 
 def write_weights(path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None) -> None:

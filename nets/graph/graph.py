@@ -59,7 +59,7 @@ class Net:
         input_shape: Shape | Mapping[str, Shape] | None = None,
         seed: int = 0,
         dtype: Any = np.float32,
-        level: int = 0,
+        level: int | None = None,
         stages: tuple[str, ...] = (),
         memory: str = "kept",
     ) -> None:
@@ -69,7 +69,8 @@ class Net:
         self.phase, self.part, self.ops, self.seed, self.dtype = phase, part, ops, seed, np.dtype(dtype)
         self._input_shape = input_shape
         setup = Setup(phase, batch, input_shape)
-        self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through)
+        force = part == "all" and self.spec.proto.force_backward
+        self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force)
         self.time_first = any(node.layer.time_first for node in self._wiring.nodes)
         self._sharing = share([node.layer for node in self._wiring.nodes])
         self._nodes = [node for node in self._wiring.nodes if takes(node, part)]
@@ -212,7 +213,7 @@ class Net:
         for node in stage.nodes:
             bottoms = [self._given(i) for i in (*node.bottoms, *node.also)]
             try:
-                tops = node.layer.forward(bottoms, self._parameters(node), self._run)
+                tops = node.layer.forward(bottoms, self._parameters(node), node.layer.seen(self._run))
             except OpsError as error:
                 raise node.layer.error("", str(error)) from None
             self._arrays.update(zip(node.tops, tops, strict=True))
@@ -305,7 +306,7 @@ class Net:
             self._parameters(node),
         )
         direct = out if len(self._owned[node.index]) == len(node.layer.params) else None
-        bottoms, params = node.layer.backward(grads, values, self._run, node.wanted, direct)
+        bottoms, params = node.layer.backward(grads, values, node.layer.seen(self._run), node.wanted, direct)
         for i, grad in zip(node.bottoms, bottoms, strict=True):
             if grad is not None:
                 self._gradients.add(i, grad)

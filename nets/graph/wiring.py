@@ -67,18 +67,23 @@ class Wiring:
 
 
 def wire(
-    specs: Sequence[LayerSpec], setup: Setup, make: Callable[[LayerSpec], Layer], through: Collection[str] = ()
+    specs: Sequence[LayerSpec],
+    setup: Setup,
+    make: Callable[[LayerSpec], Layer],
+    through: Collection[str] = (),
+    force: bool = False,
 ) -> Wiring:
     """Connect the layers in their order; PrototxtError lists every mistake, one per layer that has any.
 
-    `through`: inputs whose gradients are wanted, because the layers that made them learn.
+    `through`: inputs whose gradients are wanted, because the layers that made them learn. `force`: gradients flow back
+    to every input, but not to labels (Caffe's force_backward).
     """
     wiring, problems = Wiring([], []), list(_repeated_names(specs))
     current: dict[str, int] = {}
     broken: set[str] = set()  # tops of layers with a mistake: their readers are not blamed
     for spec in specs:
         try:
-            _add(wiring, current, broken, spec, setup, make, through)
+            _add(wiring, current, broken, spec, setup, make, through, force)
         except NetError as error:
             problems += error.problems
             broken |= set(spec.proto.top)
@@ -95,6 +100,7 @@ def _add(
     setup: Setup,
     make: Callable[[LayerSpec], Layer],
     through: Collection[str],
+    force: bool,
 ) -> None:
     layer, proto = make(spec), spec.proto
     for name in proto.bottom:
@@ -116,6 +122,7 @@ def _add(
         wiring.values[i].consumers.append(node.index)
     _check_labels(wiring, node)
     _mark(wiring, node)
+    _ask(wiring, node, force)
     node.wanted = _wanted(wiring, node)
     needs = layer.differentiable and (any(param.lr_mult for param in layer.params) or any(node.wanted))
     for name, shape in zip(proto.top, shapes, strict=True):
@@ -137,14 +144,27 @@ def _check_labels(wiring: Wiring, node: Node) -> None:
     if at is None or not node.layer.differentiable or at >= len(node.bottoms):
         return
     value = wiring.values[node.bottoms[at]]
-    if value.needs_grad and not (len(down) > at and not down[at]):
+    learned = value.needs_grad and not wiring.nodes[value.producer].layer.is_source
+    if learned and not (len(down) > at and not down[at]):
         text = f"labels '{value.name}' depend on parameters, and no gradient reaches labels; "
         raise node.layer.error("bottom", text + "set propagate_down: false for them if that is meant")
 
 
+def _ask(wiring: Wiring, node: Node, force: bool) -> None:
+    """Let gradients flow to the bottoms for which the file asks for them: by force_backward, or by propagate_down."""
+    layer, down = node.layer, list(node.layer.proto.propagate_down)
+    for at, i in enumerate(node.bottoms if layer.differentiable else ()):
+        asked = down[at] if down else force
+        if asked and at != layer.labels:
+            wiring.values[i].needs_grad = True
+        elif asked and down:
+            text = f"found true for '{wiring.values[i].name}', but no gradient reaches labels, expected false"
+            raise layer.error("propagate_down", text)
+
+
 def _wanted(wiring: Wiring, node: Node) -> list[bool]:
     down = list(node.layer.proto.propagate_down)
-    allowed = down if len(down) == len(node.bottoms) else [True] * len(node.bottoms)
+    allowed = down or [True] * len(node.bottoms)
     return [
         node.layer.differentiable and allow and at != node.layer.labels and wiring.values[i].needs_grad
         for at, (i, allow) in enumerate(zip(node.bottoms, allowed, strict=True))

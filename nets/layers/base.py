@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -165,6 +165,8 @@ class Layer:
     gradient_parts: ClassVar[bool] = False
     rectifies: ClassVar[bool] = False
 
+    phase: str  # its own, which counts instead of the net's, or ""
+
     def __init__(self, spec: LayerSpec, ops: Backend, dtype: Any = np.float32) -> None:
         self.proto, self.where, self.ops, self.dtype = spec.proto, spec.where, ops, np.dtype(dtype)
         self.name: str = spec.proto.name
@@ -174,6 +176,7 @@ class Layer:
         self.written: frozenset[int] = frozenset()  # bottoms that lie in the top already
         self.params: list[ParamSpec] = []
         self._buffers: dict[str, Array] = {}
+        self.phase = caffe.Phase.Name(spec.proto.phase) if spec.proto.HasField("phase") else ""
         given, count = [float(weight) for weight in spec.proto.loss_weight], len(spec.proto.top)
         self.loss_weights = given or [self.default_weight, *[0.0] * (count - 1)][:count]
 
@@ -185,8 +188,11 @@ class Layer:
         self._check_count("bottom", len(self.proto.bottom), self.bottoms)
         self._check_count("top", len(self.proto.top), self.tops)
         self._check_weights()
+        if len(self.proto.propagate_down) not in (0, len(shapes)):
+            text = f"found {len(self.proto.propagate_down)}, expected none or {len(shapes)}, one per bottom"
+            raise self.error("propagate_down", text)
         self.params = []
-        tops = self._shape(list(shapes), setup)
+        tops = self._shape(list(shapes), replace(setup, phase=self.phase or setup.phase))
         if len(self.proto.param) > len(self.params):
             found = f"found {len(self.proto.param)}, expected at most {len(self.params)}, one per parameter"
             raise self.error("param", f"{found} of type '{self.proto.type}'")
@@ -195,6 +201,10 @@ class Layer:
                 text = f"its {what} would have shape {shape}, expected at most {MOST_NUMBERS} numbers, as Caffe's blobs"
                 raise self.error("", text)
         return tops
+
+    def seen(self, run: Run) -> Run:
+        """The pass as the layer sees it: in its own phase, if it has one."""
+        return replace(run, phase=self.phase) if self.phase else run
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         raise NotImplementedError

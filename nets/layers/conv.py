@@ -20,8 +20,6 @@ class Windowed(Layer):
         p, shape = self.proto.convolution_param, image(self, shapes[0])
         if p.num_output < 1:
             raise self.error(f"{BLOCK}.num_output", f"found {p.num_output}, expected an integer >= 1")
-        if p.axis != 1 or p.force_nd_im2col:
-            raise self.error(f"{BLOCK}.axis", "only two-dimensional convolution over axis 1 is supported")
         if p.group < 1 or shape[1] % p.group or p.num_output % p.group:
             text = f"found {p.group}, expected a divisor of {shape[1]} inputs and {p.num_output} outputs"
             raise self.error(f"{BLOCK}.group", text)

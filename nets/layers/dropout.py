@@ -23,6 +23,8 @@ class Dropout(Layer):
     gradient_in_place_ok = True
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
+        if self.views:  # it hands its bottom on, and gradients too
+            return []
         flat, kinds = (tops[0][0], math.prod(tops[0][1:])), {"uniforms": np.float32, "mask": np.bool_}
         drawn = [Need(key, flat, SAVED, dtype=kind) for key, kind in kinds.items()]
         return [*super().needs(bottoms, tops, training), *(drawn if training and self.ops.on_host else [])]

@@ -31,10 +31,6 @@ class Pooling(Layer):
         p, block = self.proto.pooling_param, "pooling_param"
         shape = image(self, shapes[0])
         mode = caffe.PoolingParameter.PoolMethod.Name(p.pool)
-        if p.round_mode != caffe.PoolingParameter.CEIL:
-            raise self.error(
-                f"{block}.round_mode", "found FLOOR, only CEIL is supported: give a pad or a kernel that fits"
-            )
         if len(self.proto.top) > 1 and mode != "MAX":
             raise self.error("top", f"found 2, expected 1: {mode} has no places to give")
         if p.global_pooling and (p.HasField("kernel_size") or p.HasField("kernel_h") or p.HasField("kernel_w")):

@@ -20,7 +20,7 @@ def pair(layer: Layer, block: str, key: str, default: int | None) -> tuple[int, 
     plain = [] if isinstance(plain, int) else list(plain)
     if given and plain:
         raise layer.error(f"{block}.{given[0]}", f"given besides '{key}', expected only one of the two")
-    if len(given) == 1:
+    if len(given) == 1 and not (key == "pad" and block == "convolution_param"):  # there the other one is 0, in Caffe
         raise layer.error(f"{block}.{given[0]}", f"given alone, expected both '{sides[0]}' and '{sides[1]}'")
     if given:
         plain = [getattr(message, name) for name in sides]

@@ -45,7 +45,7 @@ class ShardedNet(Shard):
         input_shape: Shape | Mapping[str, Shape] | None = None,
         seed: int = 0,
         dtype: Any = np.float32,
-        level: int = 0,
+        level: int | None = None,
         stages: tuple[str, ...] = (),
         memory: str = "kept",
         kind: type[Net] = Net,

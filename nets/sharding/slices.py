@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nets.definition.spec import LayerSpec, NetSpec
@@ -65,8 +65,7 @@ def link_net(
     layers = [LayerSpec(entry, spec.where)] if values else []
     layers += [_spec_of(node, count if node is link.dense else 0) for node in link.nodes]
     through = [value.name for value in values if value.needs_grad]
-    piece = NetSpec(spec.proto, spec.path, tuple(layers), spec.where)
-    return kind(piece, phase, part="link", through=through, **options)
+    return kind(replace(spec, layers=tuple(layers)), phase, part="link", through=through, **options)
 
 
 def _spec_of(node: Node, count: int) -> LayerSpec:

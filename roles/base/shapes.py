@@ -55,7 +55,7 @@ class Shapes:
         """How many rows of its group's batch a worker computes at first, as the coordinator cuts it; all of them
         without a group."""
         job: Job = self.options[worker].job
-        batch = job.batch if phase == TRAIN else job.test_batch
+        batch = job.rows(phase)
         for members in self.groups:
             if worker in members:
                 cuts, rank = self._shares.cuts(members, batch), members.index(worker)
@@ -71,7 +71,7 @@ class Shapes:
         job = _on_cpu(job)
         key = (_key(job), part, phase, rows)
         if key not in self._nets:
-            sized = dataclasses.replace(job, batch=rows, test_batch=rows) if rows else job
+            sized = dataclasses.replace(job, batch=rows, test_batches=(rows,) * len(job.test_batches)) if rows else job
             self._nets[key] = sized.build(phase, part, self._image(job))
         return self._nets[key]
 

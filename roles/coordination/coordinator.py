@@ -83,12 +83,15 @@ class Coordinator(Actor):
     async def on_start(self) -> None:
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
-        self._scores = Scoreboard(self._schedule.table.batch)
+        self._scores = Scoreboard(self._schedule.table.batch, self._solver.average_loss)
         gauge = self.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
         self._tested = {
-            "loss": gauge("loss", "Loss of the last test.", split="test"),
-            "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split="test"),
+            test.phase: {
+                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
+                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
+            }
+            for test in self._schedule.table.tests
         }
         self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
         self._done = self.counter("iterations", "Training iterations completed.")
@@ -130,7 +133,7 @@ class Coordinator(Actor):
             await self._reported(message.number)
         elif whole is not None:
             self.stepped()
-            self._scores.tested(*whole)
+            self._scores.tested(message.phase, *whole)
             if self._schedule.tested():
                 self._ledger.end_test()
                 self._report_test()
@@ -163,7 +166,7 @@ class Coordinator(Actor):
 
     def _regrouped(self, wish: Regroup) -> tuple[list[list[str]], SolverSpec]:
         table = self._schedule.table
-        rows = min(table.batch, table.test_batch) if table.test_rows else table.batch
+        rows = min(table.batch, *(test.batch for test in table.tests), table.batch)
         given = {"base_lr": wish.base_lr, "momentum": wish.momentum}
         for name, rate in given.items():
             if not math.isfinite(rate):
@@ -264,11 +267,13 @@ class Coordinator(Actor):
 
     def _report_test(self) -> None:
         self._scores.resume(self.now())
-        scores = self._scores.test_result()
-        for name, gauge in self._tested.items():
-            if name in scores:
-                gauge.set(scores[name])
-        self.emit("test", iteration=self._schedule.completed, **scores)
+        for test in self._schedule.table.tests:
+            scores = self._scores.test_result(test.phase)
+            for name, gauge in self._tested[test.phase].items():
+                if name in scores:
+                    gauge.set(scores[name])
+            named = {"net": test.name} if test.name else {}
+            self.emit("test", iteration=self._schedule.completed, **named, **scores)
 
     async def _save(self) -> None:
         if self._job.emulated:  # there is no model

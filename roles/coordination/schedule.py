@@ -7,7 +7,6 @@ model; so each sees one definite model, whatever the number of groups.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -36,17 +35,34 @@ class Pass(NamedTuple):
 
 
 @dataclass(frozen=True)
+class NetTest:
+    """One test net: its phase, how many rows a test of it covers, how many of them make a batch, what it is called."""
+
+    rows: int
+    batch: int
+    phase: str = TEST
+    name: str = ""
+
+    @property
+    def passes(self) -> list[Pass]:
+        """Its batches; the last one holds what is left."""
+        starts = range(0, self.rows, self.batch)
+        return [Pass(self.phase, at, min(self.batch, self.rows - start)) for at, start in enumerate(starts)]
+
+
+@dataclass(frozen=True)
 class Timetable:
-    """When what is due. Iterations count from 0; intervals of 0 mean never. `test_rows` is what one test covers."""
+    """When what is due. Iterations count from 0; intervals of 0 mean never. `tests`: the test nets, tested one after
+    the other. `snapshot_last`: the model that is trained to the end is saved."""
 
     last: int
     batch: int
     first: int = 0
     test_interval: int = 0
-    test_batch: int = 1
-    test_rows: int = 0
+    tests: tuple[NetTest, ...] = ()
     test_first: bool = False
     snapshot_interval: int = 0
+    snapshot_last: bool = True
 
 
 class Schedule:
@@ -59,6 +75,7 @@ class Schedule:
         self.completed = timetable.first  # iterations whose update is in the model and whose workers are done
         self._last = timetable.last
         self._owed: dict[int, int] = {}  # iteration -> reports still missing
+        self._tests = [each for test in timetable.tests for each in test.passes]  # of one test
         self._tests_issued = 0
         self._tests_missing = 0
         self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
@@ -66,7 +83,7 @@ class Schedule:
         self._save_asked = False
         self._change_asked = False
         self._saved_at = -1  # iterations in the model that was saved last
-        self._test_due = timetable.test_first and timetable.test_rows > 0
+        self._test_due = timetable.test_first and bool(self._tests)
         self._snapshot_due = False
         self._settle()
 
@@ -83,18 +100,17 @@ class Schedule:
             if self.issued == boundary:
                 self.stage = RunStage.DRAINING
             return Pass(TRAIN, number, self.table.batch, self.issued - number)
-        if self.stage is RunStage.TESTING and self._tests_issued < self._test_count:
-            number = self._tests_issued
+        if self.stage is RunStage.TESTING and self._tests_issued < len(self._tests):
             self._tests_issued += 1
-            rows = min(self.table.test_batch, self.table.test_rows - number * self.table.test_batch)
-            return Pass(TEST, number, rows)
+            return self._tests[self._tests_issued - 1]
         return None
 
     def owes(self, phase: str, number: int) -> bool:
         """Is this pass under way, so that reports about it may come?"""
         if phase == TRAIN:
             return number in self._owed
-        return self.stage is RunStage.TESTING and 0 <= number < self._tests_issued
+        handed_out = self._tests[: self._tests_issued] if self.stage is RunStage.TESTING else []
+        return any((each.phase, each.number) == (phase, number) for each in handed_out)
 
     def reported(self, number: int) -> bool:
         """One report about training iteration `number` came; True if it was the last one owed."""
@@ -153,13 +169,9 @@ class Schedule:
     def _at_end(self) -> bool:
         return self.completed >= self._last
 
-    @property
-    def _test_count(self) -> int:
-        return math.ceil(self.table.test_rows / self.table.test_batch)
-
     def _next_boundary(self, number: int) -> int:
         """The first iteration count after `number` at which something other than training is due."""
-        intervals = (self.table.test_interval if self.table.test_rows else 0, self.table.snapshot_interval)
+        intervals = (self.table.test_interval if self._tests else 0, self.table.snapshot_interval)
         return min([self._last, *((number // every + 1) * every for every in intervals if every)])
 
     def _settle(self) -> None:
@@ -168,20 +180,21 @@ class Schedule:
             return
         done, table = self.completed, self.table
         trained = done > table.first
-        if trained and table.test_rows and not self._winding_down and done != self._tested_at:
+        if trained and self._tests and not self._winding_down and done != self._tested_at:
             every = table.test_interval
             self._test_due = self._test_due or self._at_end or bool(every and done % every == 0)
         every = table.snapshot_interval
         self._snapshot_due = trained and bool(every and done % every == 0) and done != self._saved_at
         if self._test_due:
             self.stage = RunStage.TESTING
-            self._tests_issued, self._tests_missing = 0, self._test_count
+            self._tests_issued, self._tests_missing = 0, len(self._tests)
         else:
             self._settle_after_test()
 
     def _settle_after_test(self) -> None:
         trained = self.completed > self.table.first
-        if self._snapshot_due or self._save_asked or (trained and self._at_end):
+        last = trained and self._at_end and (self.table.snapshot_last or self._winding_down)
+        if self._snapshot_due or self._save_asked or last:
             self.stage = RunStage.SAVING
         else:
             self._go_on()

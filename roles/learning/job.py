@@ -18,7 +18,7 @@ import numpy as np
 
 import ops
 from nets import Net, NetSpec, SolverSpec, load_net, load_solver
-from nets.data import Batches, Source, Transform, batch_of_net, open_source
+from nets.data import Batches, Source, Transform, batch_of_net, declared, open_source
 from nets.graph.emulated import EmulatedNet, NoBatches
 from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
@@ -34,9 +34,10 @@ THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 class Job:
     """Plain data, a part of what roles are told. Paths are absolute or zoo names.
 
-    `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
-    one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
-    first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    `net` "" stands for the nets that the solver names. `data` maps each phase to the configuration of a data source:
+    "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`), perhaps none of these. `batch` is the batch
+    of one group, `test_batches` that of each test net; `resume` is a checkpoint to start from, or ""; `weights` are
+    files of first parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
     every role computes with one thread, since sums depend on how threads share them out.
@@ -47,7 +48,7 @@ class Job:
     data: Mapping[str, Mapping[str, Any]]
     seed: int
     batch: int
-    test_batch: int
+    test_batches: tuple[int, ...]
     base_directory: str
     shuffle: bool = False
     device: str = "cpu"
@@ -55,20 +56,48 @@ class Job:
     kernels: str = "compiled"
     precision: str = "fast"
     resume: str = ""
-    weights: str = ""
+    weights: tuple[str, ...] = ()
     micro_batches: int = 0
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
         """The job with the batch sizes that its net declares; `batch`, if given, for training."""
-        train = batch or batch_of_net(self.net_spec, TRAIN)
-        test = batch_of_net(self.net_spec, TEST) if TEST in self.data else train
-        return dataclasses.replace(self, batch=train, test_batch=test)
+        train = batch or batch_of_net(self.spec(TRAIN), TRAIN)
+        tests = tuple(batch_of_net(self.spec(phase), TEST) for phase in self.test_phases)
+        return dataclasses.replace(self, batch=train, test_batches=tests)
+
+    def rows(self, phase: str) -> int:
+        """How many rows a batch of this phase has."""
+        return self.batch if phase == TRAIN else self.test_batches[number_of_test(phase)]
 
     @cached_property
     def net_spec(self) -> NetSpec:
-        """The net, read from its prototxt."""
-        return load_net(self.net)
+        """The net that is trained, read from its prototxt, with the layers of all phases."""
+        return load_net(self.net) if self.net else self.solver_spec.load_net()
+
+    def spec(self, phase: str) -> NetSpec:
+        """The net of a phase: the layers that the phase and the solver's train_state or test_state leave in."""
+        if phase not in self._specs:
+            kind, number = (TRAIN, 0) if phase == TRAIN else (TEST, number_of_test(phase))
+            own = self.net_spec if self.net or phase == TRAIN else self.solver_spec.load_net(number)
+            level, stages = self.solver_spec.state(kind, number)
+            self._specs[phase] = own.for_phase(kind, level=level, stages=stages)
+        return self._specs[phase]
+
+    @cached_property
+    def _specs(self) -> dict[str, NetSpec]:
+        return {}
+
+    def test_rows(self, phase: str, source: Source) -> int:
+        """How many images a test covers: test_iter batches, as the solver says, but no image twice; all of them if it
+        does not say."""
+        wanted = self.solver_spec.test_iters[number_of_test(phase)] * self.rows(phase)
+        return min(wanted, len(source)) if wanted else len(source)
+
+    def test_name(self, phase: str) -> str:
+        """What a test net is called: by the stages of its state, or by its number."""
+        number = number_of_test(phase)
+        return " ".join(self.solver_spec.state(TEST, number)[1]) or f"#{number}"
 
     @cached_property
     def solver_spec(self) -> SolverSpec:
@@ -101,23 +130,23 @@ class Job:
 
     def batches(self, phase: str, source: Source) -> Batches:
         """The global batches of a phase, transformed as the net's data layer says."""
-        transform = Transform.of_net(self.net_spec, phase)
-        train = phase == TRAIN
-        rows = self.batch if train else self.test_batch
-        kind = NoBatches if self.emulated else Batches
-        return kind(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)
+        train, kind = phase == TRAIN, NoBatches if self.emulated else Batches
+        spec = self.spec(phase)
+        said, transform = declared(spec, spec.phase), Transform.of_net(spec, spec.phase)
+        shuffle = (self.shuffle and train) or (said is not None and said.shuffle)
+        skip = said.rand_skip if said is not None else 0
+        rows = self.rows(phase)
+        return kind(source, transform, rows, shuffle=shuffle, seed=self.seed, train=train, rand_skip=skip)
 
     def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
-        level, stages = self.solver_spec.state(phase)
+        spec = self.spec(phase)
         net = self._kind(
-            self.net_spec,
-            phase,
-            level=level,
-            stages=stages,
+            spec,
+            spec.phase,
             ops=self.backend_ops,
             part=part,
-            batch=self.batch if phase == TRAIN else self.test_batch,
+            batch=self.rows(phase),
             input_shape=image_shape,
             seed=self.seed,
             dtype=self.dtype,
@@ -149,16 +178,14 @@ class Job:
 
     def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
         """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
-        level, stages = self.solver_spec.state(phase)
+        spec = self.spec(phase)
         shard = ShardedNet(
-            self.net_spec,
-            phase,
+            spec,
+            spec.phase,
             rank=rank,
             of=of,
-            level=level,
-            stages=stages,
             ops=self.backend_ops,
-            batch=self.batch if phase == TRAIN else self.test_batch,
+            batch=self.rows(phase),
             input_shape=image_shape,
             seed=self.seed,
             dtype=self.dtype,
@@ -173,8 +200,23 @@ class Job:
 
     @property
     def phases(self) -> tuple[str, ...]:
-        """The phases that have data."""
-        return tuple(phase for phase in (TRAIN, TEST) if phase in self.data)
+        """The phases that have data: training, then the test nets."""
+        return (*(phase for phase in (TRAIN,) if phase in self.data), *self.test_phases)
+
+    @property
+    def test_phases(self) -> tuple[str, ...]:
+        """Of the test nets that have data."""
+        return tuple(phase for phase in map(phase_of_test, range(len(self.data))) if phase in self.data)
+
+
+def phase_of_test(number: int) -> str:
+    """How messages and jobs call the passes of test net `number`."""
+    return f"{TEST} {number}" if number else TEST
+
+
+def number_of_test(phase: str) -> int:
+    """The number of the test net whose passes are called so."""
+    return int(phase.removeprefix(TEST) or 0)
 
 
 def _time(net: Net) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from nets import NetError
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
-from nets.files.weights import match, read_weights
+from nets.files.weights import match, read_each
 from nets.sharding.shard import Shard
 from ops import Array
 from roles.learning.job import Job
@@ -49,10 +49,10 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
     parameters; a store of a `shard` takes its parts of them.
     """
     if job.weights:
-        path, whole = Path(job.weights), shard.whole_params if shard else store.params
-        weights = read_weights(path)
+        whole = shard.whole_params if shard else store.params
+        weights = read_each(job.weights)
         mine = {layer: params for layer, params in whole.items() if layer in weights}
-        blobs = match(weights, mine, path.name).blobs
+        blobs = match(weights, mine, ", ".join(job.weights)).blobs
         store.start_from({layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs)
     if job.resume:
         arrays, facts = checkpoint.load(Path(job.resume))

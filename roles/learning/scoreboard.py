@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 from typing import Any
+
+from roles.messages import TEST
 
 Scores = dict[str, float]
 Part = tuple[int, Scores]  # rows, means over them
@@ -19,17 +22,17 @@ def mean_scores(parts: Sequence[Part]) -> Scores:
 
 
 class Scoreboard:
-    """Collects the numbers between two reports. Times are loop time in seconds, `batch` is images per iteration."""
+    """Collects the numbers between two reports. Times are loop time in seconds, `batch` is images per iteration. The
+    loss is the mean since the last report, or of the last `average` iterations (Caffe's average_loss)."""
 
-    def __init__(self, batch: int) -> None:
-        self._batch = batch
+    def __init__(self, batch: int, average: int | None = None) -> None:
+        self._batch, self._average = batch, average
         self._began = self._reported_at = self._paused_at = 0.0
         self._reported = self._start = 0
-        self._losses: list[float] = []
+        self._losses: deque[float] = deque(maxlen=average)
         self._staleness: list[int] = []
         self._exposed: list[float] = []
-        self._test: dict[str, float] = {}
-        self._test_rows = 0
+        self._tests: dict[str, list[Part]] = {}  # by phase: the batches of the present test
         self._accuracy: dict[str, float] = {}
         self._last_rate = 0.0
 
@@ -59,17 +62,20 @@ class Scoreboard:
         """The seconds of a worker's iteration that communication took and no computing hid."""
         self._exposed.append(seconds)
 
-    def tested(self, rows: int, scores: dict[str, float]) -> None:
-        """The scores of a test batch, means over its `rows` rows."""
-        self._test_rows += rows
-        for name, value in scores.items():
-            self._test[name] = self._test.get(name, 0.0) + rows * value
+    def tested(self, phase: str, rows: int, scores: Scores) -> None:
+        """The scores of a batch of a test net, means over its `rows` rows."""
+        self._tests.setdefault(phase, []).append((rows, scores))
 
-    def test_result(self) -> dict[str, float]:
-        """The scores of the whole test, means over its images; the next test starts afresh."""
-        found = {name: total / self._test_rows for name, total in self._test.items()}
-        self._accuracy = {name: value for name, value in found.items() if name != "loss"}
-        self._test, self._test_rows = {}, 0
+    def test_result(self, phase: str = TEST) -> Scores:
+        """The scores of the whole test of a net, means over its images; the next test starts afresh. Reports show those
+        of the first test net."""
+        parts = self._tests.pop(phase, [])
+        total = sum(rows for rows, _ in parts)
+        found = {
+            name: sum(rows * scores[name] for rows, scores in parts) / total for name in (parts or [(0, {})])[0][1]
+        }
+        if phase == TEST:
+            self._accuracy = {name: value for name, value in found.items() if name != "loss"}
         return found
 
     def progress(self, completed: int, last: int, now: float) -> dict[str, Any]:
@@ -85,7 +91,9 @@ class Scoreboard:
         }
         if any(self._exposed):
             fields["exposed s"] = _mean(self._exposed)
-        self._losses, self._staleness, self._exposed = [], [], []
+        if self._average is None:
+            self._losses.clear()
+        self._staleness, self._exposed = [], []
         self._reported_at, self._reported = now, completed
         return fields
 
@@ -101,5 +109,5 @@ class Scoreboard:
         }
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Collection[float]) -> float:
     return sum(values) / len(values) if values else 0.0

@@ -1,6 +1,7 @@
 """From [train], or options from Python, to a topology.
 
-planner                     reads net, solver and data once
+planner  remarks            reads net, solver and data once; what it finds wrong or worth telling
+by_solver                   what the solver says and cluster.toml does not
 scripting                   the same from a script
 strategies  refusals        what may be asked of a preset; what cannot go together
 contents                    what stands in files and cannot be; warnings of it

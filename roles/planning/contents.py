@@ -60,7 +60,7 @@ class Contents:
             of = f" of net '{facts['net']}'" if facts.get("net") else ""
             lead = f"{path.name}: the checkpoint{of} does not fit this net and solver"
             raise NetError([lead, *problems[:3], *more])
-        finite(path, {name: (arrays[name],) for name in expected})
+        finite(path.name, {name: (arrays[name],) for name in expected})
 
 
 def check_rates(solver: SolverSpec) -> None:
@@ -76,11 +76,11 @@ def check_rates(solver: SolverSpec) -> None:
             raise NetError(f"{solver.path.name}: {text} {shown}, expected a number >= 0")
 
 
-def finite(path: Path, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
+def finite(file: str, arrays: Mapping[str, Sequence[NDArray[Any]]]) -> None:
     """NetError for arrays that hold NaN or infinities: what goes on from them has diverged already."""
     wrong = list(_infinite(arrays))
     if wrong:
-        raise NetError(f"{path.name}: {', '.join(wrong[:4])}: found numbers that are not finite")
+        raise NetError(f"{file}: {', '.join(wrong[:4])}: found numbers that are not finite")
 
 
 def _infinite(arrays: Mapping[str, Sequence[NDArray[Any]]]) -> Iterator[str]:

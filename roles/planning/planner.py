@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nets import Net, NetError, is_file
+from nets import Net, is_file
 from nets.data import Source
 from nets.files.caffemodel import Weights
-from nets.files.weights import match, read_weights
+from nets.files.weights import Matched, match, read_each
 from roles.base.shapes import Shapes
-from roles.coordination.schedule import Timetable
+from roles.coordination.schedule import NetTest, Timetable
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import Job
 from roles.learning.resume import iteration_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
-from roles.messages import TEST, TRAIN
+from roles.messages import TRAIN
 from roles.options import Options, Train
+from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
+from roles.planning.remarks import Remarks
 from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
@@ -41,7 +40,10 @@ from runtime.plan.topology import Topology
 def plan(config: ClusterConfig, options: Options, preset: Preset | None = None) -> Topology:
     """The topology that trains what `options` describe, laid out by `preset` if one is given. ConfigError with every
     mistake of the files it names."""
-    return _Planner(config, options.train, preset).topology()
+    planner = _Planner(config, options.train, preset)
+    topology = planner.topology()
+    planner.tell()
+    return topology
 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
@@ -49,6 +51,7 @@ def job_of(config: ClusterConfig, options: Options) -> Job:
     planner = _Planner(config, options.train)
     job = planner.job()
     planner.stop_if_wrong()
+    planner.tell()
     return job
 
 
@@ -57,14 +60,14 @@ def _named(presets: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-class _Planner:
+class _Planner(Remarks):
     """Collects problems as it goes, so that one run shows them all."""
 
     def __init__(self, config: ClusterConfig, train: Train, preset: Preset | None = None) -> None:
+        super().__init__(config.raw)
         self.config, self.train = config, train
         self.base = config.raw.path.resolve().parent
-        self.problems: list[str] = []
-        with self._reading("train", "strategy", "preset"):
+        with self.reading("train", "strategy", "preset"):
             self.preset = preset or preset_called(train.strategy.preset)
         self.stop_if_wrong()
         self.layers: Layers = {}  # of the part that workers compute: what travels
@@ -76,32 +79,32 @@ class _Planner:
         job = self.job()
         sources: dict[str, Source] = {}
         timetable = None
-        with self._reading("train", "net"):
+        with self.reading("train", "net"):
             _ = job.net_spec
-        with self._reading("train", "solver"):
+        with self.reading("train", "solver"):
             timetable = self._timetable(job)
         for phase in job.phases:
-            with self._reading("train", "data", phase.lower()):
+            with self.reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
         if self.train.data.shuffle is None and TRAIN in sources:
             job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
-        with self._reading("train", "weights"):
+        with self.reading("train", "weights"):
             if job.weights:
-                self.weights = read_weights(Path(job.weights))
+                self.weights = read_each(job.weights)
         self._check_shape(job)
         self.stop_if_wrong()
         assert timetable is not None
         plain = dataclasses.replace(job, kernels="numpy")  # nothing is computed: no need to import the compiler, 0.2 s
         nets: dict[str, Net] = {}
         for phase, source in sources.items():
-            with self._reading("train", "net"):
+            with self.reading("train", "net"):
                 nets[phase] = self._check_net(plain, phase, source)
                 job.batches(phase, source)
         self._check_servers()
         self._look_into_files(job, sources, nets)
         self.stop_if_wrong()
         strategy = self.train.strategy
-        timetable = self._with_test(timetable, job, sources)
+        timetable = self._with_tests(timetable, job, sources)
         self._check_tests(timetable)
         request = Request(
             job=job,
@@ -121,26 +124,26 @@ class _Planner:
         """Whatever would end the run soon after its start is told before it."""
         contents = Contents(job)
         for phase, net in nets.items():
-            with self._reading("train", "data", phase.lower()):
+            with self.reading("train", "data", phase.lower()):
                 contents.of_source(phase, sources[phase], net)
-        with self._reading("train", "resume"):
+        with self.reading("train", "resume"):
             if job.resume and TRAIN in nets:
                 contents.of_checkpoint(nets[TRAIN])
         if not self.problems:
             for text, keys in contents.warnings:
-                self._warn(text, "train", *keys)
+                self.warn(text, "train", *keys)
             self._tell_unused()
 
     def _tell_unused(self) -> None:
         """Keys that say nothing beside others."""
         train, simulation = self.train, self.config.simulation
         if train.weights and train.resume:
-            self._warn("says nothing beside train.resume, whose parameters count", "train", "weights")
+            self.warn("says nothing beside train.resume, whose parameters count", "train", "weights")
         emulated = any(device.startswith("emulated") for device in train.devices.values())
         if simulation.seed != type(simulation).model_fields["seed"].default and not (
             emulated or simulation.service_times
         ):
-            self._warn("says nothing where nothing is emulated: no service times are drawn", "simulation", "seed")
+            self.warn("says nothing where nothing is emulated: no service times are drawn", "simulation", "seed")
 
     def _check_messages(self, topology: Topology, whole: Net) -> None:
         """No message may be larger than the links allow."""
@@ -153,7 +156,7 @@ class _Planner:
         """Tell each actor that sends gradients in which format."""
         train = self.train
         for text, keys in mistakes(gradient_links(topology), train.gradients, train.strategy.preset):
-            self._problem(text, "train", "gradients", *keys)
+            self.problem(text, "train", "gradients", *keys)
         self.stop_if_wrong()
         return with_formats(topology, train.gradients, self.layers, job)
 
@@ -161,7 +164,7 @@ class _Planner:
         """Tell each actor that computes where to do so."""
         devices = Devices(self.train.devices, sources, self.config.simulation.seed, self.base)
         for text, keys in devices.mistakes(topology, self.train):
-            self._problem(text, "train", *keys)
+            self.problem(text, "train", *keys)
         self.stop_if_wrong()
         return devices.placed(topology)
 
@@ -169,18 +172,15 @@ class _Planner:
         """Net, solver and data as cluster.toml names them; problems are noted."""
         train = self.train
         for text, keys in mistakes_in_double(train):
-            self._problem(text, "train", *keys)
-        data: dict[str, dict[str, Any]] = {TRAIN: train.data.train}
-        if train.data.test is not None:
-            data[TEST] = train.data.test
+            self.problem(text, "train", *keys)
         values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
         job = Job(
             net=self._located(train.net),
             solver=self._located(train.solver),
-            data=data,
+            data={TRAIN: train.data.train},
             seed=train.seed,
             batch=0,
-            test_batch=0,
+            test_batches=(),
             base_directory=str(self.base),
             shuffle=bool(train.data.shuffle),
             b_p=train.b_p,
@@ -188,12 +188,22 @@ class _Planner:
             precision=train.precision,
             micro_batches=train.strategy.cutting["micro_batches"],
             resume=self._beside(train.resume),
-            weights=self._beside(train.weights),
+            weights=(self._beside(train.weights),) if train.weights else (),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
-        with self._reading("train", "net"):
+        with self.reading("train", "solver"):
+            job, wrong, told = as_the_solver_says(job, train)
+            for text, keys in wrong:
+                self.problem(text, "train", *keys)
+            for text, keys in told:
+                self.warn(text, "train", *keys)
+        with self.reading("train", "net"):
+            for spec in dict.fromkeys((TRAIN, *job.test_phases)):
+                for text in job.spec(spec).warnings:
+                    self.warn(text, "train", "net")
+        with self.reading("train", "net"):
             job = job.with_batches(train.batch)
-        with self._reading("train", "solver"):
+        with self.reading("train", "solver"):
             job = dataclasses.replace(job, batch=job.batch * job.solver_spec.iter_size)
         return job  # noqa: RET504  # without its batches, if the net could not be read
 
@@ -209,32 +219,36 @@ class _Planner:
     def _timetable(self, job: Job) -> Timetable:
         solver = job.solver_spec
         first = 0
-        with self._reading("train", "resume"):
+        with self.reading("train", "resume"):
             first = iteration_of(job.resume) if job.resume else 0
         return Timetable(
             first=first,
             last=solver.max_iter,
             batch=job.batch,
             test_interval=solver.test_interval,
-            test_batch=job.test_batch,
             test_first=bool(solver.test_interval and solver.proto.test_initialization),
             snapshot_interval=solver.snapshot,
+            snapshot_last=solver.proto.snapshot_after_train,
         )
 
-    def _with_test(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
-        """A test covers test_iter batches, as the solver says, but no image twice; all images if it does not say."""
-        if TEST not in sources:
-            return timetable
-        wanted = job.solver_spec.test_iter * job.test_batch
-        rows = min(wanted, len(sources[TEST])) if wanted else len(sources[TEST])
-        return Timetable(**{**timetable.__dict__, "test_rows": rows})
+    def _with_tests(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
+        """What is tested, and on how many images."""
+        several = len(job.test_phases) > 1
+        tests = tuple(
+            NetTest(
+                job.test_rows(phase, sources[phase]), job.rows(phase), phase, job.test_name(phase) if several else ""
+            )
+            for phase in job.test_phases
+        )
+        return dataclasses.replace(timetable, tests=tests)
 
     def _check_tests(self, timetable: Timetable) -> None:
         """Workers that are averaged before a test must all take part in its first batch."""
-        workers, rows = self.train.strategy.workers, min(timetable.test_batch, timetable.test_rows)
+        workers = self.train.strategy.workers
+        rows = min((min(test.batch, test.rows) for test in timetable.tests[:1]), default=0)
         if self.preset.averages and 0 < rows < workers:
             text = f"found {workers}, but they meet in the first batch of a test, which has {rows} images: one for each"
-            self._problem(text, "train", "strategy", "workers")
+            self.problem(text, "train", "strategy", "workers")
             self.stop_if_wrong()
 
     def _check_net(self, job: Job, phase: str, source: Source) -> Net:
@@ -242,14 +256,17 @@ class _Planner:
         Returns the whole net."""
         whole = job.build(phase, "all", source.shape)
         if phase == TRAIN and self.weights:
-            with self._reading("train", "weights"):
-                finite(Path(job.weights), match(self.weights, whole.params, Path(job.weights).name).blobs)
+            with self.reading("train", "weights"):
+                files = ", ".join(Path(file).name for file in job.weights)
+                matched = match(self.weights, whole.params, files)
+                finite(files, matched.blobs)
+                self._tell_unmatched(matched)
         if self.preset.alone:
             return whole
         if whole.time_first:
             text = "found a net with recurrent layers, whose rows are steps of time: only "
             text += f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
-            self._problem(text, "train", "strategy", "preset")
+            self.problem(text, "train", "strategy", "preset")
             return whole
         if self.preset.part == "all":
             self.layers = layers_of(whole)
@@ -259,17 +276,28 @@ class _Planner:
             shard = job.build_shard(phase, 0, shards, source.shape)
             if self.train.strategy.variable_batch and not shard.means:
                 text = "found true with a loss whose normalization is NONE: it is no mean, whose weight could change"
-                self._problem(text, "train", "strategy", "variable_batch")
+                self.problem(text, "train", "strategy", "variable_batch")
             for layer in shard.rounding if self.train.strategy.reproducible else ():
                 text = f"found true, but layer '{layer}' before an InnerProduct rounds gradients: FC shards add them up"
-                self._problem(f"{text} after it, one server before", "train", "strategy", "reproducible")
+                self.problem(f"{text} after it, one server before", "train", "strategy", "reproducible")
         self.layers = layers_of(conv)
         if not conv.params:
             whole_nets = [name for name, preset in PRESETS.items() if preset.part == "all"]
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
-            self._problem(text, "train", "strategy", "preset")
+            self.problem(text, "train", "strategy", "preset")
         return whole
+
+    def _tell_unmatched(self, matched: Matched) -> None:
+        """Layers that only one of net and file has."""
+        for layers, text in (
+            (matched.missing, "not in the file, so their first values are random"),
+            (matched.extra, "in the file, but not in the net"),
+        ):
+            if layers:
+                self.warn(
+                    f"layers {', '.join(layers[:8])}{', ...' if len(layers) > 8 else ''}: {text}", "train", "weights"
+                )
 
     def _check_servers(self) -> None:
         """Each model server needs a layer to hold."""
@@ -277,16 +305,16 @@ class _Planner:
         servers, most = self.preset.servers(strategy), len(self.layers)
         if servers > most and not self.preset.shards(strategy):
             text = f"found {servers}, expected at most {most}, the number of layers that have parameters"
-            self._problem(text, "train", "strategy", "servers")
+            self.problem(text, "train", "strategy", "servers")
 
     def _check_solver(self, job: Job) -> None:
         """Refuse clipping by a norm over all layers where layers are updated apart, and rates that are none."""
-        with self._reading("train", "solver"):
+        with self.reading("train", "solver"):
             check_rates(job.solver_spec)
             if job.solver_spec.clips and not self.preset.joint:
                 joint = [name for name, preset in PRESETS.items() if preset.joint]
                 text = f"clip_gradients needs the norm of all gradients at once: only presets {_named(joint)} know it"
-                self._problem(text, "train", "strategy", "preset")
+                self.problem(text, "train", "strategy", "preset")
 
     def _check_shape(self, job: Job) -> None:
         self._check_solver(job)
@@ -294,7 +322,7 @@ class _Planner:
         groups = self.preset.groups(strategy)
         if groups > strategy.workers:
             text = f"found {groups}, expected at most {strategy.workers}, the number of workers"
-            self._problem(text, "train", "strategy", "groups")
+            self.problem(text, "train", "strategy", "groups")
             groups = strategy.workers
         if not job.batch:
             return  # the net could not be read: its batch is not known
@@ -302,33 +330,10 @@ class _Planner:
         for members in {*split(strategy.workers, groups)} if not self.preset.alone else {1}:
             problem = shares.problem(members, job.batch)
             if problem:
-                self._problem(f"found {strategy.workers}: {problem}", "train", "strategy", "workers")
+                self.problem(f"found {strategy.workers}: {problem}", "train", "strategy", "workers")
         try:
             self.options = options_of(strategy, self.preset)
         except ValueError as error:
-            self._problem(str(error), "train", "strategy", "options")
+            self.problem(str(error), "train", "strategy", "options")
         for text, keys in mistakes_of(strategy, self.preset, self.train.kernels):
-            self._problem(text, "train", *keys)
-
-    @contextmanager
-    def _reading(self, *keys: str) -> Iterator[None]:
-        """Turn an error into problems that name the key of cluster.toml it comes from."""
-        try:
-            yield
-        except (NetError, ConfigError) as error:
-            for problem in error.problems:
-                self._problem(problem, *keys)
-
-    def _problem(self, text: str, *keys: str) -> None:
-        problem = self.config.raw.problem(keys, text).text
-        if problem not in self.problems:
-            self.problems.append(problem)
-
-    def _warn(self, text: str, *keys: str) -> None:
-        """Tell the person of what may be meant so."""
-        logging.getLogger("roles").warning("%s: %s", self.config.raw.place(keys), text)
-
-    def stop_if_wrong(self) -> None:
-        """Raise what was noted."""
-        if self.problems:
-            raise ConfigError(self.problems)
+            self.problem(text, "train", *keys)

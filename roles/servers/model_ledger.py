@@ -35,7 +35,7 @@ LAYER = Conversation(
 )
 TESTED = Conversation(
     "a layer of a test batch",
-    "batch layer",
+    "phase batch layer",
     UNREAD,
     {
         (UNREAD, PullLayer): (UNREAD, READ),  # of one member, it is forgotten at once
@@ -63,7 +63,7 @@ class ModelLedger:
         self.version = 0
         self._layers = frozenset(layers)
         self._training: Standing[tuple[int, int, str]] = Standing(LAYER, self._unheard)
-        self._testing: Standing[tuple[int, str]] = Standing(TESTED, self._unheard_test)
+        self._testing: Standing[tuple[str, int, str]] = Standing(TESTED, self._unheard_test)
         self._parts = Parts(PART)
         self._waiting: list[Pull] = []
         self._reading: dict[tuple[str, int, str], _Reading] = {}  # by phase, number and layer
@@ -89,7 +89,7 @@ class ModelLedger:
             state = self._training.check(pull, asked.sender, subject)
             self._training.move(PullLayer, subject, (READ if ready else ASKED) if state in (UNREAD, ASKED) else state)
         else:
-            self._testing.check(pull, asked.sender, (pull.number, pull.layer))
+            self._testing.check(pull, asked.sender, (pull.phase, pull.number, pull.layer))
         if not ready:
             self._waiting.append((pull, asked))
         return ready
@@ -102,7 +102,7 @@ class ModelLedger:
         if reading.missing > 0:
             self._reading[key] = reading
         if pull.phase != TRAIN:
-            self._testing.move(PullLayer, (pull.number, pull.layer), READ if reading.missing > 0 else UNREAD)
+            self._testing.move(PullLayer, key, READ if reading.missing > 0 else UNREAD)
             return reading.model
         subject = (pull.number, pull.group, pull.layer)
         state = self._training.state(subject)
@@ -156,8 +156,8 @@ class ModelLedger:
             return ELSEWHERE
         return IN if number <= self._applied.get((group, layer), -1) else UNREAD
 
-    def _unheard_test(self, subject: tuple[int, str]) -> str:
-        return UNREAD if subject[1] in self._layers else ELSEWHERE
+    def _unheard_test(self, subject: tuple[str, int, str]) -> str:
+        return UNREAD if subject[2] in self._layers else ELSEWHERE
 
 
 def _part(gradient: LayerGradient) -> tuple[tuple[object, ...], int, int]:

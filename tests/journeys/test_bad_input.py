@@ -234,7 +234,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         OWN_NET,
         {"net.prototxt": b"\xff\x00\x80"},
         [],
-        [f"{AT_NET}net.prototxt: byte 0: not UTF-8 text, expected a prototxt"],
+        [f"{AT_NET}net.prototxt:1: found bytes that are not UTF-8, expected text"],
     ),
     "unknown learning rate policy": (
         OWN_SOLVER,

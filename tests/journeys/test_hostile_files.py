@@ -125,10 +125,10 @@ def test_a_prototxt_nested_beyond_reason_is_one_line(capsys: Said) -> None:
 
 
 def test_a_rate_that_is_no_number_and_a_filler_that_cannot_fill_are_refused(capsys: Said) -> None:
-    Path("s.prototxt").write_text('base_lr: 0.1 lr_policy: "inv" gamma: -1 power: 0.75 max_iter: 5')
+    Path("s.prototxt").write_text('base_lr: 0.1 lr_policy: "exp" gamma: 1e38 max_iter: 20')
     code, (line,) = checked("[train]\nsolver = 's.prototxt'\n", capsys)
     assert (code, line) == (
-        2, "cluster.toml:2: train.solver: s.prototxt: with lr_policy 'inv' the learning rate of iteration 1 is inf, "
+        2, "cluster.toml:2: train.solver: s.prototxt: with lr_policy 'exp' the learning rate of iteration 9 is inf, "
         "expected a number >= 0",
     )  # fmt: skip
     Path("n.prototxt").write_text((ZOO / "lenet.prototxt").read_text().replace('"xavier"', '"gaussian" std: -1', 1))

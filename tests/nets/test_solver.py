@@ -30,8 +30,8 @@ def solver(tmp_path, text) -> SolverSpec:
         ('lr_policy: "multistep" gamma: 0.5 stepvalue: 5 stepvalue: 8', {4: 0.5, 5: 0.25, 7: 0.25, 8: 0.125}),
         ('lr_policy: "poly" power: 2', {0: 0.5, 50: 0.125, 100: 0.0}),
         (
-            'lr_policy: "sigmoid" gamma: -0.5 stepsize: 10',
-            {10: 0.25, 12: 0.5 / (1 + math.exp(1)), 4000: 0.0, 0: 0.5 / (1 + math.exp(-5))},
+            'lr_policy: "sigmoid" gamma: 0.5 stepsize: 2000',
+            {2000: 0.25, 2002: 0.5 / (1 + math.exp(-1)), 4000: 0.5, 0: 0.0},
         ),
     ],
 )
@@ -42,7 +42,7 @@ def test_every_rate_policy_gives_caffes_rates(tmp_path, text, expected):
 
 def test_our_lenet_solver_has_the_published_recipe():
     ours = load_solver("lenet")
-    assert (ours.max_iter, ours.momentum, ours.test_iter) == (10000, pytest.approx(0.9), 100)
+    assert (ours.max_iter, ours.momentum, ours.test_iters) == (10000, pytest.approx(0.9), (100,))
     assert ours.rate(1000) == pytest.approx(0.01 * 1.1**-0.75)
     assert ours.load_net().name == "LeNet"
     assert ours.random_seed is None

@@ -110,8 +110,8 @@ def test_gradients_are_clipped_by_the_norm_of_all_of_them(tmp_path, iter_size, f
 
 def test_a_solver_says_which_level_and_stages_it_wants(tmp_path):
     found = solver(tmp_path, 'test_state { stage: "a" level: 2 } train_state { stage: "b" }')
-    assert (found.state("TEST"), found.state("TRAIN")) == ((2, ("a",)), (0, ("b",)))
-    assert solver(tmp_path, "").state("TEST") == (0, ())
+    assert (found.state("TEST"), found.state("TRAIN")) == ((2, ("a",)), (None, ("b",)))
+    assert solver(tmp_path, "").state("TEST") == (None, ())
 
 
 def test_rates_for_larger_batches_are_those_of_the_papers():

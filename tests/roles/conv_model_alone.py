@@ -12,7 +12,7 @@ from runtime.messages.message import Envelope, Message
 
 JOB = Job(
     net="lenet", solver="lenet_solver", data={"TRAIN": {"format": "digits", "split": "train"}}, seed=1, batch=4,
-    test_batch=4, base_directory=".", solver_values={"momentum": 0.0},
+    test_batches=(4,), base_directory=".", solver_values={"momentum": 0.0},
 )  # fmt: skip
 PATIENCE = 20  # seconds until a test that hangs has failed
 

@@ -16,7 +16,7 @@ from runtime.plan.topology import Placement, ProcessSpec
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 
-JOB = Job(net="lenet", solver="lenet_digits_solver", data={}, seed=1, batch=10, test_batch=10, base_directory=".")
+JOB = Job(net="lenet", solver="lenet_digits_solver", data={}, seed=1, batch=10, test_batches=(10,), base_directory=".")
 
 
 class Worker(Actor):

@@ -162,6 +162,16 @@ def test_a_test_batch_is_read_in_one_version_by_all_members_and_forgotten(member
         assert (ledger.kept, ledger._reading) == (0, {})
 
 
+def test_batches_of_one_number_of_two_test_nets_are_under_way_together() -> None:
+    ledger = ModelLedger(LAYERS)
+    pulls = [PullLayer(group=0, members=2, phase=f"TEST{n}", number=0, layer="conv1", after=-1) for n in ("", " 1")]
+    for version, pull in enumerate([*pulls, *pulls]):
+        assert ledger.pull(pull, Envelope(pull, 1, "conv-0-0", 1, "conv_model"))
+        fresh = LayerModel(layer="conv1", version=version, blobs=())
+        assert ledger.publish(pull, fresh).version == version % 2  # what the first member of its group got
+        assert ledger.kept == (1, 2, 1, 0)[version]
+
+
 # -- the coordinator's
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.coordination.schedule import RunStage, Schedule, Timetable
+from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
+from roles.learning.job import phase_of_test
 from roles.messages import TEST, TRAIN
 
 Event = tuple[str, int]
@@ -29,7 +30,7 @@ class Play:
         self.testing: list[int] = []  # groups with a test batch
         self.trained: list[int] = []
         self.events: list[Event] = []  # ("test" | "save", iterations in the model)
-        self.rows: list[tuple[int, int]] = []  # (number, rows) of the present test
+        self.rows: list[tuple[str, int, int]] = []  # (phase, number, rows) of the present test
         self.wound_down_at: int | None = None
         self.changed_at: int | None = None
 
@@ -82,10 +83,12 @@ class Play:
             self.trained += numbers
             self.in_a_row[group] = ticket.passes
         else:
-            assert (ticket.phase, ticket.passes) == (TEST, 1)
+            assert ticket.phase.startswith(TEST)
+            assert ticket.passes == 1
+            assert self.schedule.owes(ticket.phase, ticket.number)
             assert not self.training, "an iteration was under way while testing"
             self.testing.append(group)
-            self.rows.append((ticket.number, ticket.rows))
+            self.rows.append((ticket.phase, ticket.number, ticket.rows))
 
     def report(self) -> None:
         number = self.choice.choice(list(self.training))
@@ -102,9 +105,13 @@ class Play:
         self.idle.append(self.testing.pop(self.choice.randrange(len(self.testing))))
         if self.schedule.tested():
             assert not self.testing
-            assert [number for number, _ in self.rows] == list(range(len(self.rows)))
-            assert sum(rows for _, rows in self.rows) == self.table.test_rows
-            assert all(0 < rows <= self.table.test_batch for _, rows in self.rows)
+            for test in self.table.tests:
+                mine = [(number, rows) for phase, number, rows in self.rows if phase == test.phase]
+                assert [number for number, _ in mine] == list(range(len(mine)))
+                assert sum(rows for _, rows in mine) == test.rows
+                assert all(0 < rows <= test.batch for _, rows in mine)
+            order = [test.phase for test in self.table.tests if test.rows]
+            assert list(dict.fromkeys(phase for phase, _, _ in self.rows)) == order, "one test net after the other"
             self.rows = []
             self.events.append(("test", self.schedule.completed))
 
@@ -120,13 +127,14 @@ class Play:
 def expected(table: Timetable) -> list[Event]:
     """Tests and saves as the timetable's docstring has them, by a plain loop."""
     found: list[Event] = []
-    if table.test_first and table.test_rows:
+    tested = any(test.rows for test in table.tests)
+    if table.test_first and tested:
         found.append(("test", table.first))
     for done in range(table.first + 1, table.last + 1):
         end = done == table.last
-        if table.test_rows and (end or (table.test_interval and done % table.test_interval == 0)):
+        if tested and (end or (table.test_interval and done % table.test_interval == 0)):
             found.append(("test", done))
-        if end or (table.snapshot_interval and done % table.snapshot_interval == 0):
+        if (end and table.snapshot_last) or (table.snapshot_interval and done % table.snapshot_interval == 0):
             found.append(("save", done))
     return found
 
@@ -139,8 +147,11 @@ def timetables(draw: st.DrawFn) -> Timetable:
         last=first + draw(st.integers(0, 12)),
         batch=4,
         test_interval=draw(st.integers(0, 5)),
-        test_batch=draw(st.integers(1, 4)),
-        test_rows=draw(st.integers(0, 7)),
+        tests=tuple(
+            NetTest(draw(st.integers(0, 7)), draw(st.integers(1, 4)), phase_of_test(number))
+            for number in range(draw(st.integers(0, 2)))
+        ),
+        snapshot_last=draw(st.booleans()),
         test_first=draw(st.booleans()),
         snapshot_interval=draw(st.integers(0, 5)),
     )
@@ -169,7 +180,7 @@ def test_winding_down_at_any_point_trains_no_further_saves_what_there_is_and_end
     play = Play(table, groups, choice)
     play.run(("wind_down", at))
     assert play.trained == list(range(table.first, table.first + len(play.trained)))
-    if play.trained:
+    if play.trained and (table.snapshot_last or play.wound_down_at is not None):
         assert play.events[-1] == ("save", table.first + len(play.trained))
     if play.wound_down_at is not None:
         assert len(play.trained) == play.wound_down_at
@@ -217,7 +228,7 @@ def drained(table: Timetable) -> Schedule:
 
 
 def test_winding_down_during_a_test_still_saves_the_model_under_test() -> None:
-    made = drained(Timetable(last=10, batch=1, test_interval=2, test_batch=1, test_rows=2))
+    made = drained(Timetable(last=10, batch=1, test_interval=2, tests=(NetTest(2, 1),)))
     assert made.stage is RunStage.TESTING
     made.next_pass(1)
     made.wind_down()
@@ -253,7 +264,7 @@ def test_a_save_is_asked_for_and_waits_only_for_what_is_under_way() -> None:
 
 
 def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again() -> None:
-    made = drained(Timetable(last=10, batch=1, test_interval=2, test_rows=1))
+    made = drained(Timetable(last=10, batch=1, test_interval=2, tests=(NetTest(1, 1),)))
     made.next_pass(1)
     assert made.tested()
     assert made.stage is RunStage.TRAINING
@@ -263,7 +274,7 @@ def test_a_save_asked_for_right_after_a_test_does_not_test_the_same_model_again(
 
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (7, 3), (6, 3), (3, 7)])
 def test_the_last_test_batch_holds_what_is_left(rows: int, batch: int) -> None:
-    made = drained(Timetable(last=1, batch=1, test_batch=batch, test_rows=rows))
+    made = drained(Timetable(last=1, batch=1, tests=(NetTest(rows, batch),)))
     tickets = [made.next_pass(1) for _ in range(math.ceil(rows / batch))]
     assert sum(ticket.rows for ticket in tickets if ticket is not None) == rows
     assert made.next_pass(1) is None

@@ -29,23 +29,23 @@ def test_a_report_of_nothing_is_zero_not_an_error() -> None:
 
 def test_the_result_of_a_test_weighs_its_batches_by_their_rows() -> None:
     board = Scoreboard(batch=10)
-    board.tested(100, {"accuracy": 0.9, "loss": 0.2})
-    board.tested(50, {"accuracy": 0.6, "loss": 0.5})
+    board.tested("TEST", 100, {"accuracy": 0.9, "loss": 0.2})
+    board.tested("TEST", 50, {"accuracy": 0.6, "loss": 0.5})
     assert board.test_result() == pytest.approx({"accuracy": 0.8, "loss": 0.3})
 
 
 def test_the_next_test_starts_afresh() -> None:
     board = Scoreboard(batch=10)
-    board.tested(10, {"accuracy": 0.0})
+    board.tested("TEST", 10, {"accuracy": 0.0})
     board.test_result()
-    board.tested(10, {"accuracy": 1.0})
+    board.tested("TEST", 10, {"accuracy": 1.0})
     assert board.test_result() == {"accuracy": 1.0}
 
 
 def test_reports_after_a_test_show_its_scores_but_not_its_loss_in_place_of_the_training_loss() -> None:
     board = Scoreboard(batch=10)
     board.begin(0.0)
-    board.tested(10, {"accuracy": 0.75, "loss": 9.0})
+    board.tested("TEST", 10, {"accuracy": 0.75, "loss": 9.0})
     board.test_result()
     board.trained(0.5)
     shown = board.progress(1, 2, 1.0)
@@ -74,3 +74,22 @@ def test_scores_of_parts_of_a_batch_are_weighed_by_their_rows() -> None:
     assert mean_scores([(3, {"loss": 1.0}), (1, {"loss": 5.0})]) == {"loss": 2.0}
     whole = {"loss": 0.1 + 0.2}
     assert mean_scores([(3, whole), (4, dict(whole))]) == whole  # to the last bit
+
+
+def test_with_average_loss_a_report_holds_the_mean_of_so_many_iterations() -> None:
+    board = Scoreboard(batch=10, average=3)
+    board.begin(0.0)
+    for done, loss in enumerate((8.0, 1.0, 2.0), 1):
+        board.trained(loss)
+        shown = board.progress(done, 8, float(done))
+    assert shown["loss"] == pytest.approx(11 / 3)
+    board.trained(6.0)
+    assert board.progress(4, 8, 4.0)["loss"] == 3.0  # of the last three, whenever the last report was
+
+
+def test_the_tests_of_several_nets_are_told_apart_and_reports_show_those_of_the_first() -> None:
+    board = Scoreboard(batch=10)
+    board.tested("TEST", 10, {"accuracy": 0.5})
+    board.tested("TEST 1", 10, {"accuracy": 1.0})
+    assert [board.test_result(phase) for phase in ("TEST", "TEST 1")] == [{"accuracy": 0.5}, {"accuracy": 1.0}]
+    assert board.summary(0, 1.0)["accuracy"] == 0.5

@@ -1,0 +1,185 @@
+"""What becomes of every field of `caffe.proto` that a net or a solver may hold: honoured, warned of, or refused.
+
+The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of docs/caffe.md are
+made from it (`python -m nets.schema.fields`). A test sets every field of the schema and sees that it is so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+ENGINE = "Convoy chooses the algorithm itself"
+SOURCE = "[train.data] in cluster.toml says where data comes from"
+NO_CODE = "a prototxt runs no code; bring the layer as a type of its own (docs/extending.md)"
+CLUSTER = "train.devices in cluster.toml says where to compute"
+NORMS = "norms of blobs are not printed; `attach` and the metrics show what a run does"
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of one message. `honoured`: names, with spaces between them. `warned`, `refused`: name -> why."""
+
+    honoured: str = ""
+    warned: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.honoured.split(), *self.warned, *self.refused)
+
+
+FIELDS: dict[str, Fields] = {
+    "NetParameter": Fields(
+        "name layers input input_dim input_shape layer force_backward state", warned={"debug_info": NORMS}
+    ),
+    "NetState": Fields("phase level stage"),
+    "NetStateRule": Fields("phase min_level max_level stage not_stage"),
+    "ParamSpec": Fields("name share_mode lr_mult decay_mult"),
+    "BlobShape": Fields("dim"),
+    "FillerParameter": Fields("type value min max mean std sparse variance_norm"),
+    "LayerParameter": Fields(
+        "name type bottom top loss_weight param include exclude phase propagate_down transform_param loss_param"
+        " accuracy_param argmax_param batch_norm_param bias_param clip_param concat_param contrastive_loss_param"
+        " convolution_param crop_param data_param dropout_param dummy_data_param eltwise_param elu_param embed_param"
+        " exp_param flatten_param hdf5_data_param hinge_loss_param image_data_param infogain_loss_param"
+        " inner_product_param input_param log_param lrn_param memory_data_param mvn_param parameter_param pooling_param"
+        " power_param prelu_param python_param recurrent_param reduction_param relu_param reshape_param scale_param"
+        " sigmoid_param slice_param softmax_param spp_param swish_param tanh_param threshold_param tile_param",
+        refused={
+            "blobs": "a prototxt holds no weights; put them in a .caffemodel and name it in train.weights",
+            "hdf5_output_param": "a net writes no files; read its outputs instead",
+            "window_data_param": "windows are cut while reading; prepare the crops and use ImageData",
+        },
+    ),
+    "TransformationParameter": Fields("scale mirror crop_size mean_file mean_value force_color force_gray"),
+    "LossParameter": Fields("ignore_label normalize normalization"),
+    "AccuracyParameter": Fields("top_k axis ignore_label"),
+    "ArgMaxParameter": Fields("out_max_val top_k axis"),
+    "BatchNormParameter": Fields("use_global_stats moving_average_fraction eps"),
+    "BiasParameter": Fields("axis num_axes filler"),
+    "ClipParameter": Fields("min max"),
+    "ConcatParameter": Fields("concat_dim axis"),
+    "ContrastiveLossParameter": Fields("margin legacy_version"),
+    "ConvolutionParameter": Fields(
+        "num_output bias_term pad kernel_size group stride weight_filler bias_filler pad_h pad_w kernel_h kernel_w"
+        " stride_h stride_w dilation",
+        warned={"engine": ENGINE, "force_nd_im2col": ENGINE},
+        refused={"axis": "convolution is over axis 1, of images (N, C, H, W)"},
+    ),
+    "CropParameter": Fields("axis offset"),
+    "DataParameter": Fields(
+        "scale mean_file batch_size crop_size mirror rand_skip force_encoded_color",
+        warned={"source": SOURCE, "backend": SOURCE, "prefetch": "the next batch is always read ahead"},
+    ),
+    "DropoutParameter": Fields("dropout_ratio"),
+    "DummyDataParameter": Fields("data_filler num channels height width shape"),
+    "EltwiseParameter": Fields(
+        "operation coeff", warned={"stable_prod_grad": "gradients of products are always the stable ones"}
+    ),
+    "ELUParameter": Fields("alpha"),
+    "EmbedParameter": Fields("num_output input_dim bias_term weight_filler bias_filler"),
+    "ExpParameter": Fields("base scale shift"),
+    "FlattenParameter": Fields("axis end_axis"),
+    "HDF5DataParameter": Fields("batch_size shuffle", warned={"source": SOURCE}),
+    "HingeLossParameter": Fields("norm"),
+    "ImageDataParameter": Fields(
+        "scale mean_file batch_size crop_size mirror rand_skip shuffle new_height new_width is_color",
+        warned={"source": SOURCE, "root_folder": SOURCE},
+    ),
+    "InfogainLossParameter": Fields("source axis"),
+    "InnerProductParameter": Fields("num_output bias_term weight_filler bias_filler axis transpose"),
+    "InputParameter": Fields("shape"),
+    "LogParameter": Fields("base scale shift"),
+    "LRNParameter": Fields("local_size alpha beta norm_region k", warned={"engine": ENGINE}),
+    "MemoryDataParameter": Fields("batch_size channels height width"),
+    "MVNParameter": Fields("normalize_variance across_channels eps"),
+    "ParameterParameter": Fields("shape"),
+    "PoolingParameter": Fields(
+        "pool kernel_size stride pad kernel_h kernel_w stride_h stride_w pad_h pad_w global_pooling",
+        warned={"engine": ENGINE},
+        refused={"round_mode": "output sizes are rounded up; give a pad or a kernel that fits"},
+    ),
+    "PowerParameter": Fields("power scale shift"),
+    "PReLUParameter": Fields("filler channel_shared"),
+    "PythonParameter": Fields(
+        "param_str", refused={"module": NO_CODE, "layer": NO_CODE, "share_in_parallel": NO_CODE}
+    ),
+    "RecurrentParameter": Fields("num_output weight_filler bias_filler expose_hidden", warned={"debug_info": NORMS}),
+    "ReductionParameter": Fields("operation axis coeff"),
+    "ReLUParameter": Fields("negative_slope", warned={"engine": ENGINE}),
+    "ReshapeParameter": Fields("shape axis num_axes"),
+    "ScaleParameter": Fields("axis num_axes filler bias_term bias_filler"),
+    "SigmoidParameter": Fields(warned={"engine": ENGINE}),
+    "SliceParameter": Fields("slice_dim slice_point axis"),
+    "SoftmaxParameter": Fields("axis", warned={"engine": ENGINE}),
+    "SPPParameter": Fields("pyramid_height pool", warned={"engine": ENGINE}),
+    "SwishParameter": Fields("beta"),
+    "TanHParameter": Fields(warned={"engine": ENGINE}),
+    "ThresholdParameter": Fields("threshold"),
+    "TileParameter": Fields("axis tiles"),
+    "SolverParameter": Fields(
+        "train_net test_net net net_param train_net_param test_net_param train_state test_state test_iter test_interval"
+        " test_initialization base_lr lr_policy gamma power stepsize stepvalue max_iter momentum momentum2 rms_decay"
+        " delta weight_decay regularization_type clip_gradients iter_size type solver_type weights random_seed display"
+        " average_loss snapshot snapshot_after_train",
+        warned={
+            "snapshot_prefix": "checkpoints lie in the run's folder",
+            "snapshot_format": "checkpoints are .safetensors; `convert` makes both of Caffe's formats of them",
+            "snapshot_diff": "checkpoints hold no gradients",
+            "solver_mode": CLUSTER,
+            "device_id": CLUSTER,
+            "test_compute_loss": "tests always tell the loss",
+            "debug_info": NORMS,
+            "layer_wise_reduce": "train.strategy in cluster.toml says how gradients are added up",
+        },
+    ),
+}  # fmt: skip
+
+# Their default is not what happens here, so they are told of whatever they say.
+ALWAYS_TOLD = frozenset({"SolverParameter.solver_mode"})
+
+# Which options a layer type of Caffe reads. Those of types that are refused stand in `LayerParameter.refused`.
+_OWN = {
+    "Accuracy": "accuracy", "ArgMax": "argmax", "BatchNorm": "batch_norm", "Bias": "bias", "Clip": "clip",
+    "Concat": "concat", "ContrastiveLoss": "contrastive_loss", "Convolution": "convolution", "Crop": "crop",
+    "Data": "data transform", "Deconvolution": "convolution", "Dropout": "dropout", "DummyData": "dummy_data",
+    "ELU": "elu", "Eltwise": "eltwise", "Embed": "embed", "Exp": "exp", "Flatten": "flatten", "HDF5Data": "hdf5_data",
+    "HDF5Output": "hdf5_output", "HingeLoss": "hinge_loss", "ImageData": "image_data transform",
+    "InfogainLoss": "infogain_loss loss", "InnerProduct": "inner_product", "Input": "input", "LRN": "lrn",
+    "LSTM": "recurrent", "Log": "log", "MVN": "mvn", "MemoryData": "memory_data transform", "PReLU": "prelu",
+    "Parameter": "parameter", "Pooling": "pooling", "Power": "power", "Python": "python", "RNN": "recurrent",
+    "ReLU": "relu", "Reduction": "reduction", "Reshape": "reshape", "SPP": "spp", "Scale": "scale",
+    "Sigmoid": "sigmoid", "SigmoidCrossEntropyLoss": "loss", "Slice": "slice", "Softmax": "softmax",
+    "SoftmaxWithLoss": "softmax loss", "Swish": "swish", "TanH": "tanh", "Threshold": "threshold", "Tile": "tile",
+    "WindowData": "window_data transform",
+}  # fmt: skip
+
+
+def blocks_of(kind: str) -> frozenset[str]:
+    """The options that layers of this type of Caffe read: {"convolution_param"}; empty for types without any."""
+    return frozenset(f"{name}_param" for name in _OWN.get(kind, "").split())
+
+
+def markdown() -> str:
+    """The tables of docs/caffe.md."""
+    lines = ["| message | honoured |", "| --- | --- |"]
+    lines += [f"| `{name}` | {_quoted(of.honoured.split())} |" for name, of in FIELDS.items() if of.honoured]
+    for title, chosen in (("warned of", "warned"), ("refused", "refused")):
+        lines += ["", f"| {title} | why |", "| --- | --- |"]
+        for name, of in FIELDS.items():
+            reasons: dict[str, list[str]] = {}
+            for key, why in getattr(of, chosen).items():
+                reasons.setdefault(why, []).append(key)
+            lines += [f"| `{name}`: {_quoted(keys)} | {why} |" for why, keys in reasons.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,58 @@
+"""What a solver says and cluster.toml does not: nets, seed, first weights, how many test nets there are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from nets import SolverSpec
+from roles.learning.job import Job, phase_of_test
+from roles.options import Train
+
+Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] it belongs to
+
+
+def as_the_solver_says(job: Job, train: Train) -> tuple[Job, list[Remark], list[Remark]]:
+    """The job completed by its solver, with data for each of its test nets; mistakes; warnings. NetError for a solver
+    that cannot be read."""
+    solver, told = job.solver_spec, train.model_fields_set
+    found: dict[str, Any] = {}
+    if "net" not in told and "solver" in told and solver.names_a_net:
+        path = solver.located(solver.proto.net) if solver.proto.net and not solver.tests_other_nets else None
+        found["net"] = str(path.resolve()) if path else ""
+    if "seed" not in told and solver.random_seed is not None:
+        found["seed"] = solver.random_seed
+    mistakes: list[Remark] = []
+    if solver.weights and not train.weights and not train.resume:
+        found["weights"] = tuple(_weights(solver, mistakes))
+    data, warnings = _data_of_tests(len(solver.test_iters), train, mistakes)
+    if "net" in told and solver.tests_other_nets:
+        warnings.append(("it is tested too, and not the test nets that the solver names", ("net",)))
+    found["data"] = {**job.data, **data}
+    warnings += [(text, ("solver",)) for text in solver.warnings]
+    return dataclasses.replace(job, **found), mistakes, warnings
+
+
+def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
+    """The solver's own files of first weights, located."""
+    for name in solver.weights:
+        path = solver.located(name)
+        if path is None:
+            mistakes.append((solver.missing("weights", name), ("solver",)))
+        else:
+            yield str(path.resolve())
+
+
+def _data_of_tests(count: int, train: Train, mistakes: list[Remark]) -> tuple[dict[str, dict[str, Any]], list[Remark]]:
+    """The configuration of each test net's data, by phase; and what is to be told."""
+    given, warnings = train.data.test, list[Remark]()
+    if given is None:
+        return {}, warnings
+    tables = given if isinstance(given, list) else [given] * count
+    if len(tables) != count:
+        mistakes.append((f"found {len(tables)} tables, expected {count}, one per test net", ("data", "test")))
+    elif count > 1 and not isinstance(given, list):
+        text = f"found one table for {count} test nets, so all of them read it; a list gives each its own"
+        warnings.append((text, ("data", "test")))
+    return {phase_of_test(at): table for at, table in enumerate(tables[:count])}, warnings
