@@ -5,6 +5,8 @@ router        where each actor lives, which asks are open, into whose inbox a me
 cell          an actor's inbox and its two tasks
 node          the actors of one process
 conversation  which message may come when, as a table
-metrics       counters, gauges, histograms, and the page that shows them
+metrics       counters, gauges, histograms, and what shows them
+pages         the HTTP server of that: nobody can starve the process by it
+rejections    tells of rejected messages at a bounded rate
 message_metrics  measured    what is counted of messages; what an actor measures itself
 """
