@@ -18,11 +18,14 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     from runtime.report.console import RunConsole
     from runtime.runs.checking import check as check_config
 
-    placement = check_config(file, settings).placement
+    checked = check_config(file, settings)
+    placement = checked.placement
     console = RunConsole(live=False)
     console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
     for spec in placement.processes:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
         actors = ", ".join(spec.actors)
         console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads{cores}: {actors}")
+    for text in checked.warnings:
+        console.say(f"warning    {text}")
     return 0

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
+from runtime.cluster.machine_memory import MachineMemory
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan import room
 from runtime.plan.placement import place
 from runtime.plan.program import checked
 from runtime.plan.topology import Placement, Topology
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that was read, planned and placed without a mistake."""
+    """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know."""
 
     loaded: Loaded
     placement: Placement
+    warnings: tuple[str, ...] = ()
 
 
 def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None) -> Checked:
@@ -32,7 +35,18 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
     that is known."""
     loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
     topology = checked(loaded.program.plan(loaded.config, loaded.options))
-    return Checked(loaded, placed(topology, loaded.config))
+    placement = placed(topology, loaded.config)
+    return Checked(loaded, placement, tuple(_room(loaded, placement.topology)))
+
+
+def _room(loaded: Loaded, topology: Topology) -> list[str]:
+    """What to tell of memory, if the program says what its actors hold and they will live on this machine. ConfigError
+    if it can never be enough."""
+    tell = getattr(loaded.program, "memory", None)
+    if tell is None or loaded.config.launcher.kind != "local":
+        return []
+    memory = MachineMemory()
+    return room.warned(tell(topology), memory.total, memory.available)
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runtime.cluster.launcher import Early
+from runtime.cluster.warnings import WARNING
 from runtime.report.console import RunConsole
 from runtime.runs.checking import Checked
 from runtime.runs.run import Run
@@ -17,14 +18,16 @@ def run(checked: Checked, console: RunConsole, early: Early | None = None) -> in
     try:
         made = Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console, early=early)
         with asyncio.Runner(loop_factory=made.loop_factory) as runner:
-            return runner.run(_live(made, console))
+            return runner.run(_live(made, console, checked.warnings))
     finally:
         console.close()
 
 
-async def _live(run: Run, console: RunConsole) -> int:
+async def _live(run: Run, console: RunConsole, warnings: tuple[str, ...]) -> int:
     with Signals(run, console.say) as signals:
         await run.start()
+        for text in warnings:
+            console.say(f"{WARNING:<10} {text}")
         console.say(f"run directory {run.directory}")
         if run.metrics_url:
             console.say(f"metrics    {run.metrics_url} lists every process")
