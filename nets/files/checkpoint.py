@@ -78,5 +78,5 @@ def _sum_of(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> 
     found = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(memoryview(array.reshape(-1).view(np.uint8)))  # without the interpreter's lock
+        found.update(array.reshape(-1).view(np.uint8).data)  # without the interpreter's lock
     return found.hexdigest()

@@ -71,6 +71,39 @@ def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(tmp_path: Path, starte
     assert run.left() == []
 
 
+def began(run: Start) -> dict[str, int]:
+    """name -> pid, as soon as all have begun."""
+    while "\nbegan" not in run.said(0):
+        assert run.process.poll() is None
+        os.sched_yield()
+    return run.look()
+
+
+def test_a_stopped_nursery_hides_no_death(tmp_path: Path, started: list[Start]) -> None:
+    run = Start(talking(tmp_path))
+    started.append(run)
+    there = began(run)
+    os.kill(there[NURSERY], signal.SIGSTOP)
+    os.kill(there["carl"], signal.SIGKILL)
+    assert run.ended(GONE_WITHIN), f"hangs: {run.said(0)}{run.said(1)}"
+    assert run.process.returncode == 4
+    assert run.said(1).startswith("process carl (carl) on local (")
+    assert "killed by SIGKILL" in run.said(1)
+    assert run.left() == []
+
+
+@pytest.mark.parametrize("victim", [NURSERY, "carl"])
+def test_whoever_is_stopped_does_not_outlive_an_up_that_is_killed(
+    tmp_path: Path, started: list[Start], victim: str
+) -> None:
+    run = Start(talking(tmp_path))
+    started.append(run)
+    os.kill(began(run)[victim], signal.SIGSTOP)
+    run.process.kill()
+    assert run.ended(GONE_WITHIN)
+    assert run.left() == []
+
+
 def test_a_second_signal_ends_at_once_what_the_first_did_not(tmp_path: Path) -> None:
     """The exception of the first is swallowed here, as some libraries do on their import."""
     (tmp_path / "swallows.py").write_text(

@@ -3,7 +3,7 @@
 Each case starts `up`, waits a random part of the first three seconds, picks a role process or the nursery, and sends it
 SIGKILL or SIGSTOP. A plain run has the first 3 cases, `-m slow` 20. The release figure is 200:
 
-    CONVOY_STARTS=200 python -m pytest tests/chaos/test_startup.py -m "slow or not slow" -n0
+    CONVOY_STARTS=200 python -m pytest tests/chaos/test_startup.py -m "slow or not slow" -n 3 --dist load
 
 CONVOY_SEED chooses other moments and victims (1 by default).
 """
