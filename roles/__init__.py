@@ -36,7 +36,7 @@ from roles.workers.single import Single
 from runtime import Actor
 
 if TYPE_CHECKING:
-    from roles.forecasting.outlook import forecast
+    from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
     from roles.planning.planner import plan
     from roles.planning.scripting import training
@@ -57,7 +57,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "plan", "preload", "training"]
+__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "plan", "preload", "training"]
 
 
 def __getattr__(name: str) -> Any:
@@ -73,8 +73,8 @@ def __getattr__(name: str) -> Any:
         from roles.planning.scripting import training
 
         return training
-    if name == "forecast":
-        from roles.forecasting.outlook import forecast
+    if name in ("forecast", "memory"):
+        from roles.forecasting import outlook
 
-        return forecast
+        return getattr(outlook, name)
     raise AttributeError(f"module 'roles' has no attribute {name!r}")

@@ -5,7 +5,8 @@ router  homes  where each actor lives, which asks are open, into whose inbox a m
 cell          an actor's inbox and its two tasks
 node          the actors of one process
 conversation  which message may come when, as a table
-metrics       counters, gauges, histograms, and the page that shows them
-readers       who may read that page
+metrics       counters, gauges, histograms, and what shows them
+pages  readers  the HTTP server of that: nobody can starve the process by it; who may read them
+rejections    tells of rejected messages at a bounded rate
 message_metrics  measured    what is counted of messages; what an actor measures itself
 """

@@ -61,7 +61,6 @@ class Actor(Measured):
     conversations: ClassVar[tuple[Conversation, ...]] = ()  # which message may come when; without one: at any time
     log: logging.Logger
     device: Compute  # where this actor's array work is done
-    steps = 0  # see `stepped`
     inbox_task: asyncio.Task[Any] | None = None  # runs the handlers
     blocked_by: tuple[str, int] = ("", 0)  # the peer whose answer a handler waits for without a limit; which ask it is
     _node: Host
@@ -149,11 +148,6 @@ class Actor(Measured):
     def emit(self, event: str, **fields: Any) -> None:
         """Report an event to the run's journal and live table. Never waits; plain values only."""
         self._node.on_event(self.name, event, fields)
-
-    def stepped(self) -> None:
-        """Count a step of the run, as an iteration. Once the lead actor has counted one, a run ends in which none
-        follows for `liveness.standstill_seconds` (or twenty usual steps) while nobody computes; who waits is named."""
-        self.steps += 1
 
     def finish(self) -> None:
         """End the run, if this is the lead actor."""

@@ -25,6 +25,7 @@ class Measured:
 
     name: str
     role: str
+    steps = 0  # see `stepped`
     _node: Gauges
 
     def now(self) -> float:
@@ -49,3 +50,8 @@ class Measured:
         started = self.now()
         yield
         self._node.phase_seconds(self.name, name).observe(self.now() - started)
+
+    def stepped(self) -> None:
+        """Count a step of the run, as an iteration. Once the lead actor has counted one, a run ends in which none
+        follows for `liveness.standstill_seconds` (or twenty usual steps) while nobody computes; who waits is named."""
+        self.steps += 1

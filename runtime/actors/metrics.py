@@ -7,15 +7,13 @@ child once and keep it: a cached child costs 0.4 us per increment, looking it up
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily
-from prometheus_client.exposition import ThreadingWSGIServer
 
+from runtime.actors.pages import Server
 from runtime.errors import LaunchError
 
 Counter = prometheus.Counter
@@ -85,13 +83,8 @@ class Metrics:
         return metric.labels(**labels) if labels else metric
 
 
-class _Quiet(WSGIRequestHandler):
-    def log_message(self, *args: Any) -> None:
-        """A scrape is not worth a log line."""
-
-
 class Pages:
-    """A small HTTP server in a thread: `/metrics`, and further JSON pages. Close it before the process ends."""
+    """The pages of a process: `/metrics`, and further JSON pages. Close it before the process ends."""
 
     def __init__(self, metrics: Metrics, address: str, port: int, **json_pages: Callable[[], Any]) -> None:
         exposition = prometheus.make_wsgi_app(metrics.registry)
@@ -104,21 +97,17 @@ class Pages:
             return [json.dumps(page()).encode()]
 
         try:
-            self._server = make_server(address, port, answer, ThreadingWSGIServer, handler_class=_Quiet)
+            self._server = Server(answer, address, port)
         except OSError as error:
             raise LaunchError(
                 f"metrics cannot listen on {address}:{port}: {error.strerror}; "
                 "choose another metrics.port in cluster.toml, or 0 for any free one"
             ) from None
-        self.port: int = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="metrics", daemon=True)
-        self._thread.start()
+        self.port = self._server.port
 
     def close(self) -> None:
         """Stop serving and free the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
 
 def discovery(targets: Iterable[tuple[str, dict[str, str]]]) -> list[dict[str, Any]]:

@@ -82,6 +82,8 @@ class Node:
         self.router.stop(chosen)
         for name in chosen:
             await self.actors.pop(name).ended()
+        if names is None:
+            self.router.rejections.end()
 
     def memory(self, size: int) -> Array:
         """See Actor.memory."""

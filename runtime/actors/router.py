@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from runtime.actors.cell import Cell
 from runtime.actors.homes import Ask, Home
 from runtime.actors.message_metrics import MessageMetrics
+from runtime.actors.rejections import Rejections
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Lost, Message, Refusal
 from runtime.transport import Release
@@ -32,7 +33,7 @@ class Router:
         self._lost: dict[str, str] = {}  # actor -> its process, which is gone
         self._ids = itertools.count(1)
         self._asks: dict[int, Ask] = {}
-        self._log = logging.getLogger(f"convoy.{process}")
+        self.rejections = Rejections(logging.getLogger(f"convoy.{process}"))
 
     def __repr__(self) -> str:
         return f"<router: {len(self._homes)} actors known, {len(self._asks)} asks open>"
@@ -146,7 +147,7 @@ class Router:
         """Count and log a message that was not accepted; it changed nothing."""
         if error is not None and not self.stopping:
             self._metrics.rejected(error.reason)
-            self._log.warning("rejected a message of %s: %s", peer, error)
+            self.rejections.note(peer, error)
 
     # -- ends
 

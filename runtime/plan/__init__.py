@@ -4,6 +4,6 @@ topology           actors, links, the lead; actors in processes
 placement          processes on machines and cores, as the configuration says
 program            the module that actors come from; options as their roles declare them
 run_plan           what every process must know, as a file
-forecast           what a program says of a topology before it runs
+forecast  room     what a program says of a topology before it runs; is there memory for it
 geometry  svg      a drawing of it
 """

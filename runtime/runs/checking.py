@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
+from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.warnings import LoggedWarnings
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
+from runtime.plan import room
 from runtime.plan.placement import place
 from runtime.plan.program import checked
 from runtime.plan.topology import Placement, Topology
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that was read, planned and placed without a mistake."""
+    """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know."""
 
     loaded: Loaded
     placement: Placement
@@ -41,10 +43,20 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
         loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
-        topology = checked(loaded.program.plan(loaded.config, loaded.options))
-        return Checked(loaded, placed(topology, loaded.config), tuple(told))
+        placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
+        return Checked(loaded, placement, (*told, *_room(loaded, placement.topology)))
     finally:
         logging.getLogger().removeHandler(handler)
+
+
+def _room(loaded: Loaded, topology: Topology) -> list[str]:
+    """What to tell of memory, if the program says what its actors hold and they will live on this machine. ConfigError
+    if it can never be enough."""
+    tell = getattr(loaded.program, "memory", None)
+    if tell is None or loaded.config.launcher.kind != "local":
+        return []
+    memory = MachineMemory()
+    return room.warned(tell(topology), memory.total, memory.available)
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.test_startup import GONE_WITHIN, NURSERY, Start, started, talking
+from tests.chaos.test_startup import GONE_WITHIN, NURSERY, PAUSE, Start, started, talking
 from tests.support import ROOT, configure, environment, runtime_command
 
 __all__ = ["started"]
@@ -37,7 +37,7 @@ def test_a_signal_while_up_starts_ends_it_in_words(
     while not hears(run.process.pid):
         os.sched_yield()
     begin = time.monotonic()
-    while time.monotonic() < begin + moment:
+    while time.monotonic() < begin + moment and not run.ended(PAUSE):
         run.look()
     run.process.send_signal(number)
     assert run.ended(GONE_WITHIN), f"not heard: {run.said(0)}{run.said(1)}"
@@ -60,14 +60,46 @@ def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(tmp_path: Path, starte
     run = Start(talking(tmp_path))
     started.append(run)
     while victim not in (there := run.look()):
-        os.sched_yield()
+        assert not run.ended(PAUSE)
     os.kill(there[victim], signal.SIGSTOP)
     while not list((tmp_path / "runs").glob("*/plan.json")):
-        assert run.process.poll() is None
+        assert not run.ended(PAUSE)
     run.process.send_signal(signal.SIGINT)
     assert run.ended(GONE_WITHIN), f"not heard: {run.said(0)}{run.said(1)}"
     assert (run.process.returncode, run.said(1)) == (130, "")
     assert "SIGINT: ending the run, which has not begun yet" in run.said(0)
+    assert run.left() == []
+
+
+def began(run: Start) -> dict[str, int]:
+    """name -> pid, as soon as all have begun."""
+    while "\nbegan" not in run.said(0):
+        assert not run.ended(PAUSE)
+    return run.look()
+
+
+def test_a_stopped_nursery_hides_no_death(tmp_path: Path, started: list[Start]) -> None:
+    run = Start(talking(tmp_path))
+    started.append(run)
+    there = began(run)
+    os.kill(there[NURSERY], signal.SIGSTOP)
+    os.kill(there["carl"], signal.SIGKILL)
+    assert run.ended(GONE_WITHIN), f"hangs: {run.said(0)}{run.said(1)}"
+    assert run.process.returncode == 4
+    assert run.said(1).startswith("process carl (carl) on local (")
+    assert "killed by SIGKILL" in run.said(1)
+    assert run.left() == []
+
+
+@pytest.mark.parametrize("victim", [NURSERY, "carl"])
+def test_whoever_is_stopped_does_not_outlive_an_up_that_is_killed(
+    tmp_path: Path, started: list[Start], victim: str
+) -> None:
+    run = Start(talking(tmp_path))
+    started.append(run)
+    os.kill(began(run)[victim], signal.SIGSTOP)
+    run.process.kill()
+    assert run.ended(GONE_WITHIN)
     assert run.left() == []
 
 

@@ -36,7 +36,7 @@ def mount(tmp_path: Path) -> Iterator[Mount]:
         return place
 
     yield mounted
-    subprocess.run(["umount", str(place)], capture_output=True, check=False)
+    subprocess.run(["umount", "-l", str(place)], capture_output=True, check=False)
 
 
 def ending(directory: Path) -> Path:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.request
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, configure, environment, runtime_command
+from tests.support import ROOT, configure, environment, events, run_directory, runtime_command
 
 PROMISED = {
     "convoy_images_total",
@@ -76,3 +79,37 @@ def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dic
     for name, page in pages.items():
         done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout + done.stderr) == (0, ""), name
+
+
+@pytest.mark.slow
+def test_two_thousand_idle_connections_to_a_role_leave_it_training_and_its_page_readable(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single", iterations=1_000_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    with (
+        subprocess.Popen(
+            runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+        ) as process,
+        ExitStack() as idle,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("progress"):
+                break
+        entries = events(run_directory(cluster), "process")
+        port, pid = next((entry["metrics_port"], entry["pid"]) for entry in entries)
+        open_before = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        peers = [idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(2000)]
+        assert len(list(Path(f"/proc/{pid}/fd").iterdir())) < open_before + 200
+        for peer in peers:
+            with suppress(ConnectionResetError):
+                assert peer.recv(1) == b""
+        done = re.search(r"^convoy_iterations_total.* (\S+)$", get(f"http://127.0.0.1:{port}/metrics"), re.MULTILINE)
+        assert done is not None
+        for line in process.stdout:
+            if line.startswith("progress") and int(line.split()[2].partition("/")[0]) > float(done[1]) + 10:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert process.returncode == 130

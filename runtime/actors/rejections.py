@@ -1,0 +1,49 @@
+"""Tells of rejected messages at a bounded rate: whoever sends garbage must not fill the disk with its log.
+
+Of each PERIOD the first LOGGED are logged one by one; what follows is counted, and logged as one line at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+from runtime.errors import MessageError
+
+LOGGED = 20
+PERIOD = 10.0  # seconds
+
+
+class Rejections:
+    """Of one process. `log` gets warnings. Needs an event loop, which tells the time."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._logged = 0
+        self._more: Counter[tuple[str, str]] = Counter()  # (peer, reason) -> how many were not logged
+        self._ends: asyncio.TimerHandle | None = None  # of the period
+
+    def __repr__(self) -> str:
+        return f"<rejections: {self._logged} logged, {self._more.total()} more counted>"
+
+    def note(self, peer: str, error: MessageError) -> None:
+        """A message of `peer` was rejected."""
+        if self._ends is None:
+            self._ends = asyncio.get_running_loop().call_later(PERIOD, self.end)
+        if self._logged < LOGGED:
+            self._logged += 1
+            self._log.warning("rejected a message of %s: %s", peer, error)
+        else:
+            self._more[peer, error.reason] += 1
+
+    def end(self) -> None:
+        """The period is over, or the process ends: tell what was only counted."""
+        if self._ends is not None:
+            self._ends.cancel()
+        if self._more:
+            told = ", ".join(f"{count} of {peer} ({reason})" for (peer, reason), count in self._more.most_common(5))
+            others = f" and {len(self._more) - 5} more sorts" if len(self._more) > 5 else ""
+            self._log.warning("rejected %d more messages: %s%s", self._more.total(), told, others)
+        self._ends, self._logged = None, 0
+        self._more.clear()

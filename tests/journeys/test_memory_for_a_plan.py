@@ -1,0 +1,64 @@
+"""A plan for which this machine has no memory is refused before anything starts; one too large for now is told."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from roles.forecasting.outlook import forecast, memory
+from runtime.cluster.machine_memory import MachineMemory
+from runtime.errors import ConfigError
+from runtime.plan.room import warned
+from runtime.runs.checking import check
+from tests.support import configure
+
+HELD = {"a": 5_000_000, "b": 3_000_000, "c": 2_000_000, "d": 1_000_000}
+
+
+@pytest.mark.parametrize(("total", "available"), [(None, None), (11_000_000, 11_000_000), (None, 20_000_000)])
+def test_what_fits_or_cannot_be_known_is_not_mentioned(total: int | None, available: int | None) -> None:
+    assert warned(HELD, total, available) == []
+
+
+def test_what_is_larger_than_what_is_free_is_told_with_the_largest_actors() -> None:
+    told = (
+        "memory: the actors will hold 11 MB at least (a 5 MB, b 3 MB, c 2 MB, ...), but only 10 MB of this machine are"
+    )
+    assert warned(HELD, 12_000_000, 10_000_000) == [f"{told} free now: the kernel may kill roles"]
+
+
+def test_what_can_never_fit_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"hold 3 MB at least \(b 3 MB\), but this machine .* has 1 MB: use a smaller"
+    ):
+        warned({"b": 3_000_000}, 1_000_000, 500_000)
+
+
+@pytest.mark.parametrize("preset", ["sync", "firecaffe", "single"])
+def test_a_training_that_does_not_fit_is_refused_by_check_and_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    cluster = configure(tmp_path, preset)
+    assert check(cluster).warnings == ()
+    monkeypatch.setattr(MachineMemory, "available", 1000)
+    (warning,) = check(cluster).warnings
+    assert "but only 1 kB of this machine are free now" in warning
+    monkeypatch.setattr(MachineMemory, "total", 2000)
+    with pytest.raises(ConfigError, match="has 2 kB"):
+        check(cluster)
+
+
+def test_what_is_told_at_least_is_no_more_than_the_forecast_and_most_of_it(tmp_path: Path) -> None:
+    topology = check(configure(tmp_path, "sync", workers=2)).placement.topology
+    least, whole = memory(topology), forecast(topology).memory
+    assert least.keys() == whole.keys()
+    for actor, held in least.items():
+        assert 0.3 * sum(whole[actor].values()) <= held <= sum(whole[actor].values())
+
+
+def test_what_is_computed_elsewhere_takes_no_memory_here(tmp_path: Path) -> None:
+    topology = check(configure(tmp_path, "sync")).placement.topology
+    moved = [dataclasses.replace(actor, emulated={"profile": "", "seed": 1}) for actor in topology.actors]
+    assert memory(dataclasses.replace(topology, actors=tuple(moved))) == {}
