@@ -14,6 +14,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily
 
 from runtime.actors.pages import Server
+from runtime.actors.readers import Readers
 from runtime.errors import LaunchError
 
 Counter = prometheus.Counter
@@ -84,9 +85,12 @@ class Metrics:
 
 
 class Pages:
-    """The pages of a process: `/metrics`, and further JSON pages. Close it before the process ends."""
+    """The pages of a process, for its user and these `readers`: `/metrics`, and further JSON pages. Close it before the
+    process ends."""
 
-    def __init__(self, metrics: Metrics, address: str, port: int, **json_pages: Callable[[], Any]) -> None:
+    def __init__(
+        self, metrics: Metrics, address: str, port: int, readers: Iterable[str] = (), **json_pages: Callable[[], Any]
+    ) -> None:
         exposition = prometheus.make_wsgi_app(metrics.registry)
 
         def answer(environ: dict[str, Any], start: Any) -> Any:
@@ -97,7 +101,7 @@ class Pages:
             return [json.dumps(page()).encode()]
 
         try:
-            self._server = Server(answer, address, port)
+            self._server = Server(answer, address, port, Readers(readers))
         except OSError as error:
             raise LaunchError(
                 f"metrics cannot listen on {address}:{port}: {error.strerror}; "

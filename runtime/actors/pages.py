@@ -2,6 +2,7 @@
 
 At most CONNECTIONS are open; further ones are closed at once. Each has ANSWER_SECONDS for a request of at most
 REQUEST_BYTES and its answer, and is then closed. So a process spends a bounded number of descriptors and one thread.
+Who may not read is told so.
 """
 
 from __future__ import annotations
@@ -12,20 +13,26 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from runtime.actors.readers import Readers
+
 CONNECTIONS = 16
 WAITING = 128  # that the system holds until they are accepted; fewer would make honest ones wait for seconds
 REQUEST_BYTES = 8192
 ANSWER_SECONDS = 5.0
+
+_WORDS = b"This run shows its metrics to its own user and those of metrics.readers in cluster.toml.\n"
+REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_WORDS), _WORDS)
 
 Start = Callable[..., Any]
 Application = Callable[[dict[str, Any], Start], Iterable[bytes]]  # WSGI's, of which this serves what pages need
 
 
 class Server:
-    """Serves an application on `port` of `address` until it is closed; 0 takes a free one. OSError if it cannot."""
+    """Serves an application to `readers` on `port` of `address` until it is closed; 0 takes a free one. OSError if it
+    cannot."""
 
-    def __init__(self, application: Application, address: str, port: int) -> None:
-        self._application = application
+    def __init__(self, application: Application, address: str, port: int, readers: Readers) -> None:
+        self._application, self._readers = application, readers
         self._open = 0
         self._socket = socket.socket()
         try:
@@ -65,7 +72,10 @@ class Server:
         self._open += 1
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                writer.write(self._answer(await reader.readuntil(b"\r\n\r\n")))
+                request = await reader.readuntil(b"\r\n\r\n")
+                ends = writer.get_extra_info("peername")[:2], writer.get_extra_info("sockname")[:2]
+                admitted = self._readers.admits(self._socket.family, *ends)
+                writer.write(self._answer(request) if admitted else REFUSAL)
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

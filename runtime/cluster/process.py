@@ -103,7 +103,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
     pages = None
     try:
         endpoints = await road.open()
-        pages = Pages(metrics, plan.metrics_address, 0)
+        pages = Pages(metrics, plan.metrics_address, 0, plan.metrics_readers)
         _add_actors(node, plan, spec)
         agent = _agent(node, road, endpoints, plan, spec, pages.port)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)

@@ -134,10 +134,12 @@ class Liveness(Section):
 
 
 class Metrics(Section):
-    """[metrics]: where the metrics are served. Port 0 takes any free one."""
+    """[metrics]: where the metrics are served. Port 0 takes any free one. `readers`: users of this machine that may
+    read them besides one's own and root; "*" is everybody who can connect."""
 
     address: Text = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
+    readers: tuple[Text, ...] = Field(default=(), strict=False)
 
 
 class SimulatedLink(Section):

@@ -36,6 +36,7 @@ class RunPlan:
     shared_memory: bool
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
+    metrics_readers: tuple[str, ...] = ()
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
         """The addresses that `process` listens on for one lane."""
@@ -64,4 +65,5 @@ class RunPlan:
         data["supervisor"] = Endpoints.of(data["supervisor"])
         data["limits"] = Limits(**data["limits"])
         data["import_path"] = tuple(data["import_path"])
+        data["metrics_readers"] = tuple(data["metrics_readers"])
         return RunPlan(**data)

@@ -72,7 +72,7 @@ class ProcessHouse(House):
         self._sockets = make_socket_directory()
         (self._sockets / SECRET).write_text(self._secret)  # only its owner may enter the folder
         metrics, address = self._config.metrics, self._config.metrics.address
-        self._pages = Pages(self._node.metrics, address, metrics.port, sd=self._targets)
+        self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self._plan(await self._road.open()).write(self._directory.path)
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
@@ -148,6 +148,7 @@ class ProcessHouse(House):
             socket_directory=str(self._sockets),
             addresses={machine.name: machine.address for machine in config.machine},
             metrics_address=config.metrics.address,
+            metrics_readers=config.metrics.readers,
             shared_memory=config.links.shared_memory and available() and not self._namespaces,
             record_service_times=config.run.record_service_times,
             namespaces=self._namespaces,

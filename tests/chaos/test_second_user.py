@@ -29,7 +29,8 @@ from pathlib import Path
 import zmq
 from runtime.messages import wire
 from runtime.messages.message import Envelope, WindDown
-*ports, name, folder, runs = sys.argv[1:]
+*ports, name, folder, runs, pages = sys.argv[1:]
+pages = [int(page) for page in pages.split()]
 os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 """
 
@@ -72,6 +73,20 @@ IDLE = """
 doors = [socket.create_connection(("127.0.0.1", int(port))) for _ in range(200)]
 time.sleep(0.3)
 """
+METRICS = """
+for page in pages:
+    for path in ("metrics", "sd", ""):
+        with socket.create_connection(("127.0.0.1", page)) as door:
+            try:
+                door.sendall(f"GET /{path} HTTP/1.1\\r\\n\\r\\n".encode())
+                said = door.recv(1 << 16)
+            except OSError:  # too many connections, of the last try: closed at once
+                continue
+            if said and not said.startswith(b"HTTP/1.1 403 "):
+                print("read", said[:40])
+doors = [socket.create_connection(("127.0.0.1", page)) for page in pages for _ in range(50)]
+time.sleep(0.3)
+"""
 FILES = """
 for path in (Path(folder), Path(runs)):
     for each in (path, *(path / name for name in ("plan.json", "secret", "events.jsonl", "supervisor.control"))):
@@ -88,7 +103,7 @@ try:
 except OSError:
     pass
 """
-ATTACKS = {"forged": FORGED, "garbage": GARBAGE, "idle": IDLE, "files": FILES, "unix": UNIX}
+ATTACKS = {"forged": FORGED, "garbage": GARBAGE, "idle": IDLE, "metrics": METRICS, "files": FILES, "unix": UNIX}
 
 
 def as_nobody(attack: str, *arguments: str) -> str:
@@ -138,7 +153,8 @@ def test_another_user_cannot_end_stall_or_read_a_run(tmp_path: Path, open_folder
         assert len(ports) == 4  # two lanes each
         for name, attack in ATTACKS.items():
             if attacks in (name, "every one"):
-                said = as_nobody(attack, *map(str, ports), "conv-0-0/1.7", str(sockets), str(run_directory(cluster)))
+                places = str(sockets), str(run_directory(cluster)), " ".join(map(str, pages))
+                said = as_nobody(attack, *map(str, ports), "conv-0-0/1.7", *places)
                 assert (name, said) == (name, "")
                 run.goes_on(1)
         code, errors = run.stop()

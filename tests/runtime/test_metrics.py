@@ -144,7 +144,7 @@ def test_two_thousand_idle_connections_cost_a_bounded_number_of_descriptors_and_
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     idle = connected(pages.port, 2000)
     try:
-        assert descriptors() - before - len(idle) <= WAITING + CONNECTIONS
+        assert descriptors() - before - len(idle) <= 2 * WAITING + CONNECTIONS  # of two turns of its loop
         with suppress(ConnectionResetError):  # closed at once: they come in order
             assert idle[-1].recv(1) == b""
         assert descriptors() - before - len(idle) <= 3 * CONNECTIONS
