@@ -6,6 +6,7 @@ lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one r
 images  decode            image files: lists and folders, decoding
 hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
 synthetic  blank          made-up classes; images that are not there
+joined  of_net            several sources side by side; which source each data layer of a net reads
 transform                 Caffe's transform_param
 batches  declared         which samples form a global batch; the batch size a net declares
 prefetch                  the next share, read in a thread
@@ -15,9 +16,10 @@ writers                   LMDB databases out
 from nets.data.batches import Batches
 from nets.data.declared import batch_of_net
 from nets.data.formats import FORMATS, open_source
+from nets.data.of_net import is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
-from nets.data.transform import Transform
+from nets.data.transform import Transform, first_transforming
 
 __all__ = [
     "FORMATS",
@@ -27,5 +29,8 @@ __all__ = [
     "Source",
     "Transform",
     "batch_of_net",
+    "first_transforming",
+    "is_one",
+    "open_data",
     "open_source",
 ]

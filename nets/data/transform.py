@@ -6,6 +6,7 @@ the same images.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.definition.prototxt import Node, Where
-from nets.definition.spec import NetSpec
+from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import DataError, PrototxtError
 from nets.files.mean import read_mean
 from nets.schema import caffe_pb2 as caffe
@@ -56,12 +57,21 @@ class Transform:
     @classmethod
     def of_net(cls, spec: NetSpec, phase: str) -> Transform:
         """Read the transform_param of the first data layer in `phase`; without one, images stay as they are."""
-        for layer in spec.for_phase(phase).layers:
-            if layer.proto.type in _KINDS:
-                return cls.from_proto(layer.proto.transform_param, layer.where, spec.path.parent)
-        return cls()
+        layer = first_transforming(spec.for_phase(phase).layers)
+        return cls() if layer is None else cls.of_layer(layer, spec.path.parent)
 
-    def check(self, shape: tuple[int, int, int]) -> None:
+    @classmethod
+    def of_layer(cls, layer: LayerSpec, directory: Path) -> Transform:
+        """Read a data layer's transform_param, if its type has one; `directory` is the net's."""
+        if layer.proto.type not in _KINDS:
+            return cls()
+        return cls.from_proto(layer.proto.transform_param, layer.where, directory)
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What becomes of a sample of `shape`."""
+        return (shape[0], self.crop, self.crop) if self.crop else shape
+
+    def check(self, shape: tuple[int, ...]) -> None:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
         if self.crop and self.crop > min(shape[1:], default=0):
             raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
@@ -108,6 +118,11 @@ class Transform:
         tops, lefts = (draw(seed, positions, axis) % np.uint64(free[axis] + 1) for axis in (0, 1))
         chosen: NDArray[Any] = windows[np.arange(len(images)), :, tops.astype(int), lefts.astype(int)]
         return chosen
+
+
+def first_transforming(layers: Sequence[LayerSpec]) -> LayerSpec | None:
+    """The first of these layers whose type has a transform_param."""
+    return next((layer for layer in layers if layer.proto.type in _KINDS), None)
 
 
 def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:

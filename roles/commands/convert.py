@@ -125,7 +125,7 @@ def _from_source(source: str, target: Path, mean: bool) -> str:
 
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
     """Caffe's two files -> a checkpoint, or back."""
-    net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+    net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
     learned = next(param for params in net.params.values() for param in params if param.keep is None)
     histories = len(job.solver_spec.new_history(job.backend_ops, learned))
     if source.suffix == ".safetensors":

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
+
+from nets import Net
 from nets.files.weights import load_weights
+from ops import Array
 from roles.commands.common import job_of_file, say, told
 from roles.messages import TEST
 from runtime.cli.arguments import Settings
@@ -13,6 +18,8 @@ from runtime.errors import ConfigError
 
 def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     """Score a model on the test data.
+
+    A net that has neither losses nor accuracies, such as one for deployment, is scored by the data's labels.
 
     Parameters
     ----------
@@ -26,25 +33,39 @@ def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings
         if TEST not in job.data:
             raise ConfigError([f"{file}: train.data.test: missing: there is nothing to test on"])
         source = job.source(TEST)
-        net, batches = job.build(TEST, "all", source.shape), job.batches(TEST, source)
+        net = job.build(TEST, "all", job.shapes(TEST, source))
+        batches = job.batches(TEST, source, net, more=1)
         matched = load_weights(weights, net.params)
         blobs = {**net.initial_blobs(), **{layer: tuple(of) for layer, of in matched.blobs.items()}}
         for layer in matched.missing:
             say(f"{weights.name} has no weights for layer '{layer}': its first values are used")
         wanted = job.solver_spec.test_iter * job.test_batch
         total = min(wanted, len(source)) if wanted else len(source)
-        sums: dict[str, float] = {}
+        sums: dict[str, float] = defaultdict(float)
         for number in range(-(-total // job.test_batch)):
             rows = min(job.test_batch, total - number * job.test_batch)
             net.begin(number, (0, rows))
-            for name, array in zip(net.inputs, batches.read(number, 0, rows), strict=True):
+            fed = batches.read(number, 0, rows)
+            for name, array in zip(net.inputs, fed, strict=False):  # labels may be left
                 net.feed(name, array)
             for stage in net.stages:
                 if stage.layer is not None:
                     net.load(stage.layer, tuple(net.ops.asarray(blob, net.dtype) for blob in blobs[stage.layer]))
                 net.forward(stage)
-            for name, value in net.scalars().items():
-                sums[name] = sums.get(name, 0.0) + rows * value
+            for name, value in (net.scalars() or _outputs(net, *fed[len(net.inputs) :])).items():
+                sums[name] += rows * value
         for name, value in sums.items():
             say(f"{name} {value / total:.4f} on {total} images")
     return 0
+
+
+def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
+    """What can be said of a net without scores: in how many images the largest number of its only output is that of the
+    label, if the data have `labels`; else the mean of each output."""
+    outputs = {name: net.ops.to_host(net.blob(name)) for name in net.outputs}
+    name, first = next(iter(outputs.items()))
+    classes = first.ndim > 1 and first.size == first.shape[0] * first.shape[1] and first.shape[1] > 1
+    if labels is not None and labels.ndim == 1 and len(outputs) == 1 and classes:
+        best = first.reshape(len(first), -1).argmax(1)
+        return {f"accuracy by the data's labels (largest number of '{name}')": float(np.mean(best == labels))}
+    return {f"mean of output '{name}'": float(array.mean()) for name, array in outputs.items()}

@@ -23,7 +23,7 @@ def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: S
     """
     with told():
         job = job_of_file(file, settings)
-        net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+        net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         say(table(time_net(net, iterations=iterations)))

@@ -25,6 +25,7 @@ from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
+from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -46,7 +47,7 @@ class ShardOptions(JobOptions):
     batches are made (`fc_batches`), and whether each of them is an update."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    image_shape: tuple[int, int, int]
+    image_shape: InputShape
     shards: tuple[str, ...]
     scheme: str
     variable_batch: bool = False

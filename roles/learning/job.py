@@ -6,6 +6,7 @@ Roles build from the same job and so agree on shapes, first parameters and the o
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -18,8 +19,9 @@ import numpy as np
 
 import ops
 from nets import Net, NetSpec, SolverSpec, load_net, load_solver
-from nets.data import Batches, Source, Transform, batch_of_net, open_source
+from nets.data import Batches, Source, Transform, batch_of_net, first_transforming, is_one, open_data
 from nets.graph.emulated import EmulatedNet, NoBatches
+from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
 from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
@@ -27,6 +29,7 @@ from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
 
+InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 
@@ -34,7 +37,8 @@ THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 class Job:
     """Plain data, a part of what roles are told. Paths are absolute or zoo names.
 
-    `data` maps "TRAIN" and "TEST" to the configuration of a data source (TEST may be missing); `batch` is the batch of
+    `data` maps "TRAIN" and "TEST" to the configuration of what the net's data layers read (`nets.data.of_net`; TEST may
+    be missing); `batch` is the batch of
     one group, `test_batch` that of a test pass; `resume` is a checkpoint to start from, or ""; `weights` are a file of
     first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
@@ -96,19 +100,46 @@ class Job:
         return self.backend_ops if self.backend_ops.on_host else cpu_ops(self.kernels)
 
     def source(self, phase: str) -> Source:
-        """Open the data of a phase."""
-        return open_source(self.data[phase], Path(self.base_directory))
+        """Open the data of a phase: one source, or one for each data layer side by side."""
+        config = self.data[phase]
+        layers = () if is_one(config) else self._data_layers(phase)
+        return open_data(config, Path(self.base_directory), layers, Path() if not layers else self.net_spec.path.parent)
 
-    def batches(self, phase: str, source: Source) -> Batches:
-        """The global batches of a phase, transformed as the net's data layer says."""
-        transform = Transform.of_net(self.net_spec, phase)
+    def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
+        """What the data layers of a phase promise: top -> shape of its samples, before any transform."""
+        return promised(self._data_layers(phase), source)
+
+    def all_shapes(self, sources: Mapping[str, Source]) -> InputShape:
+        """Those of all phases; where two of them have a top of one name, that of training."""
+        return dict(itertools.chain.from_iterable(self.shapes(p, sources[p]).items() for p in reversed(self.phases)))
+
+    def batches(self, phase: str, source: Source, net: Net | None = None, more: int = 0) -> Batches:
+        """The global batches of a phase, transformed as the net's data layers say. NetError if they are not what `net`,
+        one of that phase, is fed. They have so many `more` arrays than the layers have tops, if the source does."""
+        layers, directory = self._data_layers(phase), self.net_spec.path.parent
+        mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]  # or one source for all
+        transforms = [Transform.of_layer(layer, directory) if layer else Transform() for layer in mine]
         train = phase == TRAIN
-        rows = self.batch if train else self.test_batch
-        kind = NoBatches if self.emulated else Batches
-        return kind(source, transform, rows, shuffle=self.shuffle and train, seed=self.seed, train=train)
+        found = (NoBatches if self.emulated else Batches)(
+            source,
+            transforms,
+            self.batch if train else self.test_batch,
+            shuffle=self.shuffle and train,
+            seed=self.seed,
+            train=train,
+            count=sum(len(layer.proto.top) for layer in layers) + more,
+        )
+        if net is not None:
+            check_inputs(net, found)
+        return found
 
-    def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
-        """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
+    def _data_layers(self, phase: str) -> DataLayers:
+        level, stages = self.solver_spec.state(phase)
+        return data_layers(self.net_spec.for_phase(phase, level=level, stages=stages))
+
+    def build(self, phase: str, part: str, image_shape: InputShape) -> Net:
+        """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase. `image_shape`: of the
+        samples of each top of the data layers, or of the first."""
         level, stages = self.solver_spec.state(phase)
         net = self._kind(
             self.net_spec,
@@ -128,7 +159,7 @@ class Job:
         _time(net)
         return net
 
-    def working_net(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> WorkerNet:
+    def working_net(self, phase: str, part: str, image_shape: InputShape) -> WorkerNet:
         """As `build`, for passes: all that it needs is compiled; a reproducible run trains in micro-batches."""
 
         def build() -> Net:
@@ -137,6 +168,10 @@ class Job:
             return net
 
         return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()
+
+    def working_nets(self, part: str, sources: Mapping[str, Source]) -> dict[str, WorkerNet]:
+        """Those of all phases, fed from these sources."""
+        return {phase: self.working_net(phase, part, self.shapes(phase, sources[phase])) for phase in self.phases}
 
     @property
     def _kind(self) -> type[Net]:
@@ -147,7 +182,7 @@ class Job:
         """Does the role that gets this job compute nothing?"""
         return self.device == "emulated"
 
-    def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
+    def build_shard(self, phase: str, rank: int, of: int, image_shape: InputShape) -> ShardedNet:
         """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
         level, stages = self.solver_spec.state(phase)
         shard = ShardedNet(

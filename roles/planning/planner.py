@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from nets import NetError
-from nets.data import Source
+from nets import Net, NetError
+from nets.data import Source, is_one
 from nets.files.caffemodel import Weights
 from nets.files.weights import match, read_weights
 from roles.coordination.schedule import Timetable
 from roles.learning.batch_split import Cutting, Shares
-from roles.learning.job import Job
+from roles.learning.job import InputShape, Job
 from roles.learning.resume import iteration_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
@@ -75,7 +75,8 @@ class _Planner:
             _ = job.net_spec
         with self._reading("train", "solver"):
             timetable = self._timetable(job)
-        for phase in job.phases:
+        readable = not self.problems  # what each data layer reads is not known of a net that cannot be read
+        for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
             with self._reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
         with self._reading("train", "weights"):
@@ -87,8 +88,7 @@ class _Planner:
         plain = dataclasses.replace(job, kernels="numpy")  # nothing is computed: no need to import the compiler, 0.2 s
         for phase, source in sources.items():
             with self._reading("train", "net"):
-                self._check_net(plain, phase, source)
-                job.batches(phase, source)
+                job.batches(phase, source, self._check_net(plain, phase, source))
         self._check_servers()
         self.stop_if_wrong()
         strategy = self.train.strategy
@@ -98,7 +98,7 @@ class _Planner:
             job=job,
             timetable=timetable,
             display=job.solver_spec.display,
-            image_shape=sources[TRAIN].shape,
+            image_shape=job.all_shapes(sources),
             strategy=strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
             exchange=strategy.exchange or self.preset.exchange,
@@ -191,9 +191,14 @@ class _Planner:
             self._problem(text, "train", "strategy", "workers")
             self.stop_if_wrong()
 
-    def _check_net(self, job: Job, phase: str, source: Source) -> None:
-        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
-        whole = job.build(phase, "all", source.shape)
+    def _check_net(self, job: Job, phase: str, source: Source) -> Net:
+        """Build every part once; returns the whole."""
+        whole = job.build(phase, "all", job.shapes(phase, source))
+        self._check_parts(job, phase, job.shapes(phase, source), whole)
+        return whole
+
+    def _check_parts(self, job: Job, phase: str, shapes: InputShape, whole: Net) -> None:
+        """Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
         if phase == TRAIN and self.weights:
             with self._reading("train", "weights"):
                 match(self.weights, whole.params, Path(job.weights).name)
@@ -207,9 +212,9 @@ class _Planner:
         if self.preset.part == "all":
             self.layers = layers_of(whole)
             return
-        conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
+        conv, _ = (job.build(phase, part, shapes) for part in ("conv", "fc"))
         if shards := self.preset.shards(self.train.strategy):
-            shard = job.build_shard(phase, 0, shards, source.shape)
+            shard = job.build_shard(phase, 0, shards, shapes)
             if self.train.strategy.variable_batch and not shard.means:
                 text = "found true with a loss whose normalization is NONE: it is no mean, whose weight could change"
                 self._problem(text, "train", "strategy", "variable_batch")

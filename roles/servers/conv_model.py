@@ -18,7 +18,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
-from roles.learning.job import cpu_ops
+from roles.learning.job import InputShape, cpu_ops
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -46,7 +46,7 @@ class ModelOptions(JobOptions):
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    image_shape: tuple[int, int, int]
+    image_shape: InputShape
     coordinator: str
     part: str = "conv"
     layers: tuple[str, ...] | None = None

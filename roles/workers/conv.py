@@ -95,7 +95,7 @@ class ConvCompute(Actor):
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.working_net(phase, self._part, sources[phase].shape) for phase in job.phases}
+        self._nets = job.working_nets(self._part, sources)
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
         self._link_of = {layer: link for link in self._links for layer in link.layers}

@@ -86,7 +86,7 @@ class Replica(ModelHolder):
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.working_net(phase, self.part, sources[phase].shape) for phase in job.phases}
+        self._nets = job.working_nets(self.part, sources)
         net = self._nets[TRAIN]
         store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._store, self._buckets = restored(store, job), buckets_of(net)
