@@ -19,7 +19,7 @@ from nets.graph.warm import warm
 from ops import Array
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import activations, answers, model
+from roles.base.sizes import activations, answers, at_once, model
 from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
@@ -71,7 +71,7 @@ class ShardOptions(JobOptions):
         sets = 1 if self.scheme == "a" or self.variable_batch else 2
         passes = activations([net for shard in shards for net in shard.nets])
         held = {"activations": passes.pop("activations"), "gradients": sets * shapes.size(layers)}
-        return held | passes | model(self.job, layers, shapes)
+        return at_once(self.job, held | passes) | model(self.job, layers, shapes)
 
 
 class FcShard(ModelHolder):

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 import ops
-from nets import Net, NetSpec, SolverSpec, load_net, load_solver
+from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, first_transforming, is_one, open_data
 from nets.graph.emulated import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
 from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
+from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
@@ -43,7 +44,8 @@ class Job:
     first parameters, or "". `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
-    every role computes with one thread, since sums depend on how threads share them out.
+    every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
+    workers that hold the whole net compute their rows of a batch (the solver's iter_size; `accumulated`).
     """
 
     net: str
@@ -61,6 +63,7 @@ class Job:
     resume: str = ""
     weights: str = ""
     micro_batches: int = 0
+    passes: int = 1
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
@@ -137,11 +140,11 @@ class Job:
         level, stages = self.solver_spec.state(phase)
         return data_layers(self.net_spec.for_phase(phase, level=level, stages=stages))
 
-    def build(self, phase: str, part: str, image_shape: InputShape) -> Net:
+    def build(self, phase: str, part: str, image_shape: InputShape, kind: type[Net] | None = None) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase. `image_shape`: of the
         samples of each top of the data layers, or of the first."""
         level, stages = self.solver_spec.state(phase)
-        net = self._kind(
+        net = (kind or self._kind)(
             self.net_spec,
             phase,
             level=level,
@@ -161,6 +164,12 @@ class Job:
 
     def working_net(self, phase: str, part: str, image_shape: InputShape) -> WorkerNet:
         """As `build`, for passes: all that it needs is compiled; a reproducible run trains in micro-batches."""
+        if self.passes > 1 and phase == TRAIN and not self.emulated:
+            accumulated = self.build(phase, part, image_shape, AccumulatedNet)
+            assert isinstance(accumulated, AccumulatedNet)
+            accumulated.passes = self.passes
+            warm(accumulated)
+            return accumulated
 
         def build() -> Net:
             net = self.build(phase, part, image_shape)
@@ -172,6 +181,10 @@ class Job:
     def working_nets(self, part: str, sources: Mapping[str, Source]) -> dict[str, WorkerNet]:
         """Those of all phases, fed from these sources."""
         return {phase: self.working_net(phase, part, self.shapes(phase, sources[phase])) for phase in self.phases}
+
+    def learned(self, params: Mapping[str, tuple[ParamSpec, ...]]) -> dict[str, tuple[ParamSpec, ...]]:
+        """A net's parameters as a store updates them, after all passes over a batch."""
+        return after_passes(params, self.passes)
 
     @property
     def _kind(self) -> type[Net]:

@@ -152,7 +152,8 @@ class _Planner:
         with self._reading("train", "net"):
             job = job.with_batches(train.batch)
         with self._reading("train", "solver"):
-            job = dataclasses.replace(job, batch=job.batch * job.solver_spec.iter_size)
+            count, apart = job.solver_spec.iter_size, self.preset.part == "all" and not job.micro_batches
+            job = dataclasses.replace(job, batch=job.batch * count, passes=count if apart else 1)
         return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
