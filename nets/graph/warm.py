@@ -27,6 +27,6 @@ def warm(net: Net) -> None:
         for stage in reversed(net.stages):
             net.backward(stage)
     net.restart()
-    for layer, values in zip(layers, before, strict=True):  # what a layer saved would keep the pass's whole block alive
-        vars(layer).clear()
-        vars(layer).update(values)
+    for one, values in zip(layers, before, strict=True):  # what a layer saved would keep the pass's whole block alive
+        vars(one).clear()
+        vars(one).update(values)

@@ -35,7 +35,7 @@ def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings
         source = job.source(TEST)
         net = job.build(TEST, "all", job.shapes(TEST, source))
         batches = job.batches(TEST, source, net, more=1)
-        matched = load_weights(weights, net.params)
+        matched = load_weights(weights, net.params, job.shared)
         blobs = {**net.initial_blobs(), **{layer: tuple(of) for layer, of in matched.blobs.items()}}
         for layer in matched.missing:
             say(f"{weights.name} has no weights for layer '{layer}': its first values are used")

@@ -20,6 +20,7 @@ import numpy as np
 import ops
 from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
 from nets.data import Batches, Source, Transform, batch_of_net, first_transforming, is_one, open_data
+from nets.files.shared import Lent, lent
 from nets.graph.emulated import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
 from nets.graph.warm import warm
@@ -81,6 +82,12 @@ class Job:
     def solver_spec(self) -> SolverSpec:
         """The solver, read from its prototxt, with the values that cluster.toml overrides."""
         return load_solver(self.solver).override(self.solver_values)
+
+    @cached_property
+    def shared(self) -> Lent:
+        """Which layers borrow parameters from which."""
+        level, stages = self.solver_spec.state(TRAIN)
+        return lent(self.net_spec.for_phase(TRAIN, level=level, stages=stages).layers)
 
     @property
     def dtype(self) -> np.dtype[Any]:

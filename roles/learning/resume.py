@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nets import NetError
 from nets.files import checkpoint
-from nets.files.weights import match, read_weights
+from nets.files.weights import match, read_weights, shares
 from nets.sharding.shard import Shard
 from ops import Array
 from roles.learning.job import Job
@@ -22,7 +22,7 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
 def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> None:
     """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
     facts = {"iteration": str(iteration), "net": job.net_spec.name, "seed": str(job.seed), "batch": str(job.batch)}
-    checkpoint.save(path, arrays, facts)
+    checkpoint.save(path, arrays, facts | shares(job.shared))
 
 
 def iteration_of(path: str) -> int:
@@ -41,7 +41,7 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
     """
     if job.weights:
         path, whole = Path(job.weights), shard.whole_params if shard else store.params
-        weights = read_weights(path)
+        weights = read_weights(path, job.shared)
         mine = {layer: params for layer, params in whole.items() if layer in weights}
         blobs = match(weights, mine, path.name).blobs
         store.start_from({layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs)

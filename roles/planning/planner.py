@@ -11,7 +11,7 @@ from typing import Any
 
 from nets import Net, NetError
 from nets.data import Source, is_one
-from nets.files.caffemodel import Weights
+from nets.files.shared import Weights
 from nets.files.weights import match, read_weights
 from roles.coordination.schedule import Timetable
 from roles.learning.batch_split import Cutting, Shares
@@ -81,7 +81,7 @@ class _Planner:
                 sources[phase] = job.source(phase)
         with self._reading("train", "weights"):
             if job.weights:
-                self.weights = read_weights(Path(job.weights))
+                self.weights = read_weights(Path(job.weights), job.shared if readable else {})
         self._check_shape(job)
         self.stop_if_wrong()
         assert timetable is not None
