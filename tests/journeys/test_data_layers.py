@@ -178,3 +178,11 @@ def test_emulated_workers_need_no_source_of_several(tmp_path: Path) -> None:
     text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
     cluster.write_text(text.replace('train = { format = "digits", split = "train" }\n', TABLES) + devices)
     assert train(cluster, checkpoint=False).losses() == [0.0, 0.0]
+
+
+def test_an_emulated_worker_needs_no_labels_that_the_net_does_not_read(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single", iterations=2)
+    (tmp_path / "own.prototxt").write_text(AUTO)
+    text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
+    cluster.write_text(text + '[train.devices]\nsingle = "emulated"\n')
+    assert train(cluster, checkpoint=False).losses() == [0.0, 0.0]
