@@ -7,6 +7,7 @@ lmdb_source  mdb  datum   Caffe's databases: the source, the file's pages, one r
 images  decode            image files: lists and folders, decoding
 hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
 synthetic  blank          made-up classes; images that are not there
+joined  of_net            several sources side by side; which source each data layer of a net reads
 transform                 Caffe's transform_param
 examined                  a look at a source before training
 batches  declared         which samples form a global batch; the batch size a net declares
@@ -18,9 +19,10 @@ from nets.data.batches import Batches
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
+from nets.data.of_net import is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
-from nets.data.transform import Transform
+from nets.data.transform import Transform, first_transforming
 
 __all__ = [
     "FORMATS",
@@ -32,6 +34,9 @@ __all__ = [
     "batch_of_net",
     "declared",
     "examined",
+    "first_transforming",
     "in_classes",
+    "is_one",
+    "open_data",
     "open_source",
 ]

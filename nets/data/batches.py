@@ -5,6 +5,8 @@ Reading changes no state: any row can be read at any time, by anyone, in any ord
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,20 +18,29 @@ from nets.errors import DataError
 
 class Batches:
     """Global batches of `batch` rows; an epoch is `len(source)` samples and may end inside a batch. The first sample is
-    drawn from the first `rand_skip`, if that is given."""
+    drawn from the first `rand_skip`, if that is given.
+
+    `transform`: of the source's first array, or one for each of `source.firsts`. `count`: how many of the source's
+    arrays are read (default: all); a net without labels reads the first only.
+    """
 
     def __init__(
         self,
         source: Source,
-        transform: Transform,
+        transform: Transform | Sequence[Transform],
         batch: int,
         *,
         shuffle: bool,
         seed: int,
         train: bool,
         rand_skip: int = 0,
+        count: int | None = None,
     ) -> None:
-        transform.check(source.shape)
+        transforms = [transform] if isinstance(transform, Transform) else transform
+        self.transforms = dict(zip(source.firsts, transforms, strict=True))
+        for at, each in self.transforms.items():
+            each.check(source.shapes[at])
+        self._count = len(source.shapes) if count is None else count
         if batch < 1:
             raise DataError(f"batch: found {batch}, expected an integer >= 1")
         if batch % source.unit:
@@ -38,7 +49,7 @@ class Batches:
             raise DataError(f"rand_skip: found {rand_skip}, expected at most {len(source)}, the samples there are")
         skipped = int(generator(seed, "rand_skip").integers(rand_skip)) if rand_skip else 0
         self._first = skipped - skipped % source.unit
-        self.source, self.transform, self.batch = source, transform, batch
+        self.source, self.batch = source, batch
         self.shuffle, self.seed, self.train = shuffle, seed, train
         self._orders: dict[int, NDArray[np.int64]] = {}
 
@@ -60,10 +71,22 @@ class Batches:
         """Return rows [low, high) of global batch `ticket`, float32, one array per top of the net's data layers:
         images (n, C, H, W), transformed, and labels (n,), or what else the source gives.
         """
-        first, *others = self.source.read(self.indices(ticket, low, high))
+        arrays = self.source.read(self.indices(ticket, low, high))
         positions = self._positions(ticket, low, high)
-        changed = self.transform(first, positions, seed=self.seed, train=self.train)
-        return changed, *(array.astype(np.float32) for array in others)
+        return tuple(
+            transform(array, positions, seed=self.seed, train=self.train)
+            if (transform := self.transforms.get(at))
+            else array.astype(np.float32)
+            for at, array in enumerate(arrays[: self._count])
+        )
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Those of one sample of each array that `read` returns."""
+        return [
+            self.transforms[at].shape(shape) if at in self.transforms else shape
+            for at, shape in enumerate(self.source.shapes[: self._count])
+        ]
 
     def _positions(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
         if ticket < 0 or not 0 <= low <= high <= self.batch:

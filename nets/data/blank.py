@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,27 +18,35 @@ MAX_PIXELS = 3 << 25  # of one image: as large as one that is decoded (`decode`)
 
 
 class BlankSource(Source):
-    """`size` images of zeros (C, H, W), all of class 0."""
+    """`size` samples of zeros, arrays of these shapes: images (C, H, W), all of class 0, or what else a net reads."""
 
-    def __init__(self, shape: tuple[int, int, int], size: int) -> None:
-        super().__init__("blank", shape)
-        self._size = size
+    def __init__(self, shapes: Sequence[tuple[int, ...]], size: int) -> None:
+        super().__init__("blank", cast(tuple[int, int, int], shapes[0]))
+        self._size, self.shapes = size, tuple(shapes)
 
     def __len__(self) -> int:
         return self._size
 
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """See Source.read."""
-        return np.zeros((len(indices), *self.shape), np.uint8), np.zeros(len(indices), np.int64)
+        kinds = [np.uint8 if shape else np.int64 for shape in self.shapes]
+        return tuple(np.zeros((len(indices), *shape), kind) for shape, kind in zip(self.shapes, kinds, strict=True))
 
 
-def open_blank(*, base_dir: Path, shape: tuple[int, ...], size: int = 1 << 20) -> BlankSource:
-    """The source of `size` images of `shape` (C, H, W)."""
-    if len(shape) != 3 or min(shape) < 1:
+def open_blank(
+    *, base_dir: Path, shape: Sequence[int] = (), shapes: Sequence[Sequence[int]] = (), size: int = 1 << 20
+) -> BlankSource:
+    """The source of `size` images of `shape` (C, H, W) and their labels, or of samples of `shapes`, an array each."""
+    if bool(shape) == bool(shapes):
+        raise DataError("blank: shape: expected it, or else shapes")
+    if shape and (len(shape) != 3 or min(shape) < 1):
         raise DataError(f"blank: shape: found {list(shape)}, expected three integers >= 1 (C, H, W)")
+    if any(one < 1 for each in shapes for one in each):
+        raise DataError(f"blank: shapes: found {list(shapes)}, expected lists of integers >= 1")
     if not 1 <= size <= MAX_SIZE:
         raise DataError(f"blank: size: found {size}, expected an integer from 1 to {MAX_SIZE}")
-    if math.prod(shape) > MAX_PIXELS:
-        raise DataError(f"blank: shape: found {list(shape)}, expected at most {MAX_PIXELS} numbers")
-    channels, height, width = shape
-    return BlankSource((channels, height, width), size)
+    wanted = [tuple(shape), ()] if shape else [tuple(each) for each in shapes]
+    if max(map(math.prod, wanted)) > MAX_PIXELS:
+        key, found = ("shape", list(shape)) if shape else ("shapes", list(shapes))
+        raise DataError(f"blank: {key}: found {found}, expected at most {MAX_PIXELS} numbers")
+    return BlankSource(wanted, size)

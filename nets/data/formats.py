@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ class Format:
 _SIZE = {"new_height": int, "new_width": int, "color": str}
 
 FORMATS = {
-    "blank": Format(blank.open_blank, {"shape": list, "size": int}, ("shape",)),
+    "blank": Format(blank.open_blank, {"shape": list, "shapes": Sequence, "size": int}),
     "cifar10": Format(cifar10.read, {"files": tuple}, ("files",)),
     "digits": Format(digits.read, {"split": str}),
     "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),
@@ -40,7 +40,10 @@ FORMATS = {
     ),
 }
 
-_WORDS = {str: "a string", int: "an integer", list: "a list of integers", tuple: "a list of strings"}
+_WORDS: Mapping[type, str] = {
+    str: "a string", int: "an integer", list: "a list of integers", tuple: "a list of strings",
+    Sequence: "a list of lists of integers",
+}  # fmt: skip
 
 
 def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
@@ -72,6 +75,8 @@ def _mistakes(given: Mapping[str, Any], chosen: Format) -> list[str]:
 
 
 def _is(value: Any, kind: type) -> bool:
+    if kind is Sequence:
+        return isinstance(value, (list, tuple)) and all(_is(one, list) for one in value)
     if kind in (list, tuple):
         item = int if kind is list else str
         return isinstance(value, (list, tuple)) and all(type(one) is item for one in value)

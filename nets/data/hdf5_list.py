@@ -53,6 +53,7 @@ class Hdf5Source(Source):
             raise DataError(f"{self._paths[0].name}: found shape {shapes[0][0]}, expected rows of two axes or more")
         # Caffe's HDF5Data takes samples with any number of axes; elsewhere they are images
         super().__init__("hdf5", cast(tuple[int, int, int], sample))
+        self.shapes = tuple(() if shape[1:] == (1,) else shape[1:] for shape in shapes[0])
 
     def __len__(self) -> int:
         return int(self._ends[-1])

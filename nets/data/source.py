@@ -19,7 +19,9 @@ class Source(ABC):
     """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be larger than memory.
 
     `by_class`: its samples come one class after the other, so they are shuffled unless one says otherwise.
-    `shape`: (C, H, W) of every sample's first array. `num_classes`: None when unknown. `unit`: so many consecutive
+    `shape`: (C, H, W) of every sample's first array; `shapes`: of one sample of all arrays that `read` returns;
+    `firsts`: which of them are the first of a source, for a source may be several side by side (`joined`).
+    `num_classes`: None when unknown. `unit`: so many consecutive
     samples belong together and are shuffled as one (1 for images). `read` may be called from any thread.
     """
 
@@ -29,6 +31,8 @@ class Source(ABC):
         self, name: str, shape: tuple[int, int, int], *, num_classes: int | None = None, unit: int = 1
     ) -> None:
         self.name, self.shape, self.num_classes, self.unit = name, shape, num_classes, unit
+        self.shapes: tuple[tuple[int, ...], ...] = (shape, ())
+        self.firsts: tuple[int, ...] = (0,)
 
     def __repr__(self) -> str:
         return f"<Source {self.name} {len(self)} samples {self.shape} classes={self.num_classes}>"

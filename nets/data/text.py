@@ -57,6 +57,7 @@ class TextSource(Source):
         self.data, self.target = (np.ascontiguousarray(piece) for piece in pieces)
         self.alphabet, self.streams = alphabet, streams
         super().__init__("text", (1, 1, streams), num_classes=len(alphabet), unit=length)
+        self.shapes = ((streams,),) * 3
 
     def __len__(self) -> int:
         return len(self.data)

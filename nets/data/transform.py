@@ -6,6 +6,7 @@ the same images.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,13 +61,21 @@ class Transform:
     @classmethod
     def of_net(cls, spec: NetSpec, phase: str) -> Transform:
         """Read the transform_param of the first data layer in `phase`; without one, images stay as they are."""
-        for layer in spec.for_phase(phase).layers:
-            if layer.proto.type in _KINDS:
-                found = cls.from_proto(layer.proto.transform_param, layer.where, spec.path.parent)
-                return replace(found, **_demands(layer))
-        return cls()
+        layer = first_transforming(spec.for_phase(phase).layers)
+        return cls() if layer is None else cls.of_layer(layer, spec.path.parent)
 
-    def check(self, shape: tuple[int, int, int]) -> None:
+    @classmethod
+    def of_layer(cls, layer: LayerSpec, directory: Path) -> Transform:
+        """Read a data layer's transform_param, if its type has one; `directory` is the net's."""
+        if layer.proto.type not in _KINDS:
+            return cls()
+        return replace(cls.from_proto(layer.proto.transform_param, layer.where, directory), **_demands(layer))
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What becomes of a sample of `shape`."""
+        return (shape[0], self.crop, self.crop) if self.crop else shape
+
+    def check(self, shape: tuple[int, ...]) -> None:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
         if self.crop and self.crop > min(shape[1:], default=0):
             raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
@@ -138,6 +147,11 @@ def _demands(layer: LayerSpec) -> dict[str, Any]:
     if images.new_height:
         found["size"] = (int(images.new_height), int(images.new_width))
     return found
+
+
+def first_transforming(layers: Sequence[LayerSpec]) -> LayerSpec | None:
+    """The first of these layers whose type has a transform_param."""
+    return next((layer for layer in layers if layer.proto.type in _KINDS), None)
 
 
 def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from nets.definition.ignored import misplaced, refusals, unused, warnings
+from nets.definition.ignored import Note, misplaced, refusals, unused, warnings
 from nets.definition.prototxt import Node, Where, parse
 from nets.definition.upgrade import upgrade
 from nets.errors import PrototxtError, did_you_mean
 from nets.regular import is_file, read_bytes
 from nets.schema import caffe_pb2 as caffe
+from nets.schema.fields import SOURCE
 
 MOST_BYTES = 1 << 20  # of a prototxt: five times ResNet-152
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
@@ -36,8 +37,8 @@ class LayerSpec:
 class NetSpec:
     """A whole net: `proto` with its layers in today's format, the `path` it came from, its layers.
 
-    `phase`: whose rules have chosen the layers ("TRAIN" or "TEST"), or "" where all are here. `warnings`: what the file
-    says and nothing here does, a line each.
+    `phase`: whose rules have chosen the layers ("TRAIN" or "TEST"), or "" where all are here. `notes`: what the file
+    says and nothing here does.
     """
 
     proto: caffe.NetParameter
@@ -45,12 +46,22 @@ class NetSpec:
     layers: tuple[LayerSpec, ...]
     where: Where = field(repr=False)
     phase: str = ""
-    warnings: tuple[str, ...] = field(default=(), repr=False)
+    notes: tuple[Note, ...] = field(default=(), repr=False)
 
     @property
     def name(self) -> str:
         """The net's own name, or its file's."""
         return self.proto.name or self.path.stem
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """See `told`, where the data layers' own sources are not read."""
+        return self.told(sources_read=False)
+
+    def told(self, *, sources_read: bool) -> tuple[str, ...]:
+        """What the file says and nothing here does, a line each. `sources_read`: its data layers read what they
+        name."""
+        return warnings(note for note in self.notes if not (sources_read and note.why == SOURCE))
 
     def for_phase(self, phase: str, *, level: int | None = None, stages: tuple[str, ...] = ()) -> NetSpec:
         """Keep the layers whose include/exclude rules admit `phase` ("TRAIN" or "TEST"), `level` and `stages`.
@@ -101,7 +112,7 @@ def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec
     notes = unused(upgraded, top)
     for layer in layers:
         notes += [*unused(layer.proto, layer.where), *misplaced(layer.proto, layer.where)]
-    return NetSpec(upgraded, path, layers, top, warnings=warnings(notes))
+    return NetSpec(upgraded, path, layers, top, notes=tuple(notes))
 
 
 def locate(source: str | Path, suffixes: tuple[str, ...]) -> Path:

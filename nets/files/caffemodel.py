@@ -15,9 +15,8 @@ from nets.definition.spec import NetSpec
 from nets.errors import NetError
 from nets.files.binary import read_message, write_message
 from nets.files.blobs import from_array, to_array
+from nets.files.shared import Weights
 from nets.schema import caffe_pb2 as caffe
-
-Weights = dict[str, tuple[NDArray[Any], ...]]  # layer -> its blobs
 
 
 def read_caffemodel(path: Path) -> Weights:

@@ -64,20 +64,32 @@ def numbered(group: Any, path: Path) -> tuple[NDArray[Any], ...]:
     return tuple(array.astype(np.float64 if array.dtype == np.float64 else np.float32) for array in arrays)
 
 
-def read_weights(path: Path) -> dict[str, tuple[NDArray[Any], ...]]:
-    """Return the weights of a `.caffemodel.h5` (group `data`, a group per layer, datasets 0, 1, ...)."""
+def read_weights(path: Path) -> dict[str, dict[int, NDArray[Any]]]:
+    """Return the weights of a `.caffemodel.h5` (group `data`, a group per layer, datasets 0, 1, ...) by number; what a
+    layer borrows from another is not among them."""
     with opened(path) as file:
         layers = _group(file, "data", path)
         names = [name for name in layers if len(_group(layers, name, path))]
-        return {name: numbered(layers[name], path) for name in names}
+        return {name: dict(_by_number(layers[name], path)) for name in names}
 
 
-def write_weights(path: Path, weights: Mapping[str, Sequence[NDArray[Any]]]) -> None:
+def _by_number(group: Any, path: Path) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Those of the datasets "0", "1", ... that are there, each float32 or float64; NetError for another name."""
+    for name in sorted(group):
+        if not (name.isascii() and name.isdigit()):
+            raise NetError(f"{path.name}: {group.name}/{name}: found this name, expected a number")
+        array = dataset(group, name, path)[()]
+        yield int(name), array.astype(np.float64 if array.dtype == np.float64 else np.float32)
+
+
+def write_weights(path: Path, weights: Mapping[str, Mapping[int, NDArray[Any]]]) -> None:
     """Write a `.caffemodel.h5` as Caffe does. OSError passes through; a failed write leaves no file."""
     with _new(path) as file:
         data = file.create_group("data", track_order=False)
         for layer, arrays in weights.items():
-            _put(data.create_group(layer), arrays)
+            group = data.create_group(layer)
+            for number, array in arrays.items():
+                group.create_dataset(str(number), data=array)
 
 
 def read_state(path: Path) -> tuple[int, int, str, tuple[NDArray[Any], ...]]:

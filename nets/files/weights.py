@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from nets.definition.spec import NetSpec
 from nets.errors import NetError, did_you_mean
 from nets.files import checkpoint, hdf5
 from nets.files.blobs import same_shape
-from nets.files.caffemodel import Weights, read_caffemodel, write_caffemodel
+from nets.files.caffemodel import read_caffemodel, write_caffemodel
+from nets.files.shared import Lent, Numbered, Shapes, Weights, as_caffe, lent, numbered, owned
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5", ".safetensors")
+SHARES = "shares"  # a checkpoint's net shares parameters
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,36 +35,56 @@ class Matched:
     extra: tuple[str, ...]
 
 
-def read_weights(path: Path) -> Weights:
-    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors), told apart by the suffix."""
+def read_weights(path: Path, shared: Lent = NONE) -> Weights:
+    """Read a .caffemodel, an HDF5 file (.h5, .hdf5) or a checkpoint (.safetensors), told apart by the suffix.
+
+    `shared`: what the layers of a net borrow (`shared.lent`); the file's blobs then become those that layers own.
+    """
     if path.suffix in (".h5", ".hdf5"):
-        return hdf5.read_weights(path)
+        return owned(hdf5.read_weights(path), shared, path.name)
     if path.suffix == ".safetensors":
-        return from_checkpoint(checkpoint.load(path)[0], path.name)
+        arrays, facts = checkpoint.load(path)
+        found = from_checkpoint(arrays, path.name)
+        return found if SHARES in facts else owned(numbered(found), shared, path.name)
     if path.suffix == ".caffemodel":
-        return read_caffemodel(path)
+        return owned(numbered(read_caffemodel(path)), shared, path.name)
     raise NetError(f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
 
 
-def read_each(paths: Iterable[str]) -> Weights:
+def read_each(paths: Iterable[str], shared: Lent = NONE) -> Weights:
     """Read several files; of a layer in more than one of them the last one counts, as in Caffe."""
     found: Weights = {}
     for path in paths:
-        found |= read_weights(Path(path))
+        found |= read_weights(Path(path), shared)
     return found
 
 
-def write_weights(path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None) -> None:
-    """Write weights in the format of the suffix; `net` describes the layers of a .caffemodel."""
+def write_weights(
+    path: Path, weights: Mapping[str, Sequence[NDArray[Any]]], net: NetSpec | None = None, shapes: Shapes = NONE
+) -> None:
+    """Write weights, those that layers own, in the format of the suffix.
+
+    `net`, as one state leaves it, describes the layers of a .caffemodel, and says what each layer borrows; `shapes` are
+    those of borrowed blobs, for layers that share in another shape.
+    """
+    layers = net.layers if net else ()
     if path.suffix in (".h5", ".hdf5"):
-        hdf5.write_weights(path, weights)
+        empty: Numbered = {layer.proto.name: {} for layer in layers}  # Caffe writes these groups, too
+        hdf5.write_weights(path, empty | as_caffe(weights, layers, shapes, path.name, whole=False))
     elif path.suffix == ".safetensors":
         arrays = {f"{layer}.{at}": array for layer, blobs in weights.items() for at, array in enumerate(blobs)}
-        checkpoint.save(path, arrays, {"net": net.name if net else path.stem})
+        facts = {"net": net.name if net else path.stem}
+        checkpoint.save(path, arrays, facts | shares(lent(layers)))
     elif path.suffix == ".caffemodel":
-        write_caffemodel(path, weights, net)
+        whole = as_caffe(weights, layers, shapes, path.name, whole=True)
+        write_caffemodel(path, {layer: tuple(of.values()) for layer, of in whole.items()}, net)
     else:
         raise NetError(f"{path.name}: found suffix '{path.suffix}', expected one of {', '.join(SUFFIXES)}")
+
+
+def shares(shared: Lent) -> dict[str, str]:
+    """What a checkpoint says of a net whose layers share parameters: it holds each of these once, at its owner."""
+    return {SHARES: "yes"} if shared else {}
 
 
 def from_checkpoint(arrays: Mapping[str, NDArray[Any]], file: str) -> Weights:
@@ -107,6 +131,7 @@ def match(
     return Matched(blobs, missing, extra)
 
 
-def load_weights(path: Path, params: Mapping[str, Sequence[ParamSpec]]) -> Matched:
-    """Read `path` and fit it to `params` (a net's `params`); layers of the net that are not in it are `missing`."""
-    return match(read_weights(path), params, path.name)
+def load_weights(path: Path, params: Mapping[str, Sequence[ParamSpec]], shared: Lent = NONE) -> Matched:
+    """Read `path` and fit it to `params` (a net's `params`); layers of the net that are not in it are `missing`.
+    `shared`: what its layers borrow, of a net that shares parameters (`shared.lent`)."""
+    return match(read_weights(path, shared), params, path.name)

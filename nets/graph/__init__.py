@@ -5,6 +5,7 @@ wiring  borders     which layer reads what; where a part of a net begins and end
 stages  sharing     the unit in which parameters are pulled; parameters that layers share
 gradients           those of one pass, summed
 memory              where the arrays of a pass lie
+inputs              what a net is fed: its data layers, and whether a batch fits them
 in_place  fusion    who may write over what; which layers are one operation of the backend
 classes             inputs that are numbers of classes or words
 warm                compiling what a net needs before its first pass

@@ -84,7 +84,6 @@ class NoBatches(Batches):
     """Batches of the right number of rows for a net that reads none."""
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Zeros without memory: images of the source's shape, and labels."""
+        """Zeros without memory, in the shapes of the source's samples."""
         rows = len(self._positions(ticket, low, high))
-        nothing = np.float32(0)
-        return np.broadcast_to(nothing, (rows, *self.source.shape)), np.broadcast_to(nothing, (rows,))
+        return tuple(np.broadcast_to(np.float32(0), (rows, *shape)) for shape in self.shapes)

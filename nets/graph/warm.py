@@ -11,6 +11,8 @@ def warm(net: Net) -> None:
     """Run one pass and forget it, if the backend compiles anything. The net is then as it was."""
     if not net.ops.compiles:
         return
+    layers = [node.layer for stage in net.stages for node in stage.nodes]
+    before = [dict(vars(layer)) for layer in layers]
     net.begin(0, (0, min(net.batch, ROWS)))
     for name, shape in net.input_shapes.items():
         net.feed(name, net.ops.zeros(shape, net.dtype))
@@ -25,3 +27,6 @@ def warm(net: Net) -> None:
         for stage in reversed(net.stages):
             net.backward(stage)
     net.restart()
+    for one, values in zip(layers, before, strict=True):  # what a layer saved would keep the pass's whole block alive
+        vars(one).clear()
+        vars(one).update(values)

@@ -1,17 +1,16 @@
 """What becomes of every field of `caffe.proto` that a net or a solver may hold: honoured, warned of, or refused.
 
 The one declaration: `definition.ignored` tells people what it says is not honoured. The tables of docs/caffe.md are
-made from it (`python -m nets.schema.fields`). A test sets every field of the schema and sees that it is so.
+made from it (`python -m nets.schema`). A test sets every field of the schema and sees that it is so.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ENGINE = "Convoy chooses the algorithm itself"
-SOURCE = "[train.data] in cluster.toml says where data comes from"
+SOURCE = "[train.data] in cluster.toml says where data comes from, unless its format is 'net'"
 NO_CODE = "a prototxt runs no code; bring the layer as a type of its own (docs/extending.md)"
 CLUSTER = "train.devices in cluster.toml says where to compute"
 NORMS = "norms of blobs are not printed; `attach` and the metrics show what a run does"
@@ -179,7 +178,3 @@ def markdown() -> str:
 
 def _quoted(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(markdown())

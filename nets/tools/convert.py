@@ -20,8 +20,10 @@ from nets.definition.spec import NetSpec
 from nets.errors import CheckpointError, DataError
 from nets.files import checkpoint
 from nets.files.mean import write_mean
+from nets.files.shared import Lent, Shapes, Slot, lent
 from nets.files.solverstate import SolverState, join_history, read_solverstate, split_history, write_solverstate
-from nets.files.weights import from_checkpoint, load_weights, read_weights, write_weights
+from nets.files.weights import NONE, SHARES, from_checkpoint, load_weights, read_weights, shares, write_weights
+from nets.graph.graph import Net
 
 Params = Mapping[str, Sequence[ParamSpec]]
 
@@ -77,9 +79,15 @@ def mean_to_binaryproto(source: Source, target: Path) -> NDArray[np.float32]:
 def convert_weights(source: Path, target: Path, net: NetSpec | None = None) -> tuple[str, ...]:
     """Write the weights in `source` in the format that `target`'s suffix names; return the names of the layers.
 
-    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net` describes the layers of a .caffemodel.
+    Formats: .caffemodel, .caffemodel.h5 (.h5, .hdf5), .safetensors. `net`, as one state leaves it, describes the layers
+    of a .caffemodel; Caffe's files of a net whose layers share parameters are written only with it.
     """
-    weights = read_weights(source)
+    if net is None and source.suffix == ".safetensors" and target.suffix != ".safetensors":
+        _, facts = checkpoint.load(source)
+        if SHARES in facts:
+            text = "its net shares parameters between layers, and Caffe's files say of each layer what it has"
+            raise CheckpointError(f"{source.name}: {text}: name the net, with --net")
+    weights = read_weights(source, lent(net.layers) if net else {})
     write_weights(target, weights, net)
     return tuple(weights)
 
@@ -92,15 +100,22 @@ def convert_solverstate(source: Path, target: Path) -> SolverState:
 
 
 def checkpoint_from_caffe(
-    weights: Path, target: Path, params: Params, state: Path | None = None, *, histories: int = 1, name: str = ""
+    weights: Path,
+    target: Path,
+    params: Params,
+    state: Path | None = None,
+    *,
+    histories: int = 1,
+    name: str = "",
+    shared: Lent = NONE,
 ) -> int:
     """Write a checkpoint from which training goes on where Caffe stopped; return the iteration (0 without `state`).
 
     It holds `layer.i` and the solver's arrays beside it, `layer.i.history` and `layer.i.history2`, as many as
-    `histories` says: from `state`, or zeros. `params` are the net's. NetError when a layer of the net is missing or the
-    history is another solver's.
+    `histories` says: from `state`, or zeros. `params` are the net's, `shared` what its layers borrow. NetError when a
+    layer of the net is missing or the history is another solver's.
     """
-    matched = load_weights(weights, params)
+    matched = load_weights(weights, params, shared)
     if matched.missing:
         raise CheckpointError(f"{weights.name}: found no weights for {', '.join(matched.missing)}, expected all layers")
     found = read_solverstate(state) if state is not None else None
@@ -114,14 +129,22 @@ def checkpoint_from_caffe(
             arrays[f"{layer}.{at}"] = blob
             arrays |= dict(zip(_histories(layer, at, param, histories), kept, strict=False))
     iteration = found.iteration if found else 0
-    checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name})
+    checkpoint.save(target, arrays, {"iteration": str(iteration), "net": name} | shares(shared))
     return iteration
 
 
 def checkpoint_to_caffe(
-    source: Path, weights: Path, state: Path, params: Params, *, histories: int = 1, net: NetSpec | None = None
+    source: Path,
+    weights: Path,
+    state: Path,
+    params: Params,
+    *,
+    histories: int = 1,
+    net: NetSpec | None = None,
+    shapes: Shapes = NONE,
 ) -> int:
-    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration."""
+    """Write a checkpoint's weights and history as Caffe's two snapshot files; return the iteration. `net` and `shapes`:
+    see `write_weights`."""
     arrays, facts = checkpoint.load(source)
     found = from_checkpoint(arrays, source.name)
     iteration = facts.get("iteration", "0")
@@ -136,7 +159,7 @@ def checkpoint_to_caffe(
     ]
     if missing or not iteration.isdigit():
         raise CheckpointError(missing or f"{source.name}: found iteration '{iteration}', expected an integer >= 0")
-    write_weights(weights, found, net)
+    write_weights(weights, found, net, shapes)
     history = {
         layer: tuple(
             tuple(arrays[name] for name in names) or (np.zeros(param.shape, np.float32),) * histories
@@ -146,6 +169,12 @@ def checkpoint_to_caffe(
     }
     write_solverstate(state, SolverState(int(iteration), join_history(history), weights.name))
     return int(iteration)
+
+
+def blob_shapes(net: Net) -> dict[Slot, tuple[int, ...]]:
+    """The shape of every blob of every layer, those it borrows among them."""
+    layers = (node.layer for stage in net.stages for node in stage.nodes)
+    return {(layer.name, at): param.shape for layer in layers for at, param in enumerate(layer.params)}
 
 
 def _histories(layer: str, index: int, param: ParamSpec, count: int) -> list[str]:

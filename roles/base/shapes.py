@@ -12,7 +12,7 @@ from typing import Any
 from nets import Net
 from nets.sharding.division import ShardedNet
 from roles.learning.batch_split import Shares
-from roles.learning.job import Job
+from roles.learning.job import InputShape, Job
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from runtime.options import plain
@@ -27,7 +27,7 @@ class Shapes:
         self.topology, self.shared_memory = topology, shared_memory
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
-        self._images: dict[str, tuple[int, int, int]] = {}
+        self._images: dict[str, InputShape] = {}
 
     def __repr__(self) -> str:
         return f"<shapes of {len(self.options)} actors, {len(self._nets)} nets built>"
@@ -85,13 +85,17 @@ class Shapes:
         found = layers_of(self.net(job, part))
         return found if named is None else {name: found[name] for name in named}
 
-    def _image(self, job: Job) -> tuple[int, int, int]:
-        """The shape of the data: as some role was told it, else the data are opened, once."""
+    def _image(self, job: Job) -> InputShape:
+        """The shapes of the data: as some role was told them, else the data are opened, once."""
         told, key = self.having("image_shape"), _key(job)
         if key not in self._images:
             shape = next((options.image_shape for options in told.values()), None)
-            self._images[key] = job.source(TRAIN).shape if shape is None else tuple(shape)
+            self._images[key] = _shapes_of(job) if shape is None else shape
         return self._images[key]
+
+
+def _shapes_of(job: Job) -> InputShape:
+    return job.all_shapes({phase: job.source(phase) for phase in job.phases})
 
 
 def _on_cpu(job: Job) -> Job:

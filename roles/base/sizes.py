@@ -16,6 +16,7 @@ from roles.base.role import Bytes, Held
 from roles.base.shapes import Shapes
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat, format_of, plain_beside
+from roles.messages import TRAIN
 
 
 def crossing(net: Net, rows: int, *, back: bool = False) -> int:
@@ -60,8 +61,25 @@ def arriving(reducer: str, shapes: Shapes) -> Layers:
 
 def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
     """The arrays of a pass in each phase, on the worker's share of the rows, or on all of them."""
-    nets = [shapes.net(job, part, shapes.rows(worker, phase) if worker else 0, phase) for phase in job.phases]
-    return activations(nets)
+    nets = [shapes.net(job, part, rows_at_once(job, shapes, worker, phase), phase) for phase in job.phases]
+    return at_once(job, activations(nets))
+
+
+def rows_at_once(job: Job, shapes: Shapes, worker: str, phase: str) -> int:
+    """The rows of one pass of a worker; 0, which means all, without one."""
+    rows = shapes.rows(worker, phase) if worker else 0
+    return -(-rows // job.passes) if phase == TRAIN else rows
+
+
+def at_once(job: Job, held: Held) -> Held:
+    """The same, but it is said where activations are those of all iter_size passes."""
+    count = job.solver_spec.iter_size // job.passes
+    return held if count == 1 else {f"activations of {count} passes": held.pop("activations")} | held
+
+
+def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
+    """Bytes of a worker's gradients: those of a pass, and with several of them the sum."""
+    return shapes.size(layers) * (1 if job.passes == 1 else 2)
 
 
 def activations(nets: list[Net]) -> Held:

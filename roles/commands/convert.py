@@ -11,6 +11,7 @@ from nets import NetError, load_net
 from nets.data import open_source
 from nets.data.formats import FORMATS
 from nets.tools.convert import (
+    blob_shapes,
     checkpoint_from_caffe,
     checkpoint_to_caffe,
     convert_solverstate,
@@ -99,7 +100,7 @@ def convert(
         elif ".solverstate" in target.name:
             say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
         elif target.suffix in WEIGHTS:
-            layers = convert_weights(Path(source), target, load_net(net) if net else None)
+            layers = convert_weights(Path(source), target, load_net(net).for_phase(TRAIN) if net else None)
             say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
         elif source.startswith("format="):
             say(_from_source(source, target, mean))
@@ -136,14 +137,18 @@ def _check_database(target: Path) -> None:
 
 def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
     """Caffe's two files -> a checkpoint, or back."""
-    net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+    net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
     learned = next(param for params in net.params.values() for param in params if param.keep is None)
     histories = len(job.solver_spec.new_history(job.backend_ops, learned))
     if source.suffix == ".safetensors":
-        iteration = checkpoint_to_caffe(source, target, state, net.params, histories=histories, net=job.net_spec)
+        iteration = checkpoint_to_caffe(
+            source, target, state, net.params, histories=histories, net=net.spec, shapes=blob_shapes(net)
+        )
     else:
         name = job.net_spec.name
-        iteration = checkpoint_from_caffe(source, target, net.params, state, histories=histories, name=name)
+        iteration = checkpoint_from_caffe(
+            source, target, net.params, state, histories=histories, name=name, shared=job.shared
+        )
     return f"{target}: iteration {iteration}"
 
 

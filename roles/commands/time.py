@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 from nets.tools.timing import table, time_net
@@ -23,7 +24,8 @@ def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: S
     """
     with told():
         job = job_of_file(file, settings)
-        net = job.build(TRAIN, "all", job.source(TRAIN).shape)
+        job = dataclasses.replace(job, batch=-(-job.batch // job.passes))  # of an iteration's passes, one
+        net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
         say(table(time_net(net, iterations=iterations)))

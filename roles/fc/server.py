@@ -13,6 +13,7 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, model, passes
 from roles.learning.buffers import gradient_buffers, joined_rows
+from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
@@ -29,7 +30,7 @@ class FcOptions(JobOptions):
     """The job, the data's image shape."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    image_shape: tuple[int, int, int]
+    image_shape: InputShape
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """To every worker that names it the gradients of what it sent."""

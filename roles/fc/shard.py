@@ -19,12 +19,13 @@ from nets.graph.warm import warm
 from ops import Array
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import activations, answers, model
+from roles.base.sizes import activations, answers, at_once, model
 from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
+from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -46,7 +47,7 @@ class ShardOptions(JobOptions):
     batches are made (`fc_batches`), and whether each of them is an update."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    image_shape: tuple[int, int, int]
+    image_shape: InputShape
     shards: tuple[str, ...]
     scheme: str
     variable_batch: bool = False
@@ -70,7 +71,7 @@ class ShardOptions(JobOptions):
         sets = 1 if self.scheme == "a" or self.variable_batch else 2
         passes = activations([net for shard in shards for net in shard.nets])
         held = {"activations": passes.pop("activations"), "gradients": sets * shapes.size(layers)}
-        return held | passes | model(self.job, layers, shapes)
+        return at_once(self.job, held | passes) | model(self.job, layers, shapes)
 
 
 class FcShard(ModelHolder):

@@ -6,6 +6,7 @@ Roles build from the same job and so agree on shapes, first parameters and the o
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import logging
 import os
 from collections.abc import Mapping
@@ -17,16 +18,20 @@ from typing import Any
 import numpy as np
 
 import ops
-from nets import Net, NetSpec, SolverSpec, load_net, load_solver
-from nets.data import Batches, Source, Transform, batch_of_net, declared, open_source
+from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
+from nets.data import Batches, Source, Transform, batch_of_net, declared, first_transforming, is_one, open_data
+from nets.files.shared import Lent, lent
 from nets.graph.emulated import EmulatedNet, NoBatches
+from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
 from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
+from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
 
+InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 
@@ -34,13 +39,15 @@ THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 class Job:
     """Plain data, a part of what roles are told. Paths are absolute or zoo names.
 
-    `net` "" stands for the nets that the solver names. `data` maps each phase to the configuration of a data source:
-    "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`), perhaps none of these. `batch` is the batch
-    of one group, `test_batches` that of each test net; `resume` is a checkpoint to start from, or ""; `weights` are
-    files of first parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    `net` "" stands for the nets that the solver names. `data` maps each phase to the configuration of what the net's
+    data layers read (`nets.data.of_net`): "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`),
+    perhaps none of these. `batch` is the batch of one group, `test_batches` that of each test net; `resume` is a
+    checkpoint to start from, or ""; `weights` are files of first parameters. `device` is "cpu", "cuda:N" or "emulated":
+    where the role that gets this job computes.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
-    every role computes with one thread, since sums depend on how threads share them out.
+    every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
+    workers that hold the whole net compute their rows of a batch (the solver's iter_size; `accumulated`).
     """
 
     net: str
@@ -58,6 +65,7 @@ class Job:
     resume: str = ""
     weights: tuple[str, ...] = ()
     micro_batches: int = 0
+    passes: int = 1
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
@@ -104,6 +112,11 @@ class Job:
         """The solver, read from its prototxt, with the values that cluster.toml overrides."""
         return load_solver(self.solver).override(self.solver_values)
 
+    @cached_property
+    def shared(self) -> Lent:
+        """Which layers borrow parameters from which."""
+        return lent(self.spec(TRAIN).layers)
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of every number that is computed and sent: activations, parameters, histories, gradients, sums."""
@@ -125,23 +138,47 @@ class Job:
         return self.backend_ops if self.backend_ops.on_host else cpu_ops(self.kernels)
 
     def source(self, phase: str) -> Source:
-        """Open the data of a phase."""
-        return open_source(self.data[phase], Path(self.base_directory))
+        """Open the data of a phase: one source, or one for each data layer side by side."""
+        config = self.data[phase]
+        layers = () if is_one(config) else self._data_layers(phase)
+        return open_data(config, Path(self.base_directory), layers, self.spec(phase).path.parent if layers else Path())
 
-    def batches(self, phase: str, source: Source) -> Batches:
-        """The global batches of a phase, transformed as the net's data layer says."""
-        train, kind = phase == TRAIN, NoBatches if self.emulated else Batches
-        spec = self.spec(phase)
-        said, transform = declared(spec, spec.phase), Transform.of_net(spec, spec.phase)
-        shuffle = (self.shuffle and train) or (said is not None and said.shuffle)
-        skip = said.rand_skip if said is not None else 0
-        rows = self.rows(phase)
-        return kind(source, transform, rows, shuffle=shuffle, seed=self.seed, train=train, rand_skip=skip)
+    def shapes(self, phase: str, source: Source) -> dict[str, tuple[int, ...]]:
+        """What the data layers of a phase promise: top -> shape of its samples, before any transform."""
+        return promised(self._data_layers(phase), source)
 
-    def build(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> Net:
-        """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase."""
+    def all_shapes(self, sources: Mapping[str, Source]) -> InputShape:
+        """Those of all phases; where two of them have a top of one name, that of training."""
+        return dict(itertools.chain.from_iterable(self.shapes(p, sources[p]).items() for p in reversed(self.phases)))
+
+    def batches(self, phase: str, source: Source, net: Net | None = None, more: int = 0) -> Batches:
+        """The global batches of a phase, transformed as the net's data layers say. NetError if they are not what `net`,
+        one of that phase, is fed. They have so many `more` arrays than the layers have tops, if the source does."""
+        spec, layers, train = self.spec(phase), self._data_layers(phase), phase == TRAIN
+        mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]  # or one source for all
+        directory, said = spec.path.parent, declared(spec, spec.phase)
+        found = (NoBatches if self.emulated else Batches)(
+            source,
+            [Transform.of_layer(layer, directory) if layer else Transform() for layer in mine],
+            self.rows(phase),
+            shuffle=(self.shuffle and train) or (said is not None and said.shuffle),
+            seed=self.seed,
+            train=train,
+            rand_skip=said.rand_skip if said is not None else 0,
+            count=sum(len(layer.proto.top) for layer in layers) + more,
+        )
+        if net is not None:
+            check_inputs(net, found)
+        return found
+
+    def _data_layers(self, phase: str) -> DataLayers:
+        return data_layers(self.spec(phase))
+
+    def build(self, phase: str, part: str, image_shape: InputShape, kind: type[Net] | None = None) -> Net:
+        """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase. `image_shape`: of the
+        samples of each top of the data layers, or of the first."""
         spec = self.spec(phase)
-        net = self._kind(
+        net = (kind or self._kind)(
             spec,
             spec.phase,
             ops=self.backend_ops,
@@ -157,8 +194,14 @@ class Job:
         _time(net)
         return net
 
-    def working_net(self, phase: str, part: str, image_shape: tuple[int, int, int]) -> WorkerNet:
+    def working_net(self, phase: str, part: str, image_shape: InputShape) -> WorkerNet:
         """As `build`, for passes: all that it needs is compiled; a reproducible run trains in micro-batches."""
+        if self.passes > 1 and phase == TRAIN and not self.emulated:
+            accumulated = self.build(phase, part, image_shape, AccumulatedNet)
+            assert isinstance(accumulated, AccumulatedNet)
+            accumulated.passes = self.passes
+            warm(accumulated)
+            return accumulated
 
         def build() -> Net:
             net = self.build(phase, part, image_shape)
@@ -166,6 +209,14 @@ class Job:
             return net
 
         return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()
+
+    def working_nets(self, part: str, sources: Mapping[str, Source]) -> dict[str, WorkerNet]:
+        """Those of all phases, fed from these sources."""
+        return {phase: self.working_net(phase, part, self.shapes(phase, sources[phase])) for phase in self.phases}
+
+    def learned(self, params: Mapping[str, tuple[ParamSpec, ...]]) -> dict[str, tuple[ParamSpec, ...]]:
+        """A net's parameters as a store updates them, after all passes over a batch."""
+        return after_passes(params, self.passes)
 
     @property
     def _kind(self) -> type[Net]:
@@ -176,7 +227,7 @@ class Job:
         """Does the role that gets this job compute nothing?"""
         return self.device == "emulated"
 
-    def build_shard(self, phase: str, rank: int, of: int, image_shape: tuple[int, int, int]) -> ShardedNet:
+    def build_shard(self, phase: str, rank: int, of: int, image_shape: InputShape) -> ShardedNet:
         """Shard `rank` of the net's FC phase, shared out over `of` servers; the rest as `build`."""
         spec = self.spec(phase)
         shard = ShardedNet(

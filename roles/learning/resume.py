@@ -7,7 +7,7 @@ from pathlib import Path
 from nets import NetError
 from nets.files import checkpoint
 from nets.files.binary import sweep_temporaries
-from nets.files.weights import match, read_each
+from nets.files.weights import match, read_each, shares
 from nets.sharding.shard import Shard
 from ops import Array
 from roles.learning.job import Job
@@ -23,7 +23,7 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
 def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> None:
     """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
     facts = {"iteration": str(iteration), "net": job.net_spec.name, "seed": str(job.seed), "batch": str(job.batch)}
-    checkpoint.save(path, arrays, facts)
+    checkpoint.save(path, arrays, facts | shares(job.shared))
 
 
 def sweep(runs: Path) -> None:
@@ -50,7 +50,7 @@ def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> Par
     """
     if job.weights:
         whole = shard.whole_params if shard else store.params
-        weights = read_each(job.weights)
+        weights = read_each(job.weights, job.shared)
         mine = {layer: params for layer, params in whole.items() if layer in weights}
         blobs = match(weights, mine, ", ".join(job.weights)).blobs
         store.start_from({layer: shard.parts_of(layer, of) for layer, of in blobs.items()} if shard else blobs)

@@ -77,7 +77,7 @@ class Devices:
     def _blank(self) -> dict[str, dict[str, Any]]:
         """Data of the same shapes that nobody has to read."""
         return {
-            phase: {"format": "blank", "shape": list(source.shape), "size": len(source)}
+            phase: {"format": "blank", "shapes": [list(shape) for shape in source.shapes], "size": len(source)}
             for phase, source in self.sources.items()
         }
 

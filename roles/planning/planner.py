@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from nets import Net, is_file
-from nets.data import Source
-from nets.files.caffemodel import Weights
+from nets.data import Source, is_one
+from nets.files.shared import Weights
 from nets.files.weights import Matched, match, read_each
 from roles.base.shapes import Shapes
 from roles.coordination.schedule import NetTest, Timetable
 from roles.learning.batch_split import Cutting, Shares
-from roles.learning.job import Job
+from roles.learning.job import InputShape, Job
 from roles.learning.resume import iteration_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
@@ -83,14 +83,15 @@ class _Planner(Remarks):
             _ = job.net_spec
         with self.reading("train", "solver"):
             timetable = self._timetable(job)
-        for phase in job.phases:
+        readable = not self.problems  # what each data layer reads is not known of a net that cannot be read
+        for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
             with self.reading("train", "data", phase.lower()):
                 sources[phase] = job.source(phase)
         if self.train.data.shuffle is None and TRAIN in sources:
             job = dataclasses.replace(job, shuffle=sources[TRAIN].by_class)
         with self.reading("train", "weights"):
             if job.weights:
-                self.weights = read_each(job.weights)
+                self.weights = read_each(job.weights, job.shared if readable else {})
         self._check_shape(job)
         self.stop_if_wrong()
         assert timetable is not None
@@ -99,7 +100,7 @@ class _Planner(Remarks):
         for phase, source in sources.items():
             with self.reading("train", "net"):
                 nets[phase] = self._check_net(plain, phase, source)
-                job.batches(phase, source)
+                job.batches(phase, source, nets[phase])
         self._check_servers()
         self._look_into_files(job, sources, nets)
         self.stop_if_wrong()
@@ -110,7 +111,7 @@ class _Planner(Remarks):
             job=job,
             timetable=timetable,
             display=job.solver_spec.display,
-            image_shape=sources[TRAIN].shape,
+            image_shape=job.all_shapes(sources),
             strategy=strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
             exchange=strategy.exchange or self.preset.exchange,
@@ -198,13 +199,14 @@ class _Planner(Remarks):
             for text, keys in told:
                 self.warn(text, "train", *keys)
         with self.reading("train", "net"):
-            for spec in dict.fromkeys((TRAIN, *job.test_phases)):
-                for text in job.spec(spec).warnings:
+            for phase in dict.fromkeys((TRAIN, *job.test_phases)):
+                for text in job.spec(phase).told(sources_read=not is_one(job.data.get(phase, {}))):
                     self.warn(text, "train", "net")
         with self.reading("train", "net"):
             job = job.with_batches(train.batch)
         with self.reading("train", "solver"):
-            job = dataclasses.replace(job, batch=job.batch * job.solver_spec.iter_size)
+            count, apart = job.solver_spec.iter_size, self.preset.part == "all" and not job.micro_batches
+            job = dataclasses.replace(job, batch=job.batch * count, passes=count if apart else 1)
         return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
@@ -252,9 +254,13 @@ class _Planner(Remarks):
             self.stop_if_wrong()
 
     def _check_net(self, job: Job, phase: str, source: Source) -> Net:
-        """Build every part once. Presets that cut the net need a conv phase to cut off, and rows that may be shared.
-        Returns the whole net."""
-        whole = job.build(phase, "all", source.shape)
+        """Build every part once; returns the whole."""
+        whole = job.build(phase, "all", job.shapes(phase, source))
+        self._check_parts(job, phase, job.shapes(phase, source), whole)
+        return whole
+
+    def _check_parts(self, job: Job, phase: str, shapes: InputShape, whole: Net) -> None:
+        """Presets that cut the net need a conv phase to cut off, and rows that may be shared."""
         if phase == TRAIN and self.weights:
             with self.reading("train", "weights"):
                 files = ", ".join(Path(file).name for file in job.weights)
@@ -262,18 +268,18 @@ class _Planner(Remarks):
                 finite(files, matched.blobs)
                 self._tell_unmatched(matched)
         if self.preset.alone:
-            return whole
+            return
         if whole.time_first:
             text = "found a net with recurrent layers, whose rows are steps of time: only "
             text += f"preset {_named([name for name, preset in PRESETS.items() if preset.alone])} trains it"
             self.problem(text, "train", "strategy", "preset")
-            return whole
+            return
         if self.preset.part == "all":
             self.layers = layers_of(whole)
-            return whole
-        conv, _ = (job.build(phase, part, source.shape) for part in ("conv", "fc"))
+            return
+        conv, _ = (job.build(phase, part, shapes) for part in ("conv", "fc"))
         if shards := self.preset.shards(self.train.strategy):
-            shard = job.build_shard(phase, 0, shards, source.shape)
+            shard = job.build_shard(phase, 0, shards, shapes)
             if self.train.strategy.variable_batch and not shard.means:
                 text = "found true with a loss whose normalization is NONE: it is no mean, whose weight could change"
                 self.problem(text, "train", "strategy", "variable_batch")
@@ -286,7 +292,6 @@ class _Planner(Remarks):
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self.problem(text, "train", "strategy", "preset")
-        return whole
 
     def _tell_unmatched(self, matched: Matched) -> None:
         """Layers that only one of net and file has."""

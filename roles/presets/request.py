@@ -12,7 +12,7 @@ from roles.coordination.schedule import Timetable
 from roles.exchange.choice import Chosen, exchange_called
 from roles.exchange.exchange import Layout, Members
 from roles.learning.batch_split import Cutting
-from roles.learning.job import Job
+from roles.learning.job import InputShape, Job
 from roles.options import Strategy
 from runtime.plan.topology import ActorSpec, Topology
 
@@ -45,7 +45,7 @@ class Request:
     job: Job
     timetable: Timetable
     display: int
-    image_shape: tuple[int, int, int]
+    image_shape: InputShape
     strategy: Strategy
     layers: Mapping[str, int]
     exchange: str = ""

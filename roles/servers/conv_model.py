@@ -18,7 +18,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
-from roles.learning.job import cpu_ops
+from roles.learning.job import InputShape, cpu_ops
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -46,7 +46,7 @@ class ModelOptions(JobOptions):
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    image_shape: tuple[int, int, int]
+    image_shape: InputShape
     coordinator: str
     part: str = "conv"
     layers: tuple[str, ...] | None = None
@@ -99,7 +99,8 @@ class ConvModel(ModelHolder):
         net: Net = self._job.build(TRAIN, self._part, self._image_shape)
         as_they_are = WireFormat(self._job.dtype.name)  # it sends none
         self._wire, self._sum = Wire(layers_of(net), self._job.host_ops, as_they_are), GradientSum(self._job.host_ops)
-        mine = net.params if self._layers is None else {layer: net.params[layer] for layer in self._layers}
+        params = self._job.learned(net.params)
+        mine = params if self._layers is None else {layer: params[layer] for layer in self._layers}
         blobs = net.initial_blobs(mine)
         solver, ops = self._job.solver_spec, self._job.backend_ops
         if self._hogwild:

@@ -70,7 +70,8 @@ class AveragingReplica(Replica):
     async def _train(self, ticket: Ticket) -> None:
         low, high = ticket.mine
         with self._exposure.measured():
-            await self.compute("train", self._iterate, ticket)
+            _, work = await self._before(ticket)
+            await self.compute("train", self._iterate, ticket, work)
             self._last = ticket.number
             self._rows += high - low, ticket.rows
             if (ticket.number + 1) % self._tau == 0:
@@ -99,9 +100,9 @@ class AveragingReplica(Replica):
 
     # What runs in the compute thread.
 
-    def _iterate(self, ticket: Ticket) -> None:
-        """One training iteration on the rows of this member, as if they were the batch."""
-        self._forward(ticket)
+    def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> None:
+        """One training iteration on the rows of this member, as if they were the batch; `work` comes before it."""
+        work()
         low, high = ticket.mine
         train(self._nets[TRAIN], self._store, self._gradients, ticket.rows / (high - low))
 

@@ -19,7 +19,7 @@ from nets import Stage
 from nets.data import Prefetcher
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
-from roles.base.sizes import encoded, passes
+from roles.base.sizes import encoded, gradients, passes
 from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
 from roles.learning.micro_batches import WorkerNet
@@ -28,7 +28,7 @@ from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
-from roles.workers.passes import Passes
+from roles.workers.passes import Passes, further_passes
 from runtime import Actor, Envelope
 
 Scores = dict[str, float]
@@ -57,7 +57,7 @@ class ConvOptions(JobOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes on its rows, and their gradients."""
         held = passes(self.job, self.part, shapes, name)
-        return held | {"gradients": shapes.size(shapes.layers(self.job, self.part))}
+        return held | {"gradients": gradients(self.job, shapes.layers(self.job, self.part), shapes)}
 
     def parents(self) -> tuple[str, ...]:
         """One for each model server."""
@@ -94,8 +94,8 @@ class ConvCompute(Actor):
         job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.working_net(phase, self._part, sources[phase].shape) for phase in job.phases}
+        self._passes = Passes(self, self._coordinator, readers, job.passes)
+        self._nets = job.working_nets(self._part, sources)
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
@@ -121,6 +121,7 @@ class ConvCompute(Actor):
         net, train = self._nets[ticket.phase], ticket.phase == TRAIN
         with self._exposure.measured() if train else nullcontext():
             activations = await self._forward(net, ticket)
+            await further_passes(self, net, "pass", by_stage=True)
             scores, incoming = await self._top(net, ticket, activations)
             if train:
                 await self._backward(net, ticket, incoming)

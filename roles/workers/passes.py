@@ -7,20 +7,24 @@ asking for each and reporting each took 0.7 ms of either core.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from itertools import zip_longest
 
 from nets.data import Prefetcher
+from ops import Array
+from roles.learning.accumulated import AccumulatedNet, Span, spans_of
 from roles.learning.micro_batches import WorkerNet
-from roles.messages import STOP, NextTicket, PassDone, Ticket
+from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
 from runtime import Actor
 
 
 class Passes:
-    """Of one worker. `readers` are its data by phase; it closes them."""
+    """Of one worker. `readers` are its data by phase; it closes them. With `repeats` its training nets compute their
+    rows in so many passes, and read what each needs."""
 
-    def __init__(self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher]) -> None:
-        self._actor, self._coordinator, self._readers = actor, coordinator, readers
+    def __init__(self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], repeats: int = 1) -> None:
+        self._actor, self._coordinator, self._readers, self._repeats = actor, coordinator, readers, repeats
         self._done: list[PassDone] = []  # of the present run of passes
 
     async def run(self, do: Callable[[Ticket], Awaitable[None]]) -> None:
@@ -58,10 +62,21 @@ class Passes:
     def read(self, net: WorkerNet, ticket: Ticket) -> None:
         """Begin the pass on this member's rows; in the compute thread."""
         low, high = ticket.mine
+        if isinstance(net, AccumulatedNet):
+            net.begin_with(ticket.number, (low, high), partial(self._read_one, ticket))
+            return
         batch = self._readers[ticket.phase].get(ticket.number, low, high)
         net.begin(ticket.number, (low, high))
         for name, array in zip(net.inputs, batch, strict=True):
             net.feed(name, array)
+
+    def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
+        """The rows of one of the net's passes; those of the next are read meanwhile."""
+        reader = self._readers[ticket.phase]
+        rows = reader.get(ticket.number, *spans[at])
+        for low, high in spans[at + 1 : at + 2]:
+            reader.request(ticket.number, low, high)
+        return rows
 
     def close(self) -> None:
         """Stop reading ahead."""
@@ -75,4 +90,18 @@ class Passes:
         return ticket
 
     def _read_ahead(self, ticket: Ticket) -> None:
-        self._readers[ticket.phase].request(ticket.number, *ticket.mine)
+        first, *_ = spans_of(ticket.mine, self._repeats if ticket.phase == TRAIN else 1)
+        self._readers[ticket.phase].request(ticket.number, *first)
+
+
+async def further_passes(actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False) -> None:
+    """After a forward pass of a net that computes several: all there is to do before the last backward pass, in pieces
+    of a pass or of a stage, whichever the worker's other pieces are: none takes much longer than is usual."""
+    for works in net.further() if isinstance(net, AccumulatedNet) else ():
+        for piece in [[work] for work in works] if by_stage else [works]:
+            await actor.compute(label, _do, piece)
+
+
+def _do(works: Sequence[Callable[[], None]]) -> None:
+    for work in works:
+        work()

@@ -21,6 +21,7 @@ from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.choice import Chosen
+from roles.learning.accumulated import AccumulatedNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -35,7 +36,7 @@ from roles.messages import (
     Ticket,
 )
 from roles.workers.exposure import Exposure
-from roles.workers.passes import Passes
+from roles.workers.passes import Passes, further_passes
 from roles.workers.single import WholeOptions
 from runtime import Envelope
 
@@ -85,10 +86,11 @@ class Replica(ModelHolder):
         job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.working_net(phase, self.part, sources[phase].shape) for phase in job.phases}
+        self._passes = Passes(self, self._coordinator, readers, job.passes)
+        self._nets = job.working_nets(self.part, sources)
         net = self._nets[TRAIN]
-        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        params = job.learned(net.params)
+        store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._store, self._buckets = restored(store, job), buckets_of(net)
 
     def _sizes(self) -> dict[int, int]:
@@ -129,7 +131,12 @@ class Replica(ModelHolder):
     async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
         """What comes before the backward pass: scores that are known then, and work that the first bucket's begins
         with."""
-        return None, partial(self._forward, ticket)
+        net = self._nets[TRAIN]
+        if not isinstance(net, AccumulatedNet):
+            return None, partial(self._forward, ticket)
+        await self.compute("forward", self._forward, ticket)
+        await further_passes(self, net, "pass")
+        return None, _nothing
 
     async def _train(self, ticket: Ticket) -> None:
         with self._exposure.measured():
@@ -204,3 +211,7 @@ class Replica(ModelHolder):
         for bucket, total in zip(self._buckets, sums, strict=True):
             gradients |= bucket.views(self._job.backend_ops.asarray(total()).copy())
         self._store.apply_all(gradients)
+
+
+def _nothing() -> None:
+    """What is done before the first bucket when all else is done."""

@@ -10,14 +10,15 @@ from typing import ClassVar
 from nets.data import Prefetcher
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
-from roles.base.sizes import model, passes
+from roles.base.sizes import gradients, model, passes
+from roles.learning.accumulated import AccumulatedNet
 from roles.learning.buffers import gradient_buffers
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.messages import TRAIN, Blobs, PassDone, Ticket
-from roles.workers.passes import Passes
+from roles.workers.passes import Passes, further_passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class WholeOptions(JobOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes, gradients, parameters, histories."""
         layers = shapes.layers(self.job, "all")
-        held = passes(self.job, "all", shapes, name) | {"gradients": shapes.size(layers)}
+        held = passes(self.job, "all", shapes, name) | {"gradients": gradients(self.job, layers, shapes)}
         return held | model(self.job, layers, shapes)
 
 
@@ -52,10 +53,11 @@ class Single(ModelHolder):
         job = self._job
         sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers)
-        self._nets = {phase: job.working_net(phase, "all", sources[phase].shape) for phase in job.phases}
+        self._passes = Passes(self, self._coordinator, readers, job.passes)
+        self._nets = job.working_nets("all", sources)
         net = self._nets[TRAIN]
-        store = ParameterStore(net.params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        params = job.learned(net.params)
+        store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
@@ -69,8 +71,14 @@ class Single(ModelHolder):
         await self._passes.run(self._pass)
 
     async def _pass(self, ticket: Ticket) -> None:
-        with self.phase(ticket.phase.lower()):
-            scores = await self.compute(ticket.phase.lower(), self._compute, ticket)
+        net, label = self._nets[ticket.phase], ticket.phase.lower()
+        with self.phase(label):
+            if isinstance(net, AccumulatedNet):
+                await self.compute(label, self._forward, ticket)
+                await further_passes(self, net, label)
+                scores = await self.compute(label, self._learn, net)
+            else:
+                scores = await self.compute(label, self._compute, ticket)
         if ticket.phase == TRAIN:
             self._images.inc(ticket.rows)
             self._iterations.inc()
@@ -78,14 +86,20 @@ class Single(ModelHolder):
         self._passes.report(done)
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
-        net, store = self._nets[ticket.phase], self._store
+        self._forward(ticket)
+        net = self._nets[ticket.phase]
+        return self._learn(net) if ticket.phase == TRAIN else net.scalars()
+
+    def _forward(self, ticket: Ticket) -> None:
+        net = self._nets[ticket.phase]
         self._passes.read(net, ticket)
         for stage in net.stages:
             if stage.layer is not None:
-                net.load(stage.layer, store.read(stage.layer))
+                net.load(stage.layer, self._store.read(stage.layer))
             net.forward(stage)
-        if ticket.phase == TRAIN:
-            train(net, store, self._gradients)
+
+    def _learn(self, net: WorkerNet) -> dict[str, float]:
+        train(net, self._store, self._gradients)
         return net.scalars()
 
 

@@ -94,7 +94,7 @@ def test_the_state_chooses_batch_and_transform_of_each_test_net(tmp_path) -> Non
         ("on-test", 45, 9),
     ]
     batches = [lead.job.batches(phase, lead.job.source(phase)) for phase in lead.job.phases]
-    assert [(one.batch, one.transform.scale) for one in batches] == [(16, 0.0625), (40, 0.0625), (9, 0.03125)]
+    assert [(one.batch, one.transforms[0].scale) for one in batches] == [(16, 0.0625), (40, 0.0625), (9, 0.03125)]
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_what_is_not_used_is_told_by_every_command_with_file_and_line(command, t
         "cluster.toml:3: train.solver: solver.prototxt:5: key 'snapshot_prefix': not used: "
         "checkpoints lie in the run's folder",
         "cluster.toml:2: train.net: lenet.prototxt:10: layer 'images': key 'data_param.source': not used: "
-        "[train.data] in cluster.toml says where data comes from",
+        "[train.data] in cluster.toml says where data comes from, unless its format is 'net'",
     ]
     assert cluster.exists()
 

@@ -1,4 +1,4 @@
-"""What a solver file asks for reaches a run: solver type, iter_size, clipping; and so do running statistics."""
+"""What a solver file asks for reaches a run: solver type, clipping; and so do running statistics."""
 
 from __future__ import annotations
 
@@ -57,13 +57,6 @@ def named(fits: Callable[[Preset], bool]) -> str:
 def same(a: Simulated, b: Simulated) -> bool:
     assert a.arrays.keys() == b.arrays.keys()
     return all(np.array_equal(array, b.arrays[name]) for name, array in a.arrays.items())
-
-
-def test_iter_size_trains_on_batches_that_many_times_as_large(tmp_path: Path) -> None:
-    small = run(tmp_path / "a", "single", solver="iter_size: 2", batch=8)
-    large = run(tmp_path / "b", "single", batch=16)
-    assert same(small, large)
-    assert not same(small, run(tmp_path / "c", "single", batch=8))
 
 
 ADAM = 'type: "Adam" momentum: 0.9 momentum2: 0.99'

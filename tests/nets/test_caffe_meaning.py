@@ -32,7 +32,7 @@ def net_of(tmp_path, text, phase="TRAIN", backend=None, **options):
 def test_the_tables_of_fields_in_the_docs_are_those_of_the_declaration():
     page = (Path(__file__).parents[2] / "docs" / "caffe.md").read_text("utf-8")
     table = page.split("<!-- fields -->\n")[1].split("<!-- end of fields -->")[0]
-    assert table == markdown(), "write it anew: python -m nets.schema.fields"
+    assert table == markdown(), "write it anew: python -m nets.schema"
 
 
 # -- older formats
@@ -109,7 +109,7 @@ def test_one_line_tells_of_all_layers_and_keys_that_are_ignored_for_one_reason(t
     text = 'layer { name: "%s" type: "Data"\n data_param { source: "a" backend: LMDB batch_size: 1 } }\n'
     assert spec_of(tmp_path, text % "a" + text % "b" + text % "c").warnings == (
         "net.prototxt:2: layer 'a': key 'data_param.source': not used (also 'data_param.backend'): "
-        "[train.data] in cluster.toml says where data comes from; 2 more layers like this",
+        "[train.data] in cluster.toml says where data comes from, unless its format is 'net'; 2 more layers like this",
     )
 
 

@@ -1,0 +1,112 @@
+"""A net that computes its rows in several passes, one after the other, and adds up their gradients: Caffe's iter_size.
+
+It holds the activations of one pass, and the gradients of those before it. Gradients are those of the mean over the
+whole batch, as Caffe's after its division by iter_size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, pairwise
+
+from nets import Net, ParamSpec, Stage
+from ops import Array
+from roles.learning.tree import split
+from roles.messages import Blobs
+
+Span = tuple[int, int]  # rows [low, high) of the whole batch
+Read = Callable[[Sequence[Span], int], Sequence[Array]]  # the rows of one of these spans, an array for each input
+
+
+def spans_of(rows: Span, passes: int) -> list[Span]:
+    """So many passes over these rows, or one for each row if there are fewer; the sizes differ by one at most."""
+    low, high = rows
+    return list(pairwise(accumulate(split(high - low, min(passes, high - low)), initial=low)))
+
+
+def after_passes(params: Mapping[str, tuple[ParamSpec, ...]], passes: int) -> dict[str, tuple[ParamSpec, ...]]:
+    """The parameters, as one update after so many passes treats them: a running statistic is kept by every pass."""
+    return {
+        layer: tuple(param if param.keep is None else replace(param, keep=param.keep**passes) for param in specs)
+        for layer, specs in params.items()
+    }
+
+
+class AccumulatedNet(Net):
+    """As a Net of the whole batch, for training: the calls are the same, but that `begin_with` has rows read pass by
+    pass, and `further` stands between `forward` and `backward`.
+
+    `forward` is the first pass's, `backward` the last one's, and gives the sums.
+    """
+
+    passes = 1
+
+    def begin(self, step: int, rows: Span | None = None, *more: Span) -> None:
+        """As Net's: one pass."""
+        super().begin(step, rows, *more)
+        self._spans: list[Span] = [rows or (0, self.batch)]
+        self._present = 0
+
+    def begin_with(self, step: int, rows: Span, read: Read) -> None:
+        """Start the passes over these rows; `read` gives those of one pass, when it begins."""
+        self._step, self._read = step, read
+        self._sums: dict[str, Blobs] = {}  # gradients of the passes before the present one
+        self._scores: dict[str, float] = {}  # and what they add to the means
+        self._spans = spans_of(rows, self.passes)
+        self._start(0)
+
+    def further(self) -> Iterator[list[Callable[[], None]]]:
+        """What there is to do after the first pass forward and before the last backward, for each pass and stage."""
+        for number in range(1, len(self._spans)):
+            back = [partial(self._keep, stage) for stage in reversed(self.stages)]
+            yield [*back, partial(self._go_on, number), *(partial(self.forward, stage) for stage in self.stages)]
+
+    def backward(self, stage: Stage, out: Sequence[Array] | None = None) -> Blobs:
+        """The sum of the stage's gradients over all passes."""
+        found = super().backward(stage, out)
+        return self._added(stage, found, found)
+
+    def scalars(self) -> dict[str, float]:
+        """Means over the rows of all passes so far."""
+        if len(self._spans) == 1:
+            return super().scalars()
+        rows, (low, high) = self._spans[-1][1] - self._spans[0][0], self._spans[self._present]
+        share = (high - low) / rows
+        return {name: self._scores.get(name, 0.0) + value * share for name, value in super().scalars().items()}
+
+    def _start(self, number: int) -> None:
+        spans = self._spans
+        super().begin(self._step, spans[number])
+        self._spans, self._present = spans, number
+        for name, array in zip(self.inputs, self._read(spans, number), strict=True):
+            self.feed(name, array)
+
+    def _go_on(self, number: int) -> None:
+        """Begin the next pass, with the same parameters."""
+        self._scores, blobs = self.scalars(), self._blobs
+        self._start(number)
+        self._blobs = blobs
+
+    def _keep(self, stage: Stage) -> None:
+        """Run a stage backward and add its gradients to the sums."""
+        found = super().backward(stage)
+        if stage.layer is not None:
+            self._sums[stage.layer] = self._added(stage, found, self._sums.get(stage.layer, found))
+
+    def _added(self, stage: Stage, found: Blobs, out: Sequence[Array]) -> Blobs:
+        """The gradients of this pass and those before it; written to `out`."""
+        if stage.layer is None or len(self._spans) == 1:
+            return tuple(found)
+        sums = self._sums.get(stage.layer, (None,) * len(found))
+        specs = self.params[stage.layer]
+        return tuple(self._sum(*of) for of in zip(specs, found, sums, out, strict=True))
+
+    def _sum(self, param: ParamSpec, gradient: Array, before: Array | None, out: Array) -> Array:
+        """What passes add to a running statistic is kept by those after them, as Caffe's are."""
+        if param.keep is not None:
+            gradient *= len(self._spans)  # its share of the batch is that of a pass
+            if before is not None:
+                before *= param.keep
+        return out if before is None else self.ops.add(before, gradient, out=out)
