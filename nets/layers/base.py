@@ -20,7 +20,7 @@ from nets.errors import NetError
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend
 
-MOST_NUMBERS = 2**31 - 1  # of one array: Caffe's limit, INT_MAX
+MOST_NUMBERS = 2**40  # of one array: 4 TB; what fits into this machine is another question (`runtime.plan.room`)
 
 Shape: TypeAlias = tuple[int, ...]
 Blobs: TypeAlias = Sequence[Array]
@@ -198,7 +198,7 @@ class Layer:
             raise self.error("param", f"{found} of type '{self.proto.type}'")
         for what, shape in (*(("top", shape) for shape in tops), *((p.name, p.shape) for p in self.params)):
             if math.prod(shape) > MOST_NUMBERS:
-                text = f"its {what} would have shape {shape}, expected at most {MOST_NUMBERS} numbers, as Caffe's blobs"
+                text = f"its {what} would have shape {shape}, expected at most {MOST_NUMBERS} numbers"
                 raise self.error("", text)
         return tops
 

@@ -156,7 +156,8 @@ class Agent(Actor):
 
     def _warned(self, text: str) -> None:
         """From any thread."""
-        self._loop.call_soon_threadsafe(self._event, self._home.process, WARNING, {"text": text})
+        fields = {"process": self._home.process, "text": text}
+        self._loop.call_soon_threadsafe(self._event, self.name, WARNING, fields)
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         if self._reports.qsize() < MAX_REPORTS:

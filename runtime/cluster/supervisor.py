@@ -62,9 +62,7 @@ class Supervisor(Actor):
         watcher: Watcher,
     ) -> None:
         self._home, self._road = node, road
-        self._placement = placement
-        self._launcher = launcher
-        self._watcher = watcher
+        self._placement, self._launcher, self._watcher = placement, launcher, watcher
         self._launched: dict[str, Launched] = {}
         self._greetings: dict[str, Hello] = {}
         self._watchers: list[asyncio.Task[None]] = []
@@ -229,8 +227,9 @@ class Supervisor(Actor):
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
         """The connection between two processes broke: if neither ends, that is what ends the run."""
-        self._watcher.event(message.process, "link lost", {"process": message.peer})
-        self._supervision.link_lost(message.process, message.peer, self.now())
+        if not self.outcome.done():
+            self._watcher.event(self.name, "link lost", {"process": message.process, "peer": message.peer})
+            self._supervision.link_lost(message.process, message.peer, self.now())
 
     def link_lost(self, process: str) -> None:
         """The connection to a process broke; its exit or its silence will say why."""
@@ -255,17 +254,17 @@ class Supervisor(Actor):
             self._end(cause)
 
     def _cut(self, process: str, peer: str) -> RoleDied:
-        limit = self._liveness.link_seconds
         ends = " and ".join(f"{name} on {self._host(name)}" for name in (process, peer))
-        text = f"the link from {process} to {peer} is lost: its connection broke, or carried no sign of life for"
-        text += f" {limit:g} s (liveness.link_seconds). Both processes live: {ends}; look at the network between them"
+        silent = f"no sign of life for {self._liveness.link_seconds:g} s (liveness.link_seconds)"
+        text = f"the link from {process} to {peer} is lost: its connection broke, or carried {silent}. Both processes"
+        text += f" live: {ends}; look at the network between them"
         return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
         if incarnation != self._supervision.processes[launched.name].incarnation:
             return  # another life of it goes on
-        halting = launched.name in self._supervision.at(LifeStage.HALTING)
+        halting = self._is_halting(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
             death = self._death(launched.name, describe_exit(status, self._memory.killed()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-WARNING = "warning"  # the event; its field is `text`
+WARNING = "warning"  # the event of an agent; its fields are `process` and `text`
 MOST = 20  # different ones of a process; what comes after is in its log
 
 

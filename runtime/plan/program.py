@@ -13,6 +13,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -66,6 +67,14 @@ def import_program(program: str) -> ModuleType:
     if program in _failed:
         raise _failed[program]
     return _loaded(program)
+
+
+def program_here(program: str) -> ModuleType | None:
+    """The program as this process has it already, perhaps as the script that runs; None if it has not."""
+    with suppress(ConfigError):
+        if program == main_program():
+            return sys.modules[MAIN]
+    return sys.modules.get(program)
 
 
 def _loaded(path: str) -> ModuleType:

@@ -52,7 +52,7 @@ class RunConsole:
         """Headline events update the table (or are a line where there is none); others are lines. What several
         processes warn of is told once."""
         if event == WARNING:
-            self._warn(actor, str(fields.get("text")))
+            self._warn(fields.get("process", actor), str(fields.get("text")))
             return
         if event == HEADLINE:
             self._headline = fields

@@ -24,7 +24,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.errors import ConvoyError
 from runtime.memory.arena import available
 from runtime.messages.message import Envelope, Message
-from runtime.plan.program import import_program, roles_of, vocabulary_of
+from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.run_plan import SECRET, RunPlan
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import make_socket_directory
@@ -77,7 +77,8 @@ class ProcessHouse(House):
         self._plan(await self._road.open()).write(self._directory.path)
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         topology = self._placement.topology
-        self._node.router.vocabulary = vocabulary_of(roles_of(import_program(topology.program)), topology)
+        if (program := program_here(topology.program)) is not None:
+            self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
 

@@ -140,7 +140,7 @@ def test_training_options_are_judged_as_those_of_a_file() -> None:
     assert batch == "training(): train.batsh: unknown key (did you mean 'batch'?)"
     with pytest.raises(ConfigError) as caught:
         roles.training({"net": "lenett", "solver": "no such"})
-    first, second = caught.value.problems
+    first, second = sorted(caught.value.problems)
     assert first.startswith("training(): train.net: lenett: no such file, and the zoo has no such name")
     assert second.startswith("training(): train.solver: no such: no such file")
     assert isinstance(roles.training().actors[0], ActorSpec)
