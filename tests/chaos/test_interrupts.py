@@ -55,6 +55,7 @@ def test_what_hears_the_first_signals_is_imported_before_anything_that_takes_tim
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.few("[nursery]")
 @pytest.mark.parametrize("victim", [NURSERY, "bert"])
 def test_ctrl_c_ends_a_start_in_which_somebody_is_stopped(tmp_path: Path, started: list[Start], victim: str) -> None:
     run = Start(talking(tmp_path))

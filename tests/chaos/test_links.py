@@ -1,7 +1,8 @@
 """Links over TCP: processes that pause, cables that are cut for a while or for good.
 
-What is shorter than a limit costs its time and no bit of what is learned; what is longer is named, with both ends. The
-release figures: CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one run each) and CONVOY_LONG_CUTS=20 (a run each).
+`tests/contracts/test_broken_links.py` has the quick cases. What is shorter than a limit costs its time and no bit of what
+is learned; what is longer is named, with both ends. The release figures: CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one run
+each) and CONVOY_LONG_CUTS=20 (a run each).
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ def waits(seconds: float) -> None:
     time.sleep(seconds)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120 + 10 * PAUSES)
 def test_pauses_of_any_role_shorter_than_the_limit_cost_only_their_time(tmp_path: Path) -> None:
     chance = random.Random(SEED)
     with running(configure(tmp_path / "paused", "sync", workers=2, iterations=1_000_000, more=TCP)) as run:
@@ -145,6 +148,8 @@ def cable(machine: Machine, state: str) -> None:
     subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", state], check=True, timeout=20)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120 + 10 * CUTS)
 def test_cuts_shorter_than_half_the_limit_cost_only_their_time(tmp_path: Path, three: list[Machine]) -> None:
     chance = random.Random(SEED)
     more = apart(three)

@@ -133,7 +133,7 @@ def _arrays(directory: Path, journal: Journal) -> dict[str, np.ndarray]:
     return arrays
 
 
-@pytest.mark.few("[2]")
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 4, 8])
 def test_a_reproducible_run_has_the_same_bits_with_any_number_of_members(
     tmp_path: Path, undisturbed: Simulated, workers: int

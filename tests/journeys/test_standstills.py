@@ -59,6 +59,7 @@ def plan(config, options):
 STILL = "the run stands still: "
 
 
+@pytest.mark.few("[circle]", "[still]")
 @pytest.mark.parametrize(
     ("kind", "code", "told"),
     [

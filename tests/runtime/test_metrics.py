@@ -138,11 +138,13 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_two_thousand_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(pages: Pages) -> None:
+@pytest.mark.few("[400]")
+@pytest.mark.parametrize("count", [400, 2000])
+def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(pages: Pages, count: int) -> None:
     before, threads = descriptors(), threading.active_count()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
-    idle = connected(pages.port, 2000)
+    idle = connected(pages.port, count)
     try:
         assert descriptors() - before - len(idle) <= 2 * WAITING + CONNECTIONS  # of two turns of its loop
         with suppress(ConnectionResetError):  # closed at once: they come in order
