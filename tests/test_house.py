@@ -43,8 +43,13 @@ def tree_of(name: str) -> ast.Module:
     return ast.parse((ROOT / name).read_text("utf-8"))
 
 
-def imports_of(name: str) -> Iterator[tuple[str, int]]:
+@cache
+def imports_of(name: str) -> list[tuple[str, int]]:
     """(full module name, line) of everything a file imports, wherever in the file."""
+    return list(_imports_of(name))
+
+
+def _imports_of(name: str) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree_of(name)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)

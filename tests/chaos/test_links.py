@@ -1,8 +1,8 @@
 """Links over TCP: processes that pause, cables that are cut for a while or for good.
 
-`tests/contracts/test_broken_links.py` has the quick cases. What is shorter than a limit costs its time and no bit of what
-is learned; what is longer is named, with both ends. The release figures: CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one run
-each) and CONVOY_LONG_CUTS=20 (a run each).
+`tests/contracts/test_broken_links.py` has the quick cases. What is shorter than a limit costs its time and no bit of
+what is learned; what is longer is named, with both ends. The release figures: CONVOY_PAUSES=40, CONVOY_CUTS=20 (in one
+run each) and CONVOY_LONG_CUTS=20 (a run each).
 """
 
 from __future__ import annotations

@@ -207,6 +207,7 @@ def test_what_killed_writers_leave_is_swept_and_what_living_ones_write_is_not(tm
         writer.communicate()
 
 
+@pytest.mark.slow
 def test_a_start_sweeps_what_a_run_killed_while_it_saved_has_left(tmp_path: Path) -> None:
     left = tmp_path / "runs" / "20260101-000000-roles" / ".checkpoint-0000009.safetensors.abcdefgh.tmp"
     left.parent.mkdir(parents=True)
@@ -215,6 +216,7 @@ def test_a_start_sweeps_what_a_run_killed_while_it_saved_has_left(tmp_path: Path
     assert not left.exists()
 
 
+@pytest.mark.slow
 def test_a_reader_of_stdout_that_goes_does_not_end_the_training(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "single", iterations=30)
     with subprocess.Popen(

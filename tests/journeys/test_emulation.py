@@ -94,7 +94,7 @@ def test_emulated_workers_in_one_process_do_not_wait_for_one_another(tmp_path: P
     assert finished["seconds"] == pytest.approx(80 / 8 * 0.2)  # two layers, twice 0.05 s each
 
 
-@pytest.mark.few("[False]")
+@pytest.mark.slow
 @pytest.mark.parametrize("real", [False, True])
 def test_up_on_the_virtual_clock_leaves_the_same_journal_every_time(tmp_path: Path, real: bool) -> None:
     found = []

@@ -343,6 +343,7 @@ def test_staleness_is_g_minus_1_on_average(
 # -- in real processes
 
 
+@pytest.mark.slow
 def test_servers_in_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,7 +362,7 @@ def test_servers_in_real_processes_have_the_bits_of_the_simulation(
     assert all(arrays[name].tobytes() == array.tobytes() for name, array in simulated.arrays.items())
 
 
-@pytest.mark.few("[adam-3-3]")
+@pytest.mark.slow
 @pytest.mark.parametrize(("preset", "workers", "groups"), [("distbelief", 3, 3), ("singa", 4, 2), ("adam", 3, 3)])
 def test_asynchronous_groups_in_real_processes_learn_with_staleness_g_minus_1(
     tmp_path: Path, preset: str, workers: int, groups: int

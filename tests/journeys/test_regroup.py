@@ -84,6 +84,7 @@ def every_sample_once(read: dict[int, list[tuple[int, int]]], iterations: int, r
         assert [row for low, high in sorted(ranges) for row in range(low, high)] == list(range(rows))
 
 
+@pytest.mark.slow
 def test_50_random_regroups_lose_no_sample_and_do_none_twice(
     tmp_path: Path, read: dict[int, list[tuple[int, int]]]
 ) -> None:

@@ -133,7 +133,7 @@ def test_float32_is_the_default_to_the_last_bit(tmp_path: Path, told: Any) -> No
         assert named.arrays[name].tobytes() == expected.tobytes(), name
 
 
-@pytest.mark.few("[one-bit]")
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_every_format_learns_and_repeats_itself(tmp_path: Path, name: str) -> None:
     runs = [train(configure(tmp_path / part, "sync", workers=2, iterations=60, more=gradients(name))) for part in "ab"]
@@ -229,6 +229,7 @@ def test_a_gradient_of_no_number_ends_the_run_whatever_the_format(
         train(configure(tmp_path, "sync", workers=2, iterations=5, more=gradients(name)))
 
 
+@pytest.mark.slow
 def test_real_processes_give_the_bits_of_the_simulation_in_every_format(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,7 +194,7 @@ class Blocks(RuleBasedStateMachine):
 
 
 TestBlocks = Blocks.TestCase
-TestBlocks.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+TestBlocks.settings = settings(max_examples=8, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.slow

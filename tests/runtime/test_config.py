@@ -242,7 +242,7 @@ def test_keys_that_python_cannot_spell_are_suggested_and_written_as_in_the_file(
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)
-WORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 
 
 def _name(machine: Any) -> str:
