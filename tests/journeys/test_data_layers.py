@@ -81,22 +81,26 @@ def test_an_autoencoder_trains_on_images_alone(tmp_path: Path, preset: str) -> N
     assert losses == pytest.approx(run(tmp_path / "one", "single", AUTO, iterations=12).losses(), rel=1e-4)
 
 
+@pytest.mark.few("[single]")
 @pytest.mark.parametrize("preset", ["single", "replicas"])
-def test_bvlcs_autoencoder_trains_by_its_own_files(tmp_path: Path, preset: str) -> None:
+def test_bvlcs_autoencoder_trains_and_is_tested_by_its_own_files(tmp_path: Path, preset: str) -> None:
     if not AUTOENCODER.is_dir():
         pytest.skip("needs BVLC's mnist_autoencoder in ../shared/data, which is not here")
-    solver = (AUTOENCODER / "mnist_autoencoder_solver.prototxt").read_text()
-    lines = [line for line in solver.splitlines() if not line.startswith(("test_", "snapshot", "display"))]
-    cluster = configure(tmp_path, preset, workers=2)
-    (tmp_path / "solver.prototxt").write_text("\n".join([*lines, "display: 10"]))
-    text = cluster.read_text().replace("[train]\n", f'[train]\nmax_iter = 40\nnet = "{AUTOENCODER}.prototxt"\n', 1)
-    text = text.replace("mnist_autoencoder.prototxt", "mnist_autoencoder/mnist_autoencoder.prototxt")
+    cluster = configure(tmp_path, preset, workers=2, test=True)
     digits = SHARED / "mnist" / "train"
     files = f'images = "{digits}-images-idx3-ubyte.gz", labels = "{digits}-labels-idx1-ubyte.gz"'
-    cluster.write_text(text.replace('format = "digits", split = "train"', f'format = "idx", {files}'))
-    losses = train(cluster, checkpoint=False).losses()
-    assert losses[-1] < 220  # Caffe's own runs stand at 205 to 215 from the 40th iteration to the 300th
-    assert losses[-1] < 0.5 * losses[0]
+    tested = ", ".join(f'{{ format = "digits", split = "{split}" }}' for split in ("train", "test"))
+    text = cluster.read_text().replace('format = "digits", split = "train"', f'format = "idx", {files}', 1)
+    text = text.replace('test = { format = "digits", split = "test" }', f"test = [{tested}]")
+    lines = f'max_iter = 40\nnet = "{AUTOENCODER / "mnist_autoencoder.prototxt"}"\n'
+    solver = f'solver = "{AUTOENCODER / "mnist_autoencoder_solver.prototxt"}"'
+    cluster.write_text(text.replace("[train]\n", f"[train]\n{lines}", 1).replace('solver = "solver.prototxt"', solver))
+    journal = train(cluster, checkpoint=False).journal
+    names = [event["net"] for event in journal.of("test")]
+    assert names == ["test-on-train", "test-on-test"] * 2  # before the first iteration and at the end
+    first, last = ({event["net"]: event for event in journal.of("test")[part]} for part in (slice(2), slice(2, 4)))
+    for name in ("test-on-train", "test-on-test"):
+        assert last[name]["cross_entropy_loss"] < 0.5 * first[name]["cross_entropy_loss"]
 
 
 DEPLOY = 'name: "deployed" input: "data" input_shape { dim: 64 dim: 1 dim: 28 dim: 28 }\n'
