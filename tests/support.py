@@ -60,7 +60,7 @@ def configure(
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "solver.prototxt").write_text(SOLVER.format(iterations=iterations))
     testing = 'test = { format = "digits", split = "test" }' if test else ""
-    text = CLUSTER.format(preset=preset, workers=workers, seed=seed, test=testing)
+    text = CLUSTER.format(preset=preset, workers=1 if preset == "single" else workers, seed=seed, test=testing)
     used = PRESETS[preset].uses if preset in PRESETS else SHAPE  # a grid over presets has keys that some do not use
     text += f"groups = {groups}\n" * ("groups" in used) + f"fan_in = {fan_in}\n" * ("fan_in" in used and fan_in != 2)
     path = directory / "cluster.toml"

@@ -151,7 +151,11 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
         ("", ("emulated:times", "emulatd:times"), "expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
         ("", ('"*"', '"convoy-*"'), "'convoy-*' fits no actor"),
         ('[train.gradients]\nformat = "threshold"\n', ("", ""), "emulated devices have no numbers to compare with tau"),
-        ("", ("fan_in = 2", "reproducible = true"), "reproducible: found true, but emulated devices have no numbers"),
+        (
+            "",
+            ("workers = 2", "workers = 2\nreproducible = true"),
+            "reproducible: found true, but emulated devices have no numbers",
+        ),
     ],
 )
 def test_what_cannot_be_emulated_is_told_before_anything_starts(
