@@ -77,6 +77,7 @@ def test_outcomes_are_counted_in_a_log_that_is_cut_off(tmp_path: Path) -> None:
     assert record.notes == ["failed: b[cupy-y]"]
 
 
+@pytest.mark.slow
 def test_lowering_is_measured_for_every_b_p_beside_the_kernels_and_the_machine_s_own_products(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.lowering", "--net", "lenet", "--batch", "6", "--sgemm", "64"]
     command += ["--seconds", "1", "--threads", "2", "--results", str(tmp_path)]

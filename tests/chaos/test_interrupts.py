@@ -104,6 +104,7 @@ def test_whoever_is_stopped_does_not_outlive_an_up_that_is_killed(
     assert run.left() == []
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_at_once_what_the_first_did_not(tmp_path: Path) -> None:
     """The exception of the first is swallowed here, as some libraries do on their import."""
     (tmp_path / "swallows.py").write_text(

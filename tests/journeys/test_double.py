@@ -124,6 +124,7 @@ def test_a_checkpoint_in_double_precision_is_scored_and_timed(
     assert said[0][1] == pytest.approx(2 * said[1][1], abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_check_of_an_own_strategy_in_the_documentation_runs(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "scripting.md").read_text()
     (snippet,) = [

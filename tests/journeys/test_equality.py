@@ -90,6 +90,7 @@ def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(
         assert arrays[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.slow
 def test_replicas_in_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ def test_a_program_built_on_the_training_roles_is_named_in_cluster_toml(
     assert re.search(r"conv_model +on local, \d+ BLAS threads: conv_model, norms-reducer-0", capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_notebook_looks_inside_and_changes_its_mind(tmp_path: Path) -> None:
     said = run_example("notebook.py", tmp_path)
     assert "weights of conv1: standard deviation 0." in said

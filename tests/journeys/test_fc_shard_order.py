@@ -65,6 +65,7 @@ def test_a_group_that_gets_a_test_batch_twice_with_no_iteration_between_is_serve
     assert len(train(cluster).journal.of("test")) == 1 + 4
 
 
+@pytest.mark.slow
 def test_groups_and_rates_change_while_the_shards_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[float, float]] = []
     monkeypatch.setattr(ParameterStore, "set_rates", lambda store, *rates: told.append(rates))

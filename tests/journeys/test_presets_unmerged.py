@@ -257,6 +257,7 @@ def test_each_group_of_singa_has_a_tree_to_each_server(tmp_path: Path, told: Log
     assert len(ways) == 2 * 2 * 5
 
 
+@pytest.mark.slow
 def test_gradients_have_the_formats_of_their_links_to_several_servers(tmp_path: Path, told: Log) -> None:
     links = '"conv-* -> reducer-*" = "one-bit"\n"reducer-* -> model-1" = "float16"\n'
     more = f'[train.gradients]\nformat = "bfloat16"\n[train.gradients.links]\n{links}'

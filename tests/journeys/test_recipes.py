@@ -70,6 +70,7 @@ def test_a_recipe_without_its_data_says_which_file_it_misses(
     assert "Traceback" not in error
 
 
+@pytest.mark.slow
 @needs_text
 def test_the_character_recipe_learns_what_carries_over_to_text_it_never_read(tmp_path: Path) -> None:
     run = recipe(tmp_path, "char_lstm", 8, {"data/shakespeare/input.txt": str(TEXT)})

@@ -26,6 +26,7 @@ def test_a_resumed_synchronous_run_equals_an_unbroken_one_to_the_last_bit(
         assert rest.arrays[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.slow
 def test_checkpoints_are_written_at_the_solvers_interval_and_tests_at_theirs(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "sync", workers=2, iterations=6, test=True)
     solver = tmp_path / "solver.prototxt"

@@ -107,7 +107,7 @@ def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(tmp_path: Pa
     assert all(np.isfinite(array).all() for array in first.arrays.values())
 
 
-@pytest.mark.few("[firecaffe]")
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", SUMMING + AVERAGING)
 def test_real_processes_have_the_bits_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import roles
 import runtime
@@ -28,6 +29,7 @@ def trained(directory: Path, *, shared_memory: bool) -> dict[str, Array]:
     return checkpoint.load(asyncio.run(main()))[0]
 
 
+@pytest.mark.slow
 def test_a_sum_that_is_shared_out_is_the_same_where_its_shares_must_travel(tmp_path: Path) -> None:
     in_place, sent = (trained(tmp_path, shared_memory=shared) for shared in (True, False))
     assert in_place.keys() == sent.keys()

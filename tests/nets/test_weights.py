@@ -206,7 +206,7 @@ def test_caffes_lenet_scores_what_it_scores_in_caffe():
     assert found == pytest.approx(0.990, abs=1e-6)
 
 
-@pytest.mark.few("[net1-cifar10_quick_iter_5000.caffemodel.h5")
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize(
     ("weights", "accuracy"),

@@ -40,6 +40,7 @@ def refuse(peer: str, error: MessageError) -> None:
     raise error
 
 
+@pytest.mark.slow
 async def test_arrays_larger_than_a_part_arrive_as_they_were_sent_also_from_two_senders_at_once() -> None:
     arrived: Arrived = asyncio.Queue()
     roads = {name: road(name, arrived, refuse) for name in "abc"}

@@ -138,7 +138,7 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.few("[400]")
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [400, 2000])
 def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(pages: Pages, count: int) -> None:
     before, threads = descriptors(), threading.active_count()
