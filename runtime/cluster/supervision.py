@@ -20,7 +20,7 @@ class Liveness:
 
     heartbeat_seconds: float = 0.25
     missed: int = 9
-    link_seconds: float = 4.0
+    link_seconds: float = 6.0
     progress_seconds: float = 10.0
     start_seconds: float = 30.0
     prepare_seconds: float = 300.0

@@ -126,7 +126,7 @@ class Liveness(Section):
 
     heartbeat_seconds: Seconds = 0.25
     missed: Count = 9
-    link_seconds: Seconds = 4.0
+    link_seconds: Seconds = 6.0
     progress_seconds: Seconds = 10.0
     start_seconds: Seconds = 30.0
     prepare_seconds: Seconds = 300.0

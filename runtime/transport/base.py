@@ -53,7 +53,7 @@ class Limits:
     credit_bytes: int = 64 << 20
     message_bytes: int = 1 << 30
     control_credit_bytes: int = 1 << 20
-    link_seconds: float = 4.0
+    link_seconds: float = 6.0
 
     def credit_of(self, lane: str) -> int:
         """The window of one lane, in bytes."""
