@@ -126,6 +126,7 @@ def test_a_killed_nursery_ends_the_run_and_its_children_with_it(running: Running
     assert running.sockets() == []
 
 
+@pytest.mark.slow
 def test_a_launcher_killed_outright_leaves_no_process_and_no_socket(running: Running) -> None:
     os.kill(running.process.pid, signal.SIGKILL)
     running.finish(GONE_WITHIN)
@@ -150,6 +151,7 @@ def test_one_signal_finishes_saves_and_stops(running: Running, number: signal.Si
     assert running.sockets() == []
 
 
+@pytest.mark.slow
 def test_two_signals_stop_at_once(running: Running) -> None:
     os.kill(running.pids["fc_server"], signal.SIGSTOP)  # so that winding down could not end by itself
     os.kill(running.process.pid, signal.SIGINT)
@@ -159,6 +161,7 @@ def test_two_signals_stop_at_once(running: Running) -> None:
     assert running.left() == []
 
 
+@pytest.mark.slow
 def test_a_hangup_saves_and_training_goes_on(running: Running) -> None:
     os.kill(running.process.pid, signal.SIGHUP)
     assert running.process.stdout is not None

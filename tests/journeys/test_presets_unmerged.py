@@ -89,6 +89,7 @@ def test_one_group_equals_single_in_every_parameter_after_10_iterations(
     assert distributed.losses() == pytest.approx(single.losses(), rel=1e-4)  # of the whole batch, not of a part
 
 
+@pytest.mark.few("[mxnet-async]")
 @pytest.mark.parametrize("preset", ["mxnet-sync", "mxnet-async", "singa", "distbelief"])
 def test_one_worker_with_two_servers_has_the_bits_of_single(tmp_path: Path, single: Simulated, preset: str) -> None:
     assert_equal(train(laid_out(tmp_path, preset, servers=2)), single, largest=0.0)
@@ -129,6 +130,7 @@ def test_a_net_with_local_response_normalisation_equals_single_on_photographs(
     assert_equal(runs[1], runs[0])
 
 
+@pytest.mark.few("[3]")
 @pytest.mark.parametrize("servers", [1, 3])
 def test_a_synchronous_run_repeats_itself_to_the_last_bit_whatever_the_timing(tmp_path: Path, servers: int) -> None:
     delays = np.random.default_rng(0)
@@ -202,6 +204,7 @@ def test_the_layers_lie_on_the_servers_as_evenly_as_whole_layers_allow(tmp_path:
     assert held == {"model-0": ("ip1",), "model-1": ("conv2",), "model-2": ("conv1", "ip2")}
 
 
+@pytest.mark.few("[mxnet-sync]")
 @pytest.mark.parametrize("preset", ["mxnet-sync", "mxnet-async", "singa", "distbelief"])
 def test_every_layer_is_pulled_from_and_pushed_to_the_server_that_holds_it(
     tmp_path: Path, told: Log, preset: str

@@ -75,6 +75,7 @@ def test_workers_that_sum_equal_single_in_every_parameter_after_10_iterations(
     assert found.losses() == pytest.approx(single.losses(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", SUMMING)
 def test_they_equal_single_on_cifar10_full_with_its_normalisation_across_channels(
     tmp_path: Path, shared_data: Path, preset: str
@@ -94,6 +95,7 @@ def test_they_equal_single_on_cifar10_full_with_its_normalisation_across_channel
         assert relative_difference(arrays[name], array) <= 1e-5, name
 
 
+@pytest.mark.few("[firecaffe]")
 @pytest.mark.parametrize("preset", SUMMING + AVERAGING)
 def test_runs_repeat_themselves_to_the_last_bit_whatever_the_timing(tmp_path: Path, preset: str) -> None:
     delays = np.random.default_rng(0)
@@ -180,6 +182,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str, Any]]
 PASSES = (*range(7), -1)
 
 
+@pytest.mark.few("[sparknet]")
 @pytest.mark.parametrize("preset", AVERAGING)
 def test_replicas_differ_between_two_averages_and_agree_after_one_and_in_a_test_histories_only_with_dl4j(
     tmp_path: Path, preset: str, seen: list[tuple[int, str, Any]]

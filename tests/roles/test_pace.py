@@ -77,7 +77,7 @@ def trained(folder: Path, preset: str, display: int, **options: Any) -> Simulate
     return train(cluster)
 
 
-@pytest.mark.few("[one-weird-trick]")
+@pytest.mark.few("[replicas]")
 @pytest.mark.parametrize("preset", ["single", "replicas", "sync", "dl4j", "one-weird-trick"])
 def test_how_many_iterations_are_handed_out_at_once_changes_no_bit(tmp_path: Path, preset: str) -> None:
     workers = 1 if preset == "single" else 2
