@@ -56,7 +56,7 @@ def cases() -> Iterator[tuple[str, str, list[str]]]:
 
 def run(folder: Path, preset: str, keys: list[str]) -> dict[str, str]:
     """One run's hashes; the words of one that failed."""
-    train = [f"strategy.preset={preset}", "strategy.workers=4", "max_iter=20", *keys]
+    train = [f"strategy.preset={preset}", f"strategy.workers={1 if preset == 'single' else 4}", "max_iter=20", *keys]
     sets = [f"train.{key}" for key in train]
     sets += ["simulation.clock=virtual", "simulation.latency=0.001", f"run.directory={folder}", "machine.0.threads=1"]
     command = [sys.executable, "-m", "runtime", "up", "cluster.toml"]
