@@ -21,7 +21,7 @@ from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, sweep, write
-from roles.learning.scoreboard import Scoreboard, Scores
+from roles.learning.scoreboard import Scoreboard
 from roles.learning.state_average import MeanState
 from roles.messages import (
     STOP,
@@ -128,8 +128,7 @@ class Coordinator(Actor):
         whole = self._ledger.done(message, envelope.sender)
         if message.phase == TRAIN:
             self._shares.seen(envelope.sender, message.rows, message.seconds)
-            self._scores.exposed(message.exposed)
-            self._note_loss(message, None if whole is None else whole[1])
+            self._check_loss(message)
             await self._reported(message.number)
         elif whole is not None:
             self.stepped()
@@ -236,8 +235,8 @@ class Coordinator(Actor):
         most = self._pace.next(self.now())
         return min(most, self._display - issued % self._display) if self._display else most
 
-    def _note_loss(self, done: PassDone, scores: Scores | None) -> None:
-        """Stop at a part's loss that is no number; note the whole batch's, once all its parts are here."""
+    def _check_loss(self, done: PassDone) -> None:
+        """Stop at a part's loss that is no number."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0:
             rate = self._solver.rate(done.number)
@@ -245,16 +244,14 @@ class Coordinator(Actor):
                 f"the loss is {loss} at iteration {done.number}: training diverged; "
                 f"the learning rate is {rate:g}, try a smaller base_lr"
             )
-        if scores is not None:
-            self._loss.set(scores.get("loss", 0.0))
-            self._scores.trained(scores.get("loss", 0.0))
 
     async def _reported(self, number: int) -> None:
         if not self._schedule.reported(number):
             return
-        staleness = self._ledger.end(number)
-        if staleness is not None:
-            self._scores.stale(staleness)
+        ended = self._ledger.end(number)
+        self._scores.trained(ended)
+        if ended.loss is not None:
+            self._loss.set(ended.loss)
         done = self._schedule.completed
         self.stepped()
         self._done.inc()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 
-from roles.learning.scoreboard import Part, Scores, mean_scores
+from roles.learning.scoreboard import Iteration, Part, Scores, mean_scores
 from roles.messages import TRAIN, NextTicket, PassDone, Updated
 from runtime import Conversation, Standing
 
@@ -43,7 +43,7 @@ class PassLedger:
         self._reporters: defaultdict[tuple[str, int], list[str]] = defaultdict(list)  # of a pass, by phase and number
         self._updaters: defaultdict[int, list[str]] = defaultdict(list)
         self._parts: defaultdict[tuple[str, int], list[Part]] = defaultdict(list)  # scores, and of how many rows
-        self._staleness: dict[int, int] = {}  # iteration -> where it was stalest, so far
+        self._iterations: defaultdict[int, Iteration] = defaultdict(Iteration)  # under way
 
     def __repr__(self) -> str:
         return f"<{self.kept} reports heard of {len(self._reporters)} passes under way>"
@@ -65,10 +65,15 @@ class PassLedger:
         self._reporters[key].append(sender)
         parts = self._parts[key]
         parts.append((message.rows, dict(message.scores)))
+        if message.phase == TRAIN:
+            self._iterations[message.number].exposed.append(message.exposed)
         if len(parts) < message.members:
             return None
         del self._parts[key]
-        return sum(rows for rows, _ in parts), mean_scores(parts)
+        scores = mean_scores(parts)
+        if message.phase == TRAIN:
+            self._iterations[message.number].loss = float(scores.get("loss", 0.0))
+        return sum(rows for rows, _ in parts), scores
 
     def updated(self, message: Updated, sender: str) -> None:
         """A server has an iteration in its layers. It is as stale as on the server where it read first and came in
@@ -76,15 +81,16 @@ class PassLedger:
         number = message.number
         self._updates.hear(message, sender, (number, sender))
         self._updaters[number].append(sender)
-        self._staleness[number] = max(self._staleness.get(number, 0), message.staleness)
+        iteration = self._iterations[number]
+        iteration.staleness = max(iteration.staleness or 0, message.staleness)
 
-    def end(self, number: int) -> int | None:
-        """The last report about an iteration was heard, and it is no longer under way: its staleness, if a server
-        told it."""
+    def end(self, number: int) -> Iteration:
+        """The last report about an iteration was heard, and it is no longer under way: what was said of it. Reports of
+        the next may have come before."""
         self._forget((TRAIN, number))
         for server in self._updaters.pop(number, ()):
             self._updates.move(END, (number, server))
-        return self._staleness.pop(number, None)
+        return self._iterations.pop(number)
 
     def end_test(self) -> None:
         """All batches of a test are scored."""

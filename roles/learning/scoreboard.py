@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from roles.messages import TEST
 
 Scores = dict[str, float]
 Part = tuple[int, Scores]  # rows, means over them
+
+
+@dataclass
+class Iteration:
+    """What reports say of one: its loss, None until the whole batch's is known; the seconds of each worker in which
+    nobody computed for it; its staleness where it was stalest, None if no server told it."""
+
+    loss: float | None = None
+    exposed: list[float] = field(default_factory=list)
+    staleness: int | None = None
 
 
 def mean_scores(parts: Sequence[Part]) -> Scores:
@@ -50,17 +61,13 @@ class Scoreboard:
         self._reported_at += now - self._paused_at
         self._began += now - self._paused_at
 
-    def trained(self, loss: float) -> None:
-        """An iteration's loss."""
-        self._losses.append(loss)
-
-    def stale(self, staleness: int) -> None:
-        """An iteration's staleness, in updates."""
-        self._staleness.append(staleness)
-
-    def exposed(self, seconds: float) -> None:
-        """The seconds of a worker's iteration that communication took and no computing hid."""
-        self._exposed.append(seconds)
+    def trained(self, iteration: Iteration) -> None:
+        """An iteration has ended."""
+        if iteration.loss is not None:
+            self._losses.append(iteration.loss)
+        if iteration.staleness is not None:
+            self._staleness.append(iteration.staleness)
+        self._exposed += iteration.exposed
 
     def tested(self, phase: str, rows: int, scores: Scores) -> None:
         """The scores of a batch of a test net, means over its `rows` rows."""

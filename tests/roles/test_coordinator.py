@@ -20,13 +20,15 @@ JOB = Job(net="lenet", solver="lenet_digits_solver", data={}, seed=1, batch=10, 
 
 
 class Worker(Actor):
-    """One iteration a second, with the losses it is given (the last one for ever)."""
+    """One iteration a second, with the losses it is given (the last one for ever). The model server's
+    word of iteration `late` comes after the worker's about the next."""
 
-    def __init__(self, *, losses: list[float]) -> None:
-        self._losses = losses
+    def __init__(self, *, losses: list[float], late: int = -1) -> None:
+        self._losses, self._late = losses, late
 
     async def run(self) -> None:
         position = 0
+        held: list[Updated] = []
         while True:
             ticket = await self.ask("coordinator", NextTicket(), Ticket)
             if ticket.phase == STOP:
@@ -35,16 +37,19 @@ class Worker(Actor):
             loss = self._losses[min(position, len(self._losses) - 1)]
             done = PassDone(members=1, phase=TRAIN, number=ticket.number, rows=10, scores={"loss": loss})
             await self.tell("coordinator", done)
-            await self.tell("coordinator", Updated(number=ticket.number, version=position, staleness=0))
+            held.append(Updated(number=ticket.number, version=position, staleness=0))
+            while held and ticket.number != self._late:
+                await self.tell("coordinator", held.pop(0))
             position += 1
 
 
-def train(directory: Path, *, first: int, last: int, losses: list[float]) -> Journal:
+def train(directory: Path, *, first: int, last: int, losses: list[float], late: int = -1, display: int = 5) -> Journal:
     options: dict[str, Any] = {
         "job": JOB, "timetable": {"first": first, "last": last, "batch": 10}, "groups": [["worker"]], "updates": 1,
-        "servers": [], "display": 5,
+        "servers": [], "display": display,
     }  # fmt: skip
-    actors = (ActorSpec("coordinator", "coordinator", options), ActorSpec("worker", "worker", {"losses": losses}))
+    worker = ActorSpec("worker", "worker", {"losses": losses, "late": late})
+    actors = (ActorSpec("coordinator", "coordinator", options), worker)
     topology = Topology("roles", actors, (("worker", "coordinator"),), "coordinator")
     placement = Placement(topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in actors))
     return run_virtual(simulate(placement, {"coordinator": Coordinator, "worker": Worker}, directory=directory))
@@ -71,3 +76,11 @@ def test_a_loss_that_is_no_number_ends_the_run_in_words(tmp_path: Path, bad: flo
         ProgramFailed, match=r"at iteration 3: training diverged; the learning rate is .*, try a smaller"
     ):
         train(tmp_path, first=0, last=10, losses=[0.5, 0.5, 0.5, bad])
+
+
+def test_a_progress_report_tells_the_losses_of_its_own_iterations_when_those_of_the_next_came_before(
+    tmp_path: Path,
+) -> None:
+    losses = [5.0, 4.0, 3.0, 2.0, 1.0]
+    journal = train(tmp_path, first=0, last=5, losses=losses, late=2, display=1)
+    assert [fields["loss"] for fields in journal.of("progress")] == losses

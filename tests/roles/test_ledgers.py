@@ -190,7 +190,15 @@ def test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_lar
         reports += [(number, f"w{n}") for n in range(workers)] + [(number, f"s{n}") for n in range(servers)]
     for number, who in data.draw(st.permutations(reports)):
         if who.startswith("w"):
-            said = PassDone(members=workers, phase=TRAIN, number=number, rows=2, scores={"loss": float(who[1:])})
+            worker = int(who[1:])
+            said = PassDone(
+                members=workers,
+                phase=TRAIN,
+                number=number,
+                rows=2,
+                scores={"loss": float(worker + number)},
+                exposed=number + worker / 10,
+            )
 
             def tell(said: PassDone = said, who: str = who) -> object:
                 return ledger.done(said, who)
@@ -210,14 +218,17 @@ def test_every_report_of_an_iteration_is_heard_once_and_its_staleness_is_the_lar
         owed[number] -= 1
         if not owed[number]:
             del owed[number]
-            assert ledger.end(number) == max(staleness.get(number, []), default=None)
+            ended = ledger.end(number)
+            assert ended.staleness == max(staleness.get(number, []), default=None)
+            assert ended.loss == losses[number]
+            assert sorted(ended.exposed) == [number + n / 10 for n in range(workers)]
         assert ledger.kept <= len(owed) * (workers + servers)
         before = shown(ledger)
         with pytest.raises(MessageError, match="illegal: "):
             data.draw(st.sampled_from(heard))()
         assert shown(ledger) == before
-    assert losses == dict.fromkeys(range(4), pytest.approx((workers - 1) / 2))
-    assert (ledger.kept, ledger._parts, ledger._reporters, ledger._updaters, ledger._staleness) == (0, {}, {}, {}, {})
+    assert losses == {number: pytest.approx(number + (workers - 1) / 2) for number in range(4)}
+    assert (ledger.kept, ledger._parts, ledger._reporters, ledger._updaters, ledger._iterations) == (0, {}, {}, {}, {})
 
 
 def test_a_report_about_a_test_batch_is_heard_once_until_the_test_is_over_and_again_in_the_next() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from roles.learning.scoreboard import Scoreboard, mean_scores
+from roles.learning.scoreboard import Iteration, Scoreboard, mean_scores
 
 
 def test_a_report_holds_the_means_since_the_last_one() -> None:
     board = Scoreboard(batch=10)
     board.begin(100.0)
     for loss, staleness in ((2.0, 0), (1.0, 3)):
-        board.trained(loss)
-        board.stale(staleness)
+        board.trained(Iteration(loss, staleness=staleness))
     assert board.progress(2, 8, 104.0) == {"iteration": "2/8", "loss": 1.5, "images/s": 5.0, "staleness": 1.5}
-    board.trained(0.5)
-    board.stale(1)
+    board.trained(Iteration(0.5, staleness=1))
     assert board.progress(5, 8, 105.0) == {"iteration": "5/8", "loss": 0.5, "images/s": 30.0, "staleness": 1.0}
 
 
@@ -47,7 +45,7 @@ def test_reports_after_a_test_show_its_scores_but_not_its_loss_in_place_of_the_t
     board.begin(0.0)
     board.tested("TEST", 10, {"accuracy": 0.75, "loss": 9.0})
     board.test_result()
-    board.trained(0.5)
+    board.trained(Iteration(0.5))
     shown = board.progress(1, 2, 1.0)
     assert (shown["accuracy"], shown["loss"]) == (0.75, 0.5)
     assert board.summary(1, 1.0)["accuracy"] == 0.75
@@ -63,10 +61,10 @@ def test_the_summary_counts_the_images_of_this_run_only() -> None:
 def test_exposed_communication_is_a_mean_over_workers_and_iterations_and_left_out_where_there_is_none() -> None:
     board = Scoreboard(batch=10)
     board.begin(0.0)
-    for seconds in (0.1, 0.3, 0.0, 0.4):
-        board.exposed(seconds)
+    for seconds in ([0.1, 0.3], [0.0, 0.4]):
+        board.trained(Iteration(exposed=seconds))
     assert board.progress(2, 8, 1.0)["exposed s"] == pytest.approx(0.2)
-    board.exposed(0.0)
+    board.trained(Iteration(exposed=[0.0]))
     assert "exposed s" not in board.progress(3, 8, 2.0)
 
 
@@ -80,10 +78,10 @@ def test_with_average_loss_a_report_holds_the_mean_of_so_many_iterations() -> No
     board = Scoreboard(batch=10, average=3)
     board.begin(0.0)
     for done, loss in enumerate((8.0, 1.0, 2.0), 1):
-        board.trained(loss)
+        board.trained(Iteration(loss))
         shown = board.progress(done, 8, float(done))
     assert shown["loss"] == pytest.approx(11 / 3)
-    board.trained(6.0)
+    board.trained(Iteration(6.0))
     assert board.progress(4, 8, 4.0)["loss"] == 3.0  # of the last three, whenever the last report was
 
 
