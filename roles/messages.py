@@ -202,6 +202,61 @@ class Regroup(Message):
 
 
 @message
+class Hold(Message):
+    """The tuner asks the coordinator: hand out nothing more, and keep the model as it is once the iterations under way
+    are in it. Answered with Held once it is so."""
+
+
+@message
+class Held(Message):
+    """Answer: the run is held after so many iterations; what it can be tried with."""
+
+    iteration: int
+    workers: int
+    groups: int
+    base_lr: float
+    momentum: float
+
+
+@message
+class Probe(Message):
+    """The tuner asks the coordinator of a run that is held: train so from the model that is kept, for `iterations` or
+    until `seconds` have passed, whichever is first (0 seconds: no limit), then put that model back.
+
+    The samples are those that come next, for every probe, and come again after it. 0 workers or groups, a negative rate
+    or momentum: as before the hold. Answered with Probed, or refused if it cannot be.
+    """
+
+    iterations: int
+    seconds: float = 0.0
+    workers: int = 0
+    groups: int = 0
+    base_lr: float = -1.0
+    momentum: float = -1.0
+
+
+@message
+class Probed(Message):
+    """Answer: the losses of the iterations of a probe, in the order in which they ended, and the seconds that they took
+    (of the event loop). One that `diverged`, whose loss was no number, was cut there."""
+
+    losses: tuple[float, ...]
+    seconds: float
+    diverged: bool = False
+
+
+@message
+class Release(Message):
+    """The tuner asks the coordinator of a run that is held: go on from the model that is kept, with so many groups and
+    these rates. 0 and negative: as before the hold. Answered with Done."""
+
+    workers: int = 0
+    groups: int = 0
+    base_lr: float = -1.0
+    momentum: float = -1.0
+
+
+@message
 class Place(Message):
     """Coordinator asks a worker or reducer: send gradients for `server` to `parent` from now on, as part `part` of
     `parts`. Nothing is under way when it asks."""
