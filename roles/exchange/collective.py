@@ -25,7 +25,8 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
-from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.base.steps import Key as Name
+from roles.base.steps import Sending, Step, Steps, Work
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
@@ -110,9 +111,9 @@ class CollectiveOptions(ExchangeOptions):
         adders = members[: count or None]
         place = size if count and not rank else 0
         others, rest = [other for other in adders if other != name], members[len(adders) :]
-        mine: Key = (name, "bucket", bucket)
+        mine: Name = (name, "bucket", bucket)
         yield Step((name, "Contribution", bucket), Sending(tuple(others), number * (size + place)), (mine,))
-        above: tuple[Key, ...] = ((members[0], "SharedSum", bucket),)
+        above: tuple[Name, ...] = ((members[0], "SharedSum", bucket),)
         if name in adders:
             above = (mine, *((other, "Contribution", bucket) for other in members if other != name))
         if name in adders and count:

@@ -21,7 +21,8 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
-from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.base.steps import Key as Name
+from roles.base.steps import Sending, Step, Steps, Work
 from roles.exchange.binomial import place_of
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
@@ -58,7 +59,7 @@ class TreeOptions(ExchangeOptions):
         """Level by level the sums of those below are added; up; and down again, one child after the other."""
         rank, whole = self.members.index(name), shapes.number * size
         place = place_of(rank, len(self.members), self.fan_in)
-        above: Key = (name, "bucket", bucket)
+        above: Name = (name, "bucket", bucket)
         for level, below in enumerate(place.levels):
             came = tuple((self.members[child], "Contribution", bucket) for child in below)
             yield Step((name, "reduce", bucket, str(level)), Work("reduce"), (above, *came))

@@ -13,8 +13,8 @@ from typing import ClassVar
 
 from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
-from roles.base.steps import Step, Steps, Turn, Work
 from roles.base.sizes import model, passes
+from roles.base.steps import Step, Steps, Turn, Work
 from roles.exchange.buckets import buckets_of
 from roles.fc.phase import FcPhase, activations_sent, fc_phase
 from roles.learning.scoreboard import Scores

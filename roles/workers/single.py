@@ -10,8 +10,8 @@ from typing import ClassVar
 from nets.data import Prefetcher
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
-from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.base.sizes import gradients, model, passes
+from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.buffers import gradient_buffers
 from roles.learning.micro_batches import WorkerNet
