@@ -22,7 +22,7 @@ from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
-from roles.base.steps import Sending, Step, Steps, Work
+from roles.base.steps import Sending, Step, Steps, Work, sent
 from roles.exchange.binomial import place_of
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
@@ -72,7 +72,8 @@ class TreeOptions(ExchangeOptions):
         for child in children:
             told = (name, "SharedSum", bucket, child)
             yield Step(told, Sending((child,), whole), (above,))
-            if child != children[-1]:  # nothing waits for the last
+            above = sent(told)  # nothing waits for the last
+            if child != children[-1]:
                 above = (child, "Taken", bucket, name)
                 yield Step(above, Sending((name,)), (told,))
         yield Step((name, "summed", bucket), None, (above,))
