@@ -28,9 +28,9 @@ from typing import NamedTuple
 from runtime.queueing.sharing import Sharing, Transfer
 
 WARM = 2  # cycles of each group that are not measured
-LEAST, MOST = 4, 64  # that are
+LEAST, SEVERAL, MOST = 4, 24, 64  # that are; SEVERAL: of several groups, whose order changes slowly
 ENOUGH = 0.005  # of the mean: its standard error
-PIECES = 30_000  # evaluated at most, once LEAST is there: about 0.3 s
+PIECES = 40_000  # evaluated at most, once so many are there: about 0.4 s
 BATCHES = 8
 
 
@@ -165,11 +165,12 @@ class _Evaluation:
                     self._begin(turn, at, 0.0)
         steps, groups = self._steps(), len(self._cycles)
         began = self._until(steps, WARM * groups)
+        least = LEAST if groups == 1 else SEVERAL
         busy, carried = dict(self._busy), dict(self._sharing.carried)
         while True:
             now = self._until(steps, groups)
             taken = [later - earlier for earlier, later in pairwise(self._ends[WARM * groups - 1 :: groups])]
-            if len(taken) >= MOST or (len(taken) >= LEAST and (self._done > PIECES or _error(taken) < ENOUGH)):
+            if len(taken) >= MOST or (len(taken) >= least and (self._done > PIECES or _error(taken) < ENOUGH)):
                 break
         seconds = now - began
         use = {name: (spent - busy.get(name, 0.0)) / seconds for name, spent in self._busy.items()}
