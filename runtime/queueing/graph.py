@@ -11,7 +11,8 @@ computing and transfers overlap are such a graph. Besides,
                 that waits for its slowest member waits for the expected maximum, and groups meet at a station as they
                 really do
 
-It is evaluated cycle by cycle until the mean of the later half is known well enough. Two evaluations with one seed are the same.
+It is evaluated cycle by cycle until the mean of the later half is known well enough. Two evaluations with one seed are
+the same.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import NamedTuple
 
 from runtime.queueing.sharing import Sharing, Transfer
 
-LEAST, SEVERAL, MOST = 6, 24, 64  # cycles of each group; SEVERAL: of several groups, whose order changes slowly
+LEAST, SEVERAL, MOST = 10, 24, 64  # cycles of each group; SEVERAL: of several groups, whose order changes slowly
 ENOUGH = 0.005  # of the mean: its standard error
 PIECES = 60_000  # evaluated at most, once so many are there: about 0.6 s
 BATCHES = 8
