@@ -1,5 +1,7 @@
-"""What a topology will send and hold, told before it runs.
+"""What a topology will send and hold, and how long an iteration will take, told before it runs.
 
-outlook  memory and traffic, for `plan`
-traffic  bytes on each link in one iteration
+outlook     memory and traffic, for `plan`
+traffic     bytes on each link in one iteration
+prediction  seconds of an iteration, and what is busy meanwhile
+times       how long pieces of work take, from a profile or from a run
 """
