@@ -3,4 +3,5 @@
 role    `RoleOptions`: options, what is sent and held, devices, links of gradients
 shapes  what a topology's actors work on
 sizes   sums of bytes that several roles need
+loads   what is in a piece of array work
 """

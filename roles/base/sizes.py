@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from nets import Net
 from ops import get_backend
@@ -57,6 +58,14 @@ def arriving(reducer: str, shapes: Shapes) -> Layers:
         if getattr(options, "parent", None) == reducer:
             return arriving(name, shapes)
     return {}
+
+
+def arriving_ways(receiver: str, shapes: Shapes) -> Iterator[Any]:
+    """What each of those who send gradients to a reducer or model server is told of the way there: `part`, `parts`."""
+    for options in shapes.options.values():
+        if getattr(options, "parent", None) == receiver:
+            yield options
+        yield from (way for way in getattr(options, "models", ()) if way.parent == receiver)
 
 
 def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:

@@ -8,14 +8,16 @@ A single layer, read late and updated early, sees less: that is what pulling lay
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 from nets import Net
+from roles.base.loads import Load, Loads
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import model
+from roles.base.sizes import arriving_ways, model
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
 from roles.learning.job import InputShape, cpu_ops
@@ -63,6 +65,19 @@ class ModelOptions(JobOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Parameters and histories."""
         return model(self.job, shapes.layers(self.job, self.part, self.layers), shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Of each layer an update, once all parts of its gradient are added up."""
+        layers = shapes.layers(self.job, self.part, self.layers)
+        parts = max((way.parts for way in arriving_ways(name, shapes)), default=1)
+        adding = "sum {}" if self.hogwild else "update {}"
+        for layer, blobs in layers.items():
+            numbers = sum(math.prod(shape) for shape, _ in blobs)
+            for part in range(parts):
+                last = part == parts - 1 and not self.hogwild
+                yield Load(adding.format(layer), updated=(layer,) if last else (), added=numbers if part else 0)
+            if self.hogwild:
+                yield Load(f"update {layer}", updated=(layer,))
 
 
 class ConvModel(ModelHolder):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from roles.base.loads import Load, Loads
 from roles.base.role import Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
-from roles.base.sizes import arriving, encoded
+from roles.base.sizes import arriving, arriving_ways, encoded
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
 from roles.learning.parts import Parts, in_parts
@@ -39,6 +41,13 @@ class ReducerOptions(SummingOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """A sum of each layer."""
         return {"sums": shapes.size(self.layers)}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Of each layer the sum of its children's gradients, a piece for each as it comes."""
+        parts = max((way.parts for way in arriving_ways(name, shapes)), default=1)
+        for blobs in arriving(name, shapes).values():
+            numbers = sum(math.prod(shape) for shape, _ in blobs)
+            yield from (Load("reduce", added=numbers if part else 0) for part in range(parts))
 
     def parents(self) -> tuple[str, ...]:
         """One."""

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from ops import Array
+from roles.base.loads import Load, Loads, layers_in
 from roles.base.role import Anew
 from roles.base.shapes import Shapes
 from roles.exchange.buckets import Bucket, buckets_of
@@ -35,6 +36,15 @@ class AveragingOptions(ReplicaOptions):
     anew: ClassVar[Anew] = Anew.FROM_STATE
     tau: int
     histories: bool
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """An iteration of its own; what is packed, added up and unpacked in every tau-th."""
+        net = shapes.net(self.job, "all")
+        layers = layers_in(net)
+        yield Load("train", shapes.rows(name), layers, layers, updated=tuple(net.params))
+        for size in self.summed(shapes):
+            yield from (Load("pack", added=size), Load("unpack", added=size))
+            yield from self.exchange.options.loads(name, size, shapes)
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Parameters and histories. They are exchanged in every tau-th iteration: that one is meant."""

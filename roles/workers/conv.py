@@ -17,6 +17,7 @@ from typing import Any
 
 from nets import Stage
 from nets.data import Prefetcher
+from roles.base.loads import Load, Loads
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
@@ -58,6 +59,13 @@ class ConvOptions(JobOptions):
         """Passes on its rows, and their gradients."""
         held = passes(self.job, self.part, shapes, name)
         return held | {"gradients": gradients(self.job, shapes.layers(self.job, self.part), shapes)}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Stage by stage, there and back."""
+        rows = shapes.rows(name)
+        for stage in shapes.net(self.job, self.part).stages:
+            yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
+            yield Load(f"backward {stage.layer}", rows, backward=stage.layers)
 
     def parents(self) -> tuple[str, ...]:
         """One for each model server."""

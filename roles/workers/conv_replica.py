@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from roles.base.loads import Load, Loads, layers_in
 from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, passes
@@ -40,6 +41,14 @@ class ConvReplicaOptions(ReplicaOptions):
         size = shapes.size(layers)
         held = passes(self.job, self.part, shapes, name) | {"gradients": size, "sums": size}
         return held | model(self.job, layers, shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """The conv phase forward, then as a replica."""
+        net, rows = shapes.net(self.job, self.part), shapes.rows(name)
+        yield Load("forward", rows, forward=layers_in(net))
+        yield from self._loads(net, Load("backward", rows))
+        for size in self.summed(shapes):
+            yield from self.exchange.options.loads(name, size, shapes)
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Of its part."""
