@@ -1,0 +1,50 @@
+"""How long an iteration of a run took, from its run directory: to stand beside a prediction."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+
+from roles.options import Options
+from roles.planning.strategies import preset_called
+from runtime.config.file import load, program_options
+from runtime.errors import ConfigError
+from runtime.regular import read_bytes
+
+MOST_BYTES = 1 << 28  # of events.jsonl
+LEAST = 3  # progress reports
+
+
+def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, float]]:
+    """(groups, seconds per iteration) of each run directory. ConfigError if one is none, or of another net, batch or
+    number of workers than `options`."""
+    for run in runs:
+        theirs = program_options(load(run / "config.toml"), Options)
+        for key, mine, found in (
+            ("train.net", options.train.net, theirs.train.net),
+            ("train.batch", options.train.batch, theirs.train.batch),
+            ("train.strategy.workers", options.train.strategy.workers, theirs.train.strategy.workers),
+        ):
+            if mine != found:
+                raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
+        strategy = theirs.train.strategy
+        yield preset_called(strategy.preset).groups(strategy), _seconds(run)
+
+
+def _seconds(run: Path) -> float:
+    """The median from one progress report to the next, per iteration: tests and saves are in few of them."""
+    try:
+        lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
+        told = [event for event in map(json.loads, lines) if event.get("event") == "progress"]
+        at = [(event["t"], int(event["iteration"].partition("/")[0])) for event in told]
+    except OSError as error:
+        raise ConfigError([f"--measured {run}: events.jsonl cannot be read: {error.strerror}"]) from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigError([f"--measured {run}: events.jsonl is not that of a run: {error}"]) from None
+    found = [(after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(at) if n > m]
+    if len(at) < LEAST or not found or median(found) <= 0:
+        raise ConfigError([f"--measured {run}: found {len(at)} progress reports, expected {LEAST} at least"])
+    return median(found)
