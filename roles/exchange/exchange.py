@@ -21,6 +21,7 @@ from ops import Array, Backend
 from roles.base.loads import Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Step, Steps
 from roles.exchange.partial_sums import Key
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
@@ -38,6 +39,11 @@ class ExchangeOptions:
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
         """The pieces of array work that the member does for one sum of `size` numbers."""
         return ()
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """What that member does for one sum, from (name, "bucket", bucket) on, when its own array is there, until
+        (name, "summed", bucket)."""
+        yield Step((name, "summed", bucket), None, ((name, "bucket", bucket),))
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from ops import Array, Backend
 from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Key, Sending, Step, Steps, Work
 from roles.exchange.binomial import place_of
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
@@ -58,6 +59,28 @@ class TreeOptions(ExchangeOptions):
         """At each level, its children's arrays."""
         place = place_of(self.members.index(name), len(self.members), self.fan_in)
         yield from (Load("reduce", added=size * len(children)) for children in place.levels)
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """Level by level the sums of those below are added; up; and down again, one child after the other."""
+        rank, whole = self.members.index(name), shapes.number * size
+        place = place_of(rank, len(self.members), self.fan_in)
+        above: Key = (name, "bucket", bucket)
+        for level, below in enumerate(place.levels):
+            came = tuple((self.members[child], "Contribution", bucket) for child in below)
+            yield Step((name, "reduce", bucket, str(level)), Work("reduce"), (above, *came))
+            above = (name, "reduce", bucket, str(level))
+        if place.parent is not None:
+            parent = self.members[place.parent]
+            yield Step((name, "Contribution", bucket), Sending((parent,), whole), (above,))
+            above = (parent, "SharedSum", bucket, name)
+        children = [self.members[child] for below in reversed(place.levels) for child in below]
+        for child in children:
+            told = (name, "SharedSum", bucket, child)
+            yield Step(told, Sending((child,), whole), (above,))
+            if child != children[-1]:  # nothing waits for the last
+                above = (child, "Taken", bucket, name)
+                yield Step(above, Sending((name,)), (told,))
+        yield Step((name, "summed", bucket), None, (above,))
 
 
 class TreeExchange(Exchange):
