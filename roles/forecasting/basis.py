@@ -25,9 +25,8 @@ from runtime.plan.prospects import Wanted
 from runtime.plan.topology import Placement, Topology
 
 Prices = tuple[tuple[int, str, float | None], ...]
-PRODUCTS_ONLY = (
-    "what is no matrix product: ReLU, pooling, updates, sums and the handling of messages, which are counted as nothing"
-)
+PRODUCTS_ONLY = "what is no matrix product: ReLU, pooling, updates, sums, reading data"
+HANDLING = "the handling of messages, which costs processors time"
 
 
 class Basis(ABC):
@@ -69,18 +68,18 @@ class Profile:
         ServiceTimes(self._table, 1, str(file))
         if measured and (filled := _with_rows(self._table, topology)) != self._table:
             self._table = filled
-            text = "on how many rows its durations were measured: counted as those that workers of this plan have"
+            text = "it does not say on how many rows its times were measured: counted as those of this plan's workers"
             self.notes.append(f"{file}: {text}")
 
     def times(self, topology: Topology) -> Times:
-        """See Basis."""
+        """See Basis. What is not about rows and has no entry is counted as nothing, and told with the prediction."""
         found = Times.of_profile(self._table, str(self.file))
         roles = {actor.name: actor.role for actor in topology.actors}
         missing = {
             f"{roles[name]}/{load.label}": None
             for name, loads in loads_of(Shapes(plainly(topology))).items()
             for load in loads
-            if found.moments(name, roles[name], load.label, load.rows) is None
+            if load.rows and found.moments(name, roles[name], load.label, load.rows) is None
         }
         if missing:
             first, *more = missing
@@ -102,7 +101,7 @@ class Here(Basis):
         rate = config.simulation.bytes_per_second if virtual else None
         self._latency, self._rate = config.simulation.latency if virtual else 0.0, rate
         self.name = f"{table.file}, {'the network of [simulation]' if virtual else 'on this machine'}"
-        self.notes = (*table.notes, *self._unknown(placement, virtual))
+        self.notes = (*table.notes, *self._unknown(placement, virtual), *(() if virtual else (HANDLING,)))
 
     def times(self, topology: Topology) -> Times:
         """See Basis."""
@@ -128,8 +127,10 @@ class Here(Basis):
         threads, cores = sum(spec.threads for spec in crowd), _cores()
         if threads <= cores:
             return []
-        text = f"how long {len(crowd)} processes with {threads} threads wait for the {cores} cores of this machine"
-        return [f"{text}: that is in a profile of a run (run.record_service_times), not in one of `time`"]
+        text = f"{len(crowd)} processes compute with {threads} threads, and this machine has {cores} cores"
+        return [
+            f"{text}: how long they wait for one another is in a profile of a run (run.record_service_times), not in one of `time`"
+        ]
 
 
 class Rented(Basis):
@@ -144,14 +145,14 @@ class Rented(Basis):
         rate = f"{kind.bytes_per_second / 1e6:g} MB/s each way" if kind.bytes_per_second else "links without a limit"
         self.name = f"machines of kind {wanted.machine}, {rate}" + (f", times of {table.file}" if table else "")
         unknown = [
-            f"the {what} of {wanted.machine}: counted as {value}"
+            f"the {what} of {wanted.machine}, which is not known: counted as {value}"
             for what, value, known in (
                 ("network's rate", "unlimited", kind.bytes_per_second),
                 ("latency", "0", kind.latency),
             )
             if known is None
         ]
-        self.notes = (*(table.notes if table else (PRODUCTS_ONLY,)), *unknown)
+        self.notes = (*(table.notes if table else (PRODUCTS_ONLY,)), HANDLING, *unknown)
 
     def times(self, topology: Topology) -> Times:
         """See Basis; without a profile, from FLOPs."""
@@ -159,7 +160,8 @@ class Rented(Basis):
             return self._table.times(topology)
         shapes = Shapes(plainly(topology))
         job = next(options.job for options in shapes.having("job").values())
-        return Times.of_profile(profile(shapes, ByFlops(shapes.net(job, "all"), self._kind.achieved).seconds))
+        table = profile(shapes, ByFlops(shapes.net(job, "all"), self._kind.achieved).seconds)
+        return Times.of_profile(table | {"*/read": 0})
 
     def network(self, placement: Placement) -> Network:
         """See Basis."""

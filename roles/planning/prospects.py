@@ -19,11 +19,11 @@ from runtime.plan.prospects import Prospect, Prospects, Wanted
 from runtime.plan.topology import Placement, Topology
 
 HOW = (
-    "how long it takes: `python -m runtime time --profile FILE` writes down how long array work takes here, and "
+    "How long it takes: `python -m runtime time --profile FILE` writes down how long array work takes here, and "
     "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a catalogue"
 )
 ALWAYS = (
-    "reading data, first iterations, tests and checkpoints, which are not in it",
+    "the first iterations, tests and checkpoints",
     "how many iterations a target takes: with more groups gradients are older, and it may take more",
 )
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from runtime.cli.arguments import Settings
 from runtime.errors import ConfigError
-from runtime.plan.prospects import Prospects, Wanted
-from runtime.runs.checking import Checked
+
+if TYPE_CHECKING:
+    from runtime.plan.prospects import Prospects, Wanted
+    from runtime.runs.checking import Checked
 
 Runs = Annotated[tuple[Path, ...], Parameter(negative=())]
 
@@ -48,6 +50,7 @@ def plan(
         A run directory whose measured time is drawn there, too; may be given several times.
     """
     from runtime.plan.forecast import Forecast
+    from runtime.plan.prospects import Wanted
     from runtime.plan.prospects import outline as told
     from runtime.plan.svg import outline
     from runtime.plan.svg import svg as drawn
@@ -73,13 +76,15 @@ def plan(
 
 def _prospects(checked: Checked, wanted: Wanted) -> Prospects | None:
     """What the program says of time. ConfigError if it says nothing and was asked."""
+    if wanted.measured and not (wanted.profile or wanted.machine):
+        raise ConfigError(["--measured: says nothing without --profile FILE or --machine NAME"])
     if wanted.machines is not None and not wanted.machine:
         raise ConfigError([f"--machines {wanted.machines}: says nothing without --machine NAME"])
     tell = getattr(checked.loaded.program, "prospects", None)
     if tell is not None:
         found: Prospects = tell(checked.loaded.config, checked.loaded.options, checked.placement, wanted)
         return found
-    if wanted != Wanted():
+    if wanted.profile or wanted.machine:
         raise ConfigError([f"program '{checked.loaded.config.program}' predicts no time: it has no prospects()"])
     return None
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from runtime.plan.prospects import Prospects
+from runtime.plan.prospects import NEAR, Prospects
 
 WIDTH, HEIGHT = 640.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 78.0, 24.0, 48.0, 56.0  # px around the field
@@ -32,7 +32,8 @@ Point = tuple[float, float]
 
 def chart(found: Prospects) -> str:
     """Seconds per step over what varies: a line with dots is predicted, open squares are measured, a broken line stands
-    at the first choice that saturates. ValueError unless there are two choices at least, each of more than no time."""
+    at the choice from which on more change next to nothing. ValueError unless there are two choices at least that take
+    some time."""
     points = [(float(choice.number), choice.seconds) for choice in found.choices]
     if len(points) < 2 or any(y <= 0 for _, y in points):
         raise ValueError("there is no curve to draw")
@@ -97,10 +98,12 @@ def _axes(field: _Field, found: Prospects) -> Iterator[str]:
 
 def _saturation(field: _Field, found: Prospects) -> Iterator[str]:
     best = found.saturated
+    if best is None:
+        return
     x, _ = field.at(best.number, best.seconds)
     yield f'<path class="mark" d="M{x:.1f} {HEIGHT - BOTTOM:.1f}L{x:.1f} {TOP:.1f}"/>'
     side, at = ("end note", x - 6) if x > WIDTH / 2 else ("note", x + 6)
-    yield _text(at, TOP + 28, f"saturated from {best.number} on", side)
+    yield _text(at, TOP + 28, f"from {best.number} on more gain {100 * NEAR - 100:.0f} % at most", side)
 
 
 def _dot(field: _Field, x: float, y: float) -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from runtime.plan.svg import columns
 
-NEAR = 1.05  # a choice that takes so much longer than the fastest at most is as good
+NEAR = 1.1  # a choice that takes so much longer than the fastest at most is as good: predictions miss by as much
 SHOWN = 3  # stations beside the busiest
+ALIKE = 0.1  # difference in use of stations that are shown as one
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,12 @@ class Prospects:
         return next(choice for choice in self.choices if choice.number == self.chosen)
 
     @property
-    def saturated(self) -> Prospect:
-        """The choice with the least number that is as good as the fastest: more change nothing (Omnivore, 5.2)."""
+    def saturated(self) -> Prospect | None:
+        """The choice from which on more change next to nothing (Omnivore, section 5.2: where the optimizer starts).
+        None if every step up to the last still pays."""
         fastest = min(choice.seconds for choice in self.choices)
-        return next(choice for choice in self.choices if choice.seconds <= NEAR * fastest)
+        first = next(choice for choice in self.choices if choice.seconds <= NEAR * fastest)
+        return None if first is self.choices[-1] else first
 
     def price_per_hour(self) -> float | None:
         """Of all machines; None if one has no price."""
@@ -76,10 +79,10 @@ class Prospects:
 
 def outline(found: Prospects) -> str:
     """In words: a line for each choice, the whole run, its cost, and what is not in these figures."""
-    lines = []
-    if found.choices:
-        lines += [f"predicted for {found.basis}", "", _table(found), "", *_whole(found)]
-    return "\n".join([*lines, *(f"not known: {note}" for note in found.notes)])
+    if not found.choices:
+        return "\n".join(found.notes)
+    lines = [f"predicted: {found.basis}", "", _table(found), "", *_whole(found), "not in these figures:"]
+    return "\n".join([*lines, *(f"  {note}" for note in found.notes)])
 
 
 def _table(found: Prospects) -> str:
@@ -93,24 +96,31 @@ def _table(found: Prospects) -> str:
 
 
 def busiest(choice: Prospect) -> list[str]:
-    """The stations of a choice, busiest first, each as "conv-*-* 97 %": stations that differ in a number are one."""
-    use: dict[str, float] = {}
-    for station, share in choice.use.items():
-        alike = re.sub(r"\d+", "*", station)
-        use[alike] = max(share, use.get(alike, 0.0))
-    first = re.sub(r"\d+", "*", choice.bottleneck)
-    order = sorted(use, key=lambda station: (station != first, -use[station]))
-    return [f"{station} {use[station]:.0%}".replace("%", " %") for station in order if use[station]] or ["none"]
+    """The stations of a choice, the one that bounds it first, then busiest first, each as "fc_server 97 %". Stations
+    whose names differ in numbers and that are about as busy are one, "conv-*-*"."""
+    alike: dict[str, list[str]] = {}
+    for station in choice.use:
+        alike.setdefault(re.sub(r"\d+", "*", station), []).append(station)
+    shown: dict[str, tuple[bool, float]] = {}
+    for pattern, stations in alike.items():
+        use = [choice.use[station] for station in stations]
+        if len(use) > 1 and max(use) - min(use) <= ALIKE:
+            shown[pattern] = choice.bottleneck in stations, max(use)
+        else:
+            shown |= {station: (station == choice.bottleneck, choice.use[station]) for station in stations}
+    order = sorted((name for name in shown if round(shown[name][1], 2)), key=lambda name: shown[name], reverse=True)
+    return [f"{name} {100 * shown[name][1]:.0f} %" for name in order] or ["none"]
 
 
 def _whole(found: Prospects) -> list[str]:
-    chosen, lines = found.of_chosen, []
-    if len(found.choices) > 1:
-        best = found.saturated
-        more = f": more are at most {NEAR - 1:.0%} faster".replace("%", " %") if best is not found.choices[-1] else ""
-        lines.append(f"{best.name} are the fewest {found.varies} that saturate it{more}")
+    chosen, lines, several = found.of_chosen, [], len(found.choices) > 1
+    if several and (best := found.saturated):
+        bound = busiest(found.choices[-1])[0]
+        lines.append(f"from {best.name} on, more {found.varies} gain {100 * NEAR - 100:.0f} % at most: {bound}")
+    elif several:
+        lines.append(f"every doubling of the {found.varies} still pays")
     whole = chosen.seconds * found.steps
-    marked = " (*)" if len(found.choices) > 1 else ""
+    marked = " (*)" if several else ""
     lines.append(f"{found.steps} {found.step}s as configured{marked} take {duration(whole)}{_cost(found, whole)}")
     return lines
 
