@@ -48,28 +48,39 @@ class Basis(ABC):
         """How many machines of which kind, and the price per hour of each, if it is known."""
 
 
-def basis_of(config: ClusterConfig, placement: Placement, wanted: Wanted) -> Basis | None:
+def basis_of(
+    config: ClusterConfig, placement: Placement, wanted: Wanted, measured: Topology | None = None
+) -> Basis | None:
     """What was asked for; without a word the one profile that cluster.toml names for emulated devices. None: nothing.
-    ConfigError."""
-    file = wanted.profile or _own_profile(config, placement.topology)
-    table = None if file is None else Profile(file, placement.topology, measured=wanted.profile is not None)
+    `measured`: the topology of the run that the profile lies with. ConfigError."""
+    table = None
+    if wanted.profile is not None:
+        table = Profile(wanted.profile)
+        table.with_rows(measured or placement.topology, told=measured is not None)
+    elif (own := _own_profile(config, placement.topology)) is not None:
+        table = Profile(own)
     if wanted.machine:
         return Rented(config, wanted, table)
     return None if table is None else Here(config, placement, table)
 
 
 class Profile:
-    """A profile's file. Durations that a run has `measured` say nothing of rows: they count as of the rows that the
-    workers of `topology` have."""
+    """A profile's file. ConfigError as `read_table`, or what is wrong with its entries."""
 
-    def __init__(self, file: Path, topology: Topology, *, measured: bool) -> None:
-        self.file, self.notes = file, list[str]()
+    def __init__(self, file: Path) -> None:
+        self.file, self.notes, self.of_run = file, list[str](), False
         self._table = read_table(file)
         ServiceTimes(self._table, 1, str(file))
-        if measured and (filled := _with_rows(self._table, topology)) != self._table:
-            self._table = filled
+
+    def with_rows(self, topology: Topology, *, told: bool) -> None:
+        """The durations that runs write down say nothing of rows: they count as measured in this topology, which is
+        `told` by the run's own configuration, or supposed."""
+        filled = _with_rows(self._table, topology)
+        self.of_run = filled != self._table
+        if self.of_run and not told:
             text = "it does not say on how many rows its times were measured: counted as those of this plan's workers"
-            self.notes.append(f"{file}: {text}")
+            self.notes.append(f"{self.file}: {text}")
+        self._table = filled
 
     def times(self, topology: Topology) -> Times:
         """See Basis. What is not about rows and has no entry is counted as nothing, and told with the prediction."""
@@ -125,12 +136,10 @@ class Here(Basis):
         computing = loads_of(Shapes(plainly(placement.topology)))
         crowd = [spec for spec in placement.processes if set(spec.actors) & computing.keys()]
         threads, cores = sum(spec.threads for spec in crowd), _cores()
-        if threads <= cores:
+        if threads <= cores or self._table.of_run:
             return []
         text = f"{len(crowd)} processes compute with {threads} threads, and this machine has {cores} cores"
-        return [
-            f"{text}: how long they wait for one another is in a profile of a run (run.record_service_times), not in one of `time`"
-        ]
+        return [f"{text}: how long they wait for one another is in a profile of a run, not in one of `time`"]
 
 
 class Rented(Basis):

@@ -18,11 +18,21 @@ MOST_BYTES = 1 << 28  # of events.jsonl
 LEAST = 3  # progress reports
 
 
+def options_of_run(directory: Path) -> Options | None:
+    """What was asked of the run with this directory; None if it is none. ConfigError if its config.toml is broken."""
+    file = directory / "config.toml"
+    if not ((directory / "events.jsonl").is_file() and file.is_file()):
+        return None
+    return program_options(load(file), Options)
+
+
 def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, float]]:
     """(groups, seconds per iteration) of each run directory. ConfigError if one is none, or of another net, batch or
     number of workers than `options`."""
     for run in runs:
-        theirs = program_options(load(run / "config.toml"), Options)
+        theirs = options_of_run(run)
+        if theirs is None:
+            raise ConfigError([f"--measured {run}: no run directory: it has no config.toml and events.jsonl"])
         for key, mine, found in (
             ("train.net", options.train.net, theirs.train.net),
             ("train.batch", options.train.batch, theirs.train.batch),

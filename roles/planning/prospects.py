@@ -5,11 +5,13 @@ Times come from a profile, or from a kind of machine that one thinks of renting 
 
 from __future__ import annotations
 
+from typing import Any
+
 from roles.forecasting.basis import basis_of
 from roles.forecasting.prediction import predict
 from roles.learning.tree import split
 from roles.options import Options
-from roles.planning.measured import measured
+from roles.planning.measured import measured, options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
 from runtime.config.sections import ClusterConfig
@@ -30,7 +32,8 @@ ALWAYS = (
 
 def prospects(config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted) -> Prospects:
     """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine or a run's files."""
-    basis = basis_of(config, placement, wanted)
+    run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
+    basis = basis_of(config, placement, wanted, None if run is None else _as_run(config, options, run))
     if basis is None:
         return Prospects(notes=(HOW,))
     strategy, topology = options.train.strategy, placement.topology
@@ -67,8 +70,16 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
 
 def _in_groups(config: ClusterConfig, options: Options, groups: int) -> Topology:
     """The same run with another number of groups. What is worth telling was told of the configured one."""
-    strategy = options.train.strategy.model_copy(update={"groups": groups})
-    train = options.train.model_copy(update={"strategy": strategy})
+    return _changed(config, options, strategy=options.train.strategy.model_copy(update={"groups": groups}))
+
+
+def _as_run(config: ClusterConfig, options: Options, run: Options) -> Topology:
+    """What a run was that left a profile: the same net and data, its strategy and batch."""
+    return _changed(config, options, strategy=run.train.strategy, batch=run.train.batch)
+
+
+def _changed(config: ClusterConfig, options: Options, **keys: Any) -> Topology:
+    train = options.train.model_copy(update=keys)
     return plan(config, options.model_copy(update={"train": train}), tell=False)
 
 
