@@ -22,7 +22,8 @@ from ops import Array, Backend
 from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
-from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.base.steps import Key as Name
+from roles.base.steps import Sending, Step, Steps, Work, sent
 from roles.exchange.binomial import place_of
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
@@ -64,7 +65,7 @@ class TreeOptions(ExchangeOptions):
         """Level by level the sums of those below are added; up; and down again, one child after the other."""
         rank, whole = self.members.index(name), shapes.number * size
         place = place_of(rank, len(self.members), self.fan_in)
-        above: Key = (name, "bucket", bucket)
+        above: Name = (name, "bucket", bucket)
         for level, below in enumerate(place.levels):
             came = tuple((self.members[child], "Contribution", bucket) for child in below)
             yield Step((name, "reduce", bucket, str(level)), Work("reduce"), (above, *came))
@@ -77,7 +78,8 @@ class TreeOptions(ExchangeOptions):
         for child in children:
             told = (name, "SharedSum", bucket, child)
             yield Step(told, Sending((child,), whole), (above,))
-            if child != children[-1]:  # nothing waits for the last
+            above = sent(told)  # nothing waits for the last
+            if child != children[-1]:
                 above = (child, "Taken", bucket, name)
                 yield Step(above, Sending((name,)), (told,))
         yield Step((name, "summed", bucket), None, (above,))
