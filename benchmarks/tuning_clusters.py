@@ -163,12 +163,12 @@ def _explain(record: Record, found: tuple[Prospects, dict[int, float]]) -> None:
     at, both = formula[SATURATED], " and ".join(agreeing) or "no"
     notes = (
         f"By the formula {SATURATED} groups saturate the FC server of the large cluster, as in Figures 5 and 20.",
-        "In plan it takes more at 1 Gbit/s: the formula gives every group the conv model's link for itself, in plan all",
-        f"share it. With {SATURATED} groups it sends {k} copies of the conv model in every iteration, {sent / 1e6:.0f} MB;",
-        f"to do so in the formula's {at:.3g} s takes {needed:.2f} Gbit/s. Two things were seen on that cluster: no gain",
-        f"from {SATURATED} groups on, and one group {SLOWER:g} times slower than the best (Figure 7: 3.7 times the time",
-        f"at 1.8 times fewer iterations). In plan both are so at {both} Gbit/s: its network was faster than the 1 Gbit/s",
-        "of Figure 9.",
+        "In plan it takes more at 1 Gbit/s: the formula gives every group the conv model's link for itself, in plan",
+        f"all share it. With {SATURATED} groups it sends {k} copies of the conv model in every iteration,",
+        f"{sent / 1e6:.0f} MB; to do so in the formula's {at:.3g} s takes {needed:.2f} Gbit/s.",
+        f"Two things were seen on that cluster: no gain from {SATURATED} groups on, and one group {SLOWER:g} times",
+        "slower than the best (Figure 7: 3.7 times the time at 1.8 times fewer iterations).",
+        f"In plan both are so at {both} Gbit/s: its network was faster than the 1 Gbit/s of Figure 9.",
     )
     record.note(" ".join(notes))
 

@@ -49,18 +49,28 @@ def plan(
     measured
         A run directory whose measured time is drawn there, too; may be given several times.
     """
-    from runtime.plan.forecast import Forecast
     from runtime.plan.prospects import Wanted
+    from runtime.runs.checking import check
+
+    checked = check(file, settings)
+    found = _prospects(checked, Wanted(profile, machine, machines, measured))
+    picture = None if chart is None else _chart(found, chart)
+    _tell(checked, found, svg)
+    if chart is not None and picture is not None:
+        _write(chart, picture, "--chart")
+    return 0
+
+
+def _tell(checked: Checked, found: Prospects | None, svg: Path | None) -> None:
+    """In words, and as a drawing."""
+    from runtime.plan.forecast import Forecast
     from runtime.plan.prospects import outline as told
     from runtime.plan.svg import outline
     from runtime.plan.svg import svg as drawn
     from runtime.report.console import RunConsole
-    from runtime.runs.checking import check
 
-    checked = check(file, settings)
     tell = getattr(checked.loaded.program, "forecast", None)
     forecast = tell(checked.placement.topology) if tell is not None else Forecast()
-    found = _prospects(checked, Wanted(profile, machine, machines, measured))
     console = RunConsole(live=False)
     for warning in checked.warnings:
         console.warn(warning)
@@ -69,9 +79,6 @@ def plan(
         console.say(f"\n{told(found)}")
     if svg is not None:
         _write(svg, drawn(checked.placement, forecast), "--svg")
-    if chart is not None:
-        _write(chart, _chart(found, chart), "--chart")
-    return 0
 
 
 def _prospects(checked: Checked, wanted: Wanted) -> Prospects | None:
