@@ -36,7 +36,6 @@ UNTIMED = (
     "write checkpoint",
     "state",
     "mean",
-    "fc answers",
 )  # not in it: data, start and end
 
 

@@ -90,6 +90,7 @@ class ShardOptions(JobOptions):
         back = layers_in(links[-1])
         yield Load(f"fc {TRAIN}", rows, forward=layers_in(last), backward=layers_in(last) + back, share=1 / of)
         yield from (Load("fc backward", rows, backward=layers_in(net), share=1 / of) for net in reversed(links[:-1]))
+        yield Load("fc answers", rows)
         layers = tuple(layer for net in links for layer in net.params)
         yield Load("update", updated=layers, share=1 / of)
 

@@ -57,4 +57,4 @@ def _seconds(run: Path) -> float:
     found = [(after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(at) if n > m]
     if len(at) < LEAST or not found or median(found) <= 0:
         raise ConfigError([f"--measured {run}: found {len(at)} progress reports, expected {LEAST} at least"])
-    return median(found)
+    return float(median(found))

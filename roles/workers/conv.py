@@ -22,7 +22,7 @@ from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
 from roles.base.steps import Steps, Turn
-from roles.fc.phase import FcPhase, activations_sent
+from roles.fc.phase import FcPhase, activations_sent, answers_added
 from roles.learning.buffers import layer_gradients
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.tree import Parent
@@ -73,6 +73,7 @@ class ConvOptions(JobOptions):
         for stage in shapes.net(self.job, self.part).stages:
             yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
             yield Load(f"backward {stage.layer}", rows, backward=stage.layers)
+        yield from answers_added(self, name, shapes)
 
     def parents(self) -> tuple[str, ...]:
         """One for each model server."""

@@ -17,7 +17,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import model, passes
 from roles.base.steps import Step, Steps, Turn, Work
 from roles.exchange.buckets import buckets_of
-from roles.fc.phase import FcPhase, activations_sent, fc_phase
+from roles.fc.phase import FcPhase, activations_sent, answers_added, fc_phase
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, Ticket
 from roles.workers.replica import Replica, ReplicaOptions
@@ -54,6 +54,7 @@ class ConvReplicaOptions(ReplicaOptions):
         """The conv phase forward, then as a replica."""
         net, rows = shapes.net(self.job, self.part), shapes.rows(name)
         yield Load("forward", rows, forward=layers_in(net))
+        yield from answers_added(self, name, shapes)
         yield from self._loads(net, Load("backward", rows))
         for size in self.summed(shapes):
             yield from self.exchange.options.loads(name, size, shapes)
