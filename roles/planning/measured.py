@@ -16,6 +16,7 @@ from runtime.regular import read_bytes
 
 MOST_BYTES = 1 << 28  # of events.jsonl
 LEAST = 3  # progress reports
+STRETCHES = 10
 
 
 def options_of_run(directory: Path) -> Options | None:
@@ -45,7 +46,8 @@ def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, floa
 
 
 def _seconds(run: Path) -> float:
-    """The median from one progress report to the next, per iteration: tests and saves are in few of them."""
+    """Per iteration, the median of stretches of the run: tests and saves are in few of them, and it does not matter that
+    groups report one soon after the other."""
     try:
         lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
         told = [event for event in map(json.loads, lines) if event.get("event") == "progress"]
@@ -54,7 +56,8 @@ def _seconds(run: Path) -> float:
         raise ConfigError([f"--measured {run}: events.jsonl cannot be read: {error.strerror}"]) from None
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise ConfigError([f"--measured {run}: events.jsonl is not that of a run: {error}"]) from None
-    found = [(after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(at) if n > m]
+    ends = [at[number * (len(at) - 1) // STRETCHES] for number in range(STRETCHES + 1)] if at else []
+    found = [(after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(ends) if n > m]
     if len(at) < LEAST or not found or median(found) <= 0:
         raise ConfigError([f"--measured {run}: found {len(at)} progress reports, expected {LEAST} at least"])
     return float(median(found))

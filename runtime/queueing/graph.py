@@ -172,9 +172,10 @@ class _Evaluation:
             if len(taken) >= MOST or (len(taken) >= LEAST and (self._done > PIECES or _error(taken) < ENOUGH)):
                 break
         seconds = now - began
-        use = {name: (spent - busy.get(name, 0.0)) / seconds for name, spent in self._busy.items()}
+        over = seconds or 1.0  # where nothing takes any time, nothing is busy
+        use = {name: (spent - busy.get(name, 0.0)) / over for name, spent in self._busy.items()}
         for way, carries in self._sharing.carried.items():
-            use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / seconds
+            use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / over
         return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
 
     def _until(self, steps: Iterator[float], cycles: int) -> float:

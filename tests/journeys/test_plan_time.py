@@ -6,7 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from statistics import median
+from statistics import mean
 
 import pytest
 
@@ -24,6 +24,8 @@ TIMES = {
     "*/*": 0,
 }
 VIRTUAL = '[simulation]\nclock = "virtual"\nlatency = 0.0001\nbytes_per_second = "12.5MB"\n'
+NOTHING = "there are no predictions to draw: give --profile FILE or --machine NAME"
+FREE = "found 0 (integer), expected a finite number > 0"
 EMULATED = '[train.devices]\n"*" = "emulated:times.json"\n'
 
 
@@ -55,11 +57,11 @@ def test_without_a_profile_and_a_machine_plan_says_how_to_get_one_and_nothing_of
 
 @pytest.mark.parametrize("groups", [1, 4])
 def test_the_virtual_clock_takes_the_time_that_plan_tells(tmp_path: Path, groups: int) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=groups, iterations=24, more=VIRTUAL + EMULATED)
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=groups, iterations=32, more=VIRTUAL + EMULATED)
     (tmp_path / "times.json").write_text(json.dumps(TIMES))
     predicted = seconds(cluster)[groups]  # by the profile of its devices, over the network of [simulation]
-    rates = [fields["images/s"] for fields in train_over(cluster)]
-    assert 64 / median(rates[4:]) == pytest.approx(predicted, rel=0.1)
+    taken = [64 / fields["images/s"] for fields in train_over(cluster)]  # groups report one soon after the other
+    assert mean(taken[8:]) == pytest.approx(predicted, rel=0.1)
 
 
 def train_over(cluster: Path) -> list[dict[str, float]]:
@@ -105,7 +107,7 @@ def run_directory(directory: Path, cluster: Path, groups: int) -> Path:
     events = [{"t": 2.0 + 0.5 * n, "event": "progress", "iteration": f"{5 * n}/10"} for n in range(3)]
     (directory / "events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
     labels = [f"conv_compute/{way} {layer}" for way in ("forward", "backward") for layer in ("conv1", "conv2")]
-    durations = {label: [0.02, 0.04] for label in labels} | {"fc_server/fc TRAIN": [0.001], "conv_compute/read": [0.0]}
+    durations = {label: [0.03, 0.03] for label in labels} | {"fc_server/fc TRAIN": [0.001], "conv_compute/read": [0.0]}
     (directory / "service-times.json").write_text(json.dumps(durations))
     return directory
 
@@ -149,7 +151,7 @@ def test_a_rented_machine_computes_by_its_flops_and_costs_its_price(
     cluster = configure(tmp_path, "async", workers=2)
     slow = seconds(cluster, Wanted(machine="c4.4xlarge"))[2]
     (tmp_path / "m.toml").write_text(
-        "[machine.twice]\nflops = 1484e9\nshare = 0.56\nbytes_per_second = 250000000\nlatency = 0.0\nprice_per_hour = 3600.0\n"
+        "[machine.twice]\nflops = 1484e9\nshare = 0.56\nbytes_per_second = '250MB'\nprice_per_hour = 3600.0\n"
     )
     wanted = Wanted(machine="twice", machines=tmp_path / "m.toml")
     assert seconds(cluster, wanted)[2] == pytest.approx(slow / 2, rel=0.02)
@@ -194,7 +196,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         ),
         (
             ["--chart", "c.svg"],
-            "--chart c.svg: there are no predictions to draw: give --profile FILE or --machine NAME",
+            f"--chart c.svg: {NOTHING}",
         ),
         (
             ["--chart", "c.svg", "--profile", "zero.json"],
@@ -206,7 +208,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         ),
         (
             ["--set", "machine.0.price_per_hour=0"],
-            "--set machine.0.price_per_hour=0: machine[0].price_per_hour: found 0 (integer), expected a finite number > 0",
+            f"--set machine.0.price_per_hour=0: machine[0].price_per_hour: {FREE}",
         ),
     ],
 )
