@@ -46,7 +46,7 @@ def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, floa
 
 
 def _seconds(run: Path) -> float:
-    """Per iteration, the median of stretches of the run: tests and saves are in few of them, and it does not matter that
+    """Per iteration, the median of stretches of the run: tests and saves are in few of them, and it is no matter that
     groups report one soon after the other."""
     try:
         lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
