@@ -39,7 +39,7 @@ workers = {workers}
 KIND = '[machine."{name}"]\nflops = {flops}\nshare = {share}\nbytes_per_second = {rate}\nlatency = 0.0\n'
 SATURATED = 4  # groups, on the large cluster, in the paper
 SLOWER = 6.7  # times the best is one group there: 3.7 * 1.8
-RATES = (1, 1.5, 2, 2.5, 3, 4, 5, 10)  # Gbit/s
+RATES = (1, 1.5, 2, 2.5, 3, 5)  # Gbit/s
 FC_BUSY = 1 / NEAR  # of an FC server that more groups cannot make much busier
 PER_REPORT = 100  # iterations: see `_hundred`
 TOLERANCE = 0.15  # of what the paper has: its own model's

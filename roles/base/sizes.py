@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from nets import Net
 from ops import get_backend
@@ -61,12 +60,11 @@ def arriving(reducer: str, shapes: Shapes) -> Layers:
     return {}
 
 
-def arriving_ways(receiver: str, shapes: Shapes) -> Iterator[Any]:
-    """What each of those who send gradients to a reducer or model server is told of the way there: `part`, `parts`."""
-    for options in shapes.options.values():
-        if getattr(options, "parent", None) == receiver:
-            yield options
-        yield from (way for way in getattr(options, "models", ()) if way.parent == receiver)
+def parts_at(receiver: str, shapes: Shapes) -> int:
+    """How many parts of each layer's gradient come to a reducer or model server in an iteration."""
+    options = shapes.options.values()
+    ways = [*options, *(way for of in options for way in getattr(of, "models", ()))]
+    return max((way.parts for way in ways if getattr(way, "parent", None) == receiver), default=1)
 
 
 def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:

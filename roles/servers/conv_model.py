@@ -8,16 +8,15 @@ A single layer, read late and updated early, sees less: that is what pulling lay
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 from nets import Net
-from roles.base.loads import Load, Loads
+from roles.base.loads import Loads, updates
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import arriving_ways, children, model
+from roles.base.sizes import children, model, parts_at
 from roles.base.steps import HANDLED, Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
@@ -91,15 +90,7 @@ class ModelOptions(JobOptions):
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Of each layer an update, once all parts of its gradient are added up."""
         layers = shapes.layers(self.job, self.part, self.layers)
-        parts = max((way.parts for way in arriving_ways(name, shapes)), default=1)
-        adding = "sum {}" if self.hogwild else "update {}"
-        for layer, blobs in layers.items():
-            numbers = sum(math.prod(shape) for shape, _ in blobs)
-            for part in range(parts):
-                last = part == parts - 1 and not self.hogwild
-                yield Load(adding.format(layer), updated=(layer,) if last else (), added=numbers if part else 0)
-            if self.hogwild:
-                yield Load(f"update {layer}", updated=(layer,))
+        return updates(layers, parts_at(name, shapes), apart=self.hogwild)
 
 
 class ConvModel(ModelHolder):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from roles.base.loads import Load, Loads
+from roles.base.loads import Loads, sums
 from roles.base.role import Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
-from roles.base.sizes import arriving, arriving_ways, children, encoded
+from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
@@ -55,10 +54,7 @@ class ReducerOptions(SummingOptions):
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Of each layer the sum of its children's gradients, a piece for each as it comes."""
-        parts = max((way.parts for way in arriving_ways(name, shapes)), default=1)
-        for blobs in arriving(name, shapes).values():
-            numbers = sum(math.prod(shape) for shape, _ in blobs)
-            yield from (Load("reduce", added=numbers if part else 0) for part in range(parts))
+        return sums("reduce", arriving(name, shapes), parts_at(name, shapes))
 
     def parents(self) -> tuple[str, ...]:
         """One."""

@@ -17,18 +17,18 @@ from typing import Any
 
 from nets import Stage
 from nets.data import Prefetcher
-from roles.base.loads import Load, Loads
+from roles.base.loads import Loads
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
 from roles.base.steps import Steps, Turn
-from roles.fc.phase import FcPhase, activations_sent, answers_added
+from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
-from roles.workers.conv_steps import iteration
+from roles.workers.conv_steps import iteration, work
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
 from roles.workers.passes import Passes, further_passes
@@ -69,11 +69,7 @@ class ConvOptions(JobOptions):
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Stage by stage, there and back."""
-        rows = shapes.rows(name)
-        for stage in shapes.net(self.job, self.part).stages:
-            yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
-            yield Load(f"backward {stage.layer}", rows, backward=stage.layers)
-        yield from answers_added(self, name, shapes)
+        return work(self, name, shapes)
 
     def parents(self) -> tuple[str, ...]:
         """One for each model server."""

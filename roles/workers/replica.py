@@ -18,7 +18,7 @@ from typing import ClassVar
 from nets import Net
 from nets.data import Prefetcher
 from ops import Array
-from roles.base.loads import Load, Loads, layers_in
+from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
@@ -89,8 +89,10 @@ class ReplicaOptions(WholeOptions):
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Forward and as far back as the first bucket in one piece, then bucket by bucket; its share of the sums."""
-        net = shapes.net(self.job, "all")
-        yield from self._loads(net, Load("forward", shapes.rows(name), forward=layers_in(net)))
+        net, passes = shapes.net(self.job, "all"), self.job.passes
+        layers, rows = layers_in(net), -(-shapes.rows(name) // passes)
+        yield from first_passes("forward", rows, layers, passes)
+        yield from self._loads(net, Load("forward", rows, forward=layers if passes == 1 else ()))
         for size in self.summed(shapes):
             yield from self.exchange.options.loads(name, size, shapes)
 

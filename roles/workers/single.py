@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nets.data import Prefetcher
-from roles.base.loads import Load, Loads, layers_in
+from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
 from roles.base.sizes import gradients, model, passes
@@ -50,8 +50,10 @@ class WholeOptions(JobOptions):
     def loads(self, name: str, shapes: Shapes) -> Loads:
         """Everything at once."""
         net = shapes.net(self.job, "all")
-        layers = layers_in(net)
-        yield Load("train", shapes.rows(name), layers, layers, updated=tuple(net.params))
+        layers, passes = layers_in(net), self.job.passes
+        rows = -(-shapes.rows(name) // passes)
+        yield from first_passes("train", rows, layers, passes, "train")
+        yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
 
 
 class Single(ModelHolder):

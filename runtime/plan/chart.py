@@ -13,6 +13,7 @@ from runtime.plan.prospects import NEAR, Prospects
 
 WIDTH, HEIGHT = 640.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 78.0, 24.0, 48.0, 56.0  # px around the field
+TITLE_CHARACTER = 7.9  # px
 STYLE = """
 text { font: 12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #1e293b }
 .title { font-size: 13px }
@@ -43,7 +44,7 @@ def chart(found: Prospects) -> str:
         f'viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}">',
         f"<style>{STYLE}</style>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        _text(LEFT, 18, f"seconds per {found.step}: {found.basis}", "title"),
+        _text(LEFT, 18, _cut(f"seconds per {found.step}: {found.basis}"), "title"),
         *_axes(field, found),
         *_saturation(field, found),
         f'<path class="curve" d="{_path([field.at(*point) for point in points])}"/>',
@@ -125,6 +126,12 @@ def _legend(measured: bool) -> Iterator[str]:
     if measured:
         yield f'<rect class="measured" x="{x + 8.5:.1f}" y="{y + 13.5:.1f}" width="9" height="9"/>'
         yield _text(x + 34, y + 22, "measured", "note")
+
+
+def _cut(title: str) -> str:
+    """As much of a title as there is room for."""
+    most = int((WIDTH - LEFT) / TITLE_CHARACTER)
+    return title if len(title) <= most else f"{title[: most - 3]}..."
 
 
 def _path(points: Sequence[Point]) -> str:

@@ -47,6 +47,26 @@ def test_an_iteration_of_every_group_is_the_whole_net_there_and_back_on_all_rows
     assert sum(computed.values()) + groups * shared == pytest.approx(groups * (counted.forward + counted.backward))
 
 
+@pytest.mark.parametrize("preset", ["single", "replicas", "mxnet-sync", "dl4j"])
+def test_so_it_is_where_a_batch_is_computed_in_several_passes(tmp_path: Path, preset: str) -> None:
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text('base_lr: 0.01 lr_policy: "fixed" max_iter: 4 iter_size: 3')
+    shape = {} if preset == "single" else {"workers": 2}
+    topology = roles.training(
+        {"kernels": "numpy", "data": DATA, "solver": str(solver), "strategy": {"preset": preset, **shape}}
+    )
+    shapes = Shapes(topology)
+    net = whole_net(shapes)
+    flops, counted = ByFlops(net, achieved=1.0), volumes(net)
+    loads = loads_of(shapes)
+    total = sum(flops.seconds(load) for of in loads.values() for load in of)
+    assert counted.batch == 3 * 64
+    assert total == pytest.approx(counted.forward + counted.backward)
+    said = {(name, load.label): load.rows for name, of in loads.items() for load in of}
+    asked = {key: rows for key, rows in rows_of(topology).items() if key[1] != "read"}
+    assert {key: said.get(key) for key in asked} == asked
+
+
 @pytest.mark.parametrize("preset", registry.PRESETS.known)
 def test_every_parameter_is_updated_as_often_as_it_is_held(preset: str) -> None:
     shapes = Shapes(planned(preset))
