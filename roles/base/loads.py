@@ -13,7 +13,7 @@ from typing import Protocol
 from nets import Stage
 
 Layers = tuple[str, ...]  # names, as the whole net has them
-Blobs = Mapping[str, Sequence[tuple[tuple[int, ...], bool]]]  # layer -> shape of each parameter, and if it is learned
+Blobs = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> shape of each parameter, and if it is learned
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def first_passes(label: str, rows: int, layers: Layers, passes: int, further: st
 
 
 def sums(label: str, layers: Blobs, parts: int) -> Loads:
-    """Of each layer the sum of so many parts of its gradient, a piece for each as it comes. `label` may have a place for
-    the layer's name: "sum {}"."""
+    """Of each layer the sum of so many parts of its gradient, a piece for each as it comes. `label` may have a place
+    for the layer's name: "sum {}"."""
     for layer, blobs in layers.items():
         numbers = sum(math.prod(shape) for shape, _ in blobs)
         yield from (Load(label.format(layer), added=numbers if part else 0) for part in range(parts))
