@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -94,9 +95,11 @@ def test_threads_of_a_profile_are_those_of_the_processes_that_compute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONVOY_THREADS", "2")
     configure(tmp_path, "sync", workers=2, more="[[machine]]\nthreads = 1\n")
     assert main(["time", "--iterations", "1", "--profile", "t.json", "--set", "train.batch=8"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("and 1 thread")
+    assert os.environ["CONVOY_THREADS"] == "2"
 
 
 def run_directory(directory: Path, cluster: Path, groups: int) -> Path:
@@ -249,3 +252,31 @@ def test_emulated_devices_have_nothing_that_could_be_timed(
     configure(tmp_path, "sync", workers=2, more='[train.devices]\n"*" = "emulated"\n')
     assert main(["time", "--iterations", "1", "--profile", "t.json"]) == 2
     assert "devices are emulated, and compute nothing that could be timed" in capsys.readouterr().err
+
+
+def test_a_warning_of_the_plan_is_told_once_however_many_groups_are_tried(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=4)
+    found(cluster, Wanted(machine="c4.4xlarge"), "simulation.seed=2")
+    assert [record.message for record in caplog.records if "no service times are drawn" in record.message] != []
+    assert len(caplog.records) == len({record.message for record in caplog.records})
+
+
+def test_processes_behind_one_interface_reach_one_another_at_once(tmp_path: Path) -> None:
+    more = VIRTUAL.replace("12.5MB", "1MB") + EMULATED
+    cluster = configure(tmp_path, "omnivore", workers=2, more=more)
+    (tmp_path / "times.json").write_text(json.dumps(TIMES))
+    apart = seconds(cluster)[1]
+    together = seconds(cluster, None, "simulation.interfaces=machine")[1]
+    assert together < 0.5 * apart
+
+
+def test_a_profile_on_rented_machines_counts_their_network_and_its_own_times(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=2)
+    (tmp_path / "times.json").write_text(json.dumps(TIMES))
+    here = seconds(cluster, Wanted(profile=tmp_path / "times.json"))[1]
+    there = found(cluster, Wanted(profile=tmp_path / "times.json", machine="c4.4xlarge"))
+    assert there.of_chosen.seconds > here  # 1 Gbit/s between them
+    assert there.basis == f"machines of kind c4.4xlarge, 125 MB/s each way, times of {tmp_path / 'times.json'}"
+    assert there.price_per_hour() == pytest.approx(3 * 0.84)
