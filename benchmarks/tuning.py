@@ -2,6 +2,7 @@
 
     formulas    mean values and the event model beside textbook results, and the closed formula beside both
     large       10 000 machines, event by event
+    clusters    `plan` for Omnivore's own clusters (`tuning_clusters`)
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.tuning_clusters import clusters
 from benchmarks.tuning_prediction import prediction
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
@@ -140,6 +142,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "formulas": ("Formulas, mean values and events beside textbook results", formulas),
     "prediction": ("Predicted iterations beside clusters on the virtual clock", prediction),
     "large": ("10 000 machines, event by event", large),
+    "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
 }
 
 if __name__ == "__main__":

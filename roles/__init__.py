@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
     from roles.planning.planner import plan
+    from roles.planning.prospects import prospects
     from roles.planning.scripting import training
 
 preload = ops.preload  # what every role process needs besides this import, done once before they are forked
@@ -57,7 +58,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "plan", "preload", "training"]
+__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "plan", "preload", "prospects", "training"]
 
 
 def __getattr__(name: str) -> Any:
@@ -65,6 +66,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.planner import plan
 
         return plan
+    if name == "prospects":
+        from roles.planning.prospects import prospects
+
+        return prospects
     if name == "Options":
         from roles.options import Options
 

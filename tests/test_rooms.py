@@ -74,11 +74,12 @@ ROOMS: dict[str, str] = {
     "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
-    "roles.forecasting": "roles.base runtime runtime.compute runtime.plan runtime.queueing runtime.transport",
-    "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.formats"
-    " roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
-    "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"
-    " runtime.cli runtime.config",
+    "roles.forecasting": "nets! nets.tools roles.base runtime runtime.compute runtime.config runtime.plan"
+    " runtime.queueing runtime.transport",
+    "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.forecasting"
+    " roles.formats roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
+    "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.forecasting roles.learning"
+    " roles.planning runtime runtime.cli runtime.compute runtime.config runtime.plan runtime.runs",
     "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"
     " roles.servers roles.workers runtime! runtime.actors runtime.cluster",
 }

@@ -72,6 +72,25 @@ def time_net(
     )  # fmt: skip
 
 
+def taken(
+    work: Callable[[], object],
+    *,
+    iterations: int = 10,
+    warmup: int = 1,
+    synchronize: Callable[[], None] = lambda: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Mean seconds of `work`, done again and again."""
+    for _ in range(warmup):
+        work()
+    synchronize()
+    start = clock()
+    for _ in range(iterations):
+        work()
+    synchronize()
+    return (clock() - start) / iterations
+
+
 def table(times: tuple[LayerTime, ...]) -> str:
     """Return the times as text: milliseconds forward and backward, GFLOP/s of the products, a line of sums."""
     rows = [("layer", "type", "forward ms", "backward ms", "GFLOP/s")]

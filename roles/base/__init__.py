@@ -4,4 +4,5 @@ role    `RoleOptions`: options, what is sent and held, devices, links of gradien
 shapes  what a topology's actors work on
 steps   what an actor does in an iteration, and what it waits for
 sizes   sums of bytes that several roles need
+loads   what is in a piece of array work
 """

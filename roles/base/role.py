@@ -2,6 +2,7 @@
 
     fields          what the actor is told; typed, checked before anything starts, plain data in plan.json
     sends, holds    the bytes that it will send in an iteration and hold in memory
+    loads           the array work that it does in an iteration
     steps, period   what it does in an iteration, and after how many it begins anew
     parents, redirected, with_wires    which links its gradients travel, and in which formats
     on_device       where it can compute
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Self
 
+from roles.base.loads import Loads
 from roles.base.shapes import Shapes
 from roles.base.steps import Steps, Turn
 from roles.learning.job import Job
@@ -73,6 +75,11 @@ class RoleOptions:
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Bytes of arrays it holds, by what they are for; empty: next to none."""
         return {}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """The pieces of array work that it does in one training iteration, as many of a label as it does; without those
+        that only read data or copy."""
+        return ()
 
     def parents(self) -> tuple[str, ...]:
         """Who gets its gradients."""

@@ -1,6 +1,7 @@
 """What `python -m runtime` can do besides starting runs: a command a file, in one process, without messages.
 
 time  test  convert   time layers, score a model, convert files
+profile               what `time` writes down for `plan` and for emulated devices
 common                what they share
 """
 

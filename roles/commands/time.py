@@ -12,7 +12,9 @@ from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
 
 
-def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: Settings = ()) -> int:
+def time(
+    file: Path = Path("cluster.toml"), *, iterations: int = 10, profile: Path | None = None, settings: Settings = ()
+) -> int:
     """Time every layer of the net, forward and backward.
 
     Parameters
@@ -21,6 +23,9 @@ def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: S
         The cluster's description: its net, data and batch are used.
     iterations
         Passes to measure, after one to warm up.
+    profile
+        Write down how long the array work of the planned actors takes here into this file, too: for `plan --profile`
+        and for emulated devices.
     """
     with told():
         job = job_of_file(file, settings)
@@ -33,4 +38,9 @@ def time(file: Path = Path("cluster.toml"), *, iterations: int = 10, settings: S
         plan = net.memory_plan
         arrays = f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"
         say(f"memory of a training pass: {arrays}, scratch {net.scratch / 1e6:.1f} MB")
+        if profile is not None:
+            from roles.commands.profile import write
+            from runtime.runs.checking import check
+
+            write(profile, check(file, settings).placement, job_of_file(file, settings), iterations)
     return 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ops import Array
+from roles.base.loads import Load, Loads
 from roles.base.role import Held, Sent, SummingOptions
 from roles.base.shapes import Shapes
 from roles.base.steps import Sending, Step, Steps, Turn, Work
@@ -50,6 +51,11 @@ class AccumulatorOptions(SummingOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """A sum of each bucket."""
         return {"sums": shapes.number * sum(shapes.options[self.members[0]].summed(shapes))}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Every member's array of every bucket, as it comes."""
+        for size in shapes.options[self.members[0]].summed(shapes):
+            yield from (Load("accumulate", added=size if rank else 0) for rank in range(len(self.members)))
 
 
 class HostAccumulator(Actor):

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
+from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
@@ -103,6 +104,16 @@ class CollectiveOptions(ExchangeOptions):
         if shared and not rank:
             for other in members[len(adders) :]:
                 yield other, SharedSum, number * size
+
+    def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
+        """An adder's share of all arrays; where everybody adds up for itself, that is done with the update."""
+        members, rank = len(self.members), self.members.index(name)
+        count = adding(shapes.number * size, members, self.adders)
+        if rank < count:
+            low, high = shares(size, count)[rank]
+            yield Load("reduce", added=(members - 1) * (high - low))
+            if count > 1 and not shapes.shared_memory:
+                yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
         """Its array to the adders; as an adder its share, and those of the others; the first tells the rest."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
+from roles.base.loads import Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Step, Steps
@@ -33,6 +34,10 @@ class ExchangeOptions:
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and message."""
+        return ()
+
+    def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
+        """The pieces of array work that the member does for one sum of `size` numbers."""
         return ()
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:

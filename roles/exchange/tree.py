@@ -19,6 +19,7 @@ from typing import ClassVar
 from numpy.typing import DTypeLike
 
 from ops import Array, Backend
+from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
@@ -54,6 +55,11 @@ class TreeOptions(ExchangeOptions):
         for children in place.levels:
             for child in children:
                 yield self.members[child], SharedSum, shapes.number * size
+
+    def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
+        """At each level, its children's arrays."""
+        place = place_of(self.members.index(name), len(self.members), self.fan_in)
+        yield from (Load("reduce", added=size * len(children)) for children in place.levels)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
         """Level by level the sums of those below are added; up; and down again, one child after the other."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ops import Array, Backend
+from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
@@ -51,6 +52,14 @@ def activations_sent(options: HasFc, name: str, shapes: Shapes) -> Sent:
     for server in options.fc_servers:
         size = crossing(shapes.net(options.job, options.part), shapes.rows(name))
         yield server, ActivationSlice if options.scheme else Activations, size
+
+
+def answers_added(options: HasFc, name: str, shapes: Shapes) -> Loads:
+    """The sum of what several shards of the FC phase answer, each with its part."""
+    if options.scheme:
+        rows = shapes.rows(name)
+        numbers = crossing(shapes.net(options.job, options.part), rows, back=True) / shapes.number
+        yield Load("add", rows, added=numbers * (len(options.fc_servers) - 1))
 
 
 def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from roles.base.loads import Load, Loads, layers_in
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, model, passes
@@ -52,6 +53,12 @@ class FcOptions(JobOptions):
         layers = shapes.layers(self.job, "fc")
         held = passes(self.job, "fc", shapes) | {"gradients": shapes.size(layers)}
         return held | model(self.job, layers, shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """The FC phase of a whole batch, there and back, and its update."""
+        net = shapes.net(self.job, "fc")
+        layers = layers_in(net)
+        yield Load(f"fc {TRAIN}", self.job.batch, layers, layers, updated=tuple(net.params))
 
 
 class FcServer(ModelHolder):

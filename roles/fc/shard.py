@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from nets.graph.warm import warm
 from ops import Array
+from roles.base.loads import Load, Loads, layers_in
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
@@ -79,6 +80,19 @@ class ShardOptions(JobOptions):
         passes = activations([net for shard in shards for net in shard.nets])
         held = {"activations": passes.pop("activations"), "gradients": sets * shapes.size(layers)}
         return at_once(self.job, held | passes) | model(self.job, layers, shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Its units of one InnerProduct after the other, there and back; the last one's way back begins with the loss,
+        in the same piece."""
+        of, rows = len(self.shards), self.job.batch
+        *links, last = shapes.shard(self.job, self.shards.index(name), of).nets
+        yield from (Load(f"fc {TRAIN}", rows, forward=layers_in(net), share=1 / of) for net in links)
+        back = layers_in(links[-1])
+        yield Load(f"fc {TRAIN}", rows, forward=layers_in(last), backward=layers_in(last) + back, share=1 / of)
+        yield from (Load("fc backward", rows, backward=layers_in(net), share=1 / of) for net in reversed(links[:-1]))
+        yield Load("fc answers", rows)
+        layers = tuple(layer for net in links for layer in net.params)
+        yield Load("update", updated=layers, share=1 / of)
 
 
 class FcShard(ModelHolder):

@@ -7,4 +7,5 @@ strategies  refusals        what may be asked of a preset; what cannot go togeth
 contents                    what stands in files and cannot be; warnings of it
 largest                     the largest array that a run will send
 devices  gradient_links     where actors compute; which link has which format
+prospects  measured         how long it will take, for each number of groups; how long a run took
 """

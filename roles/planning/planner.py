@@ -37,12 +37,13 @@ from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
 
-def plan(config: ClusterConfig, options: Options, preset: Preset | None = None) -> Topology:
-    """The topology that trains what `options` describe, laid out by `preset` if one is given. ConfigError with every
-    mistake of the files it names."""
+def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True) -> Topology:
+    """The topology that trains what `options` describe, laid out by `preset` if one is given; `tell`: warn of what is
+    worth it. ConfigError with every mistake of the files it names."""
     planner = _Planner(config, options.train, preset)
     topology = planner.topology()
-    planner.tell()
+    if tell:
+        planner.tell()
     return topology
 
 

@@ -13,9 +13,10 @@ from functools import partial
 from typing import ClassVar
 
 from nets import Net
+from roles.base.loads import Loads, updates
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import children, model
+from roles.base.sizes import children, model, parts_at
 from roles.base.steps import HANDLED, Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
@@ -85,6 +86,11 @@ class ModelOptions(JobOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Parameters and histories."""
         return model(self.job, shapes.layers(self.job, self.part, self.layers), shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Of each layer an update, once all parts of its gradient are added up."""
+        layers = shapes.layers(self.job, self.part, self.layers)
+        return updates(layers, parts_at(name, shapes), apart=self.hogwild)
 
 
 class ConvModel(ModelHolder):

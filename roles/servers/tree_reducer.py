@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
+from roles.base.loads import Loads, sums
 from roles.base.role import Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
-from roles.base.sizes import arriving, children, encoded
+from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
@@ -50,6 +51,10 @@ class ReducerOptions(SummingOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """A sum of each layer."""
         return {"sums": shapes.size(self.layers)}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Of each layer the sum of its children's gradients, a piece for each as it comes."""
+        return sums("reduce", arriving(name, shapes), parts_at(name, shapes))
 
     def parents(self) -> tuple[str, ...]:
         """One."""

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from ops import Array
+from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
@@ -36,6 +37,17 @@ class AveragingOptions(ReplicaOptions):
     anew: ClassVar[Anew] = Anew.FROM_STATE
     tau: int
     histories: bool
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """An iteration of its own; what is packed, added up and unpacked in every tau-th."""
+        net = shapes.net(self.job, "all")
+        layers, passes = layers_in(net), self.job.passes
+        rows = -(-shapes.rows(name) // passes)
+        yield from first_passes("forward", rows, layers, passes)
+        yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
+        for size in self.summed(shapes):
+            yield from (Load("pack", added=size), Load("unpack", added=size))
+            yield from self.exchange.options.loads(name, size, shapes)
 
     @property
     def period(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 
 from nets import Stage
 from nets.data import Prefetcher
+from roles.base.loads import Loads
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
@@ -27,7 +28,7 @@ from roles.learning.micro_batches import WorkerNet
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
-from roles.workers.conv_steps import iteration
+from roles.workers.conv_steps import iteration, work
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
 from roles.workers.passes import Passes, further_passes
@@ -65,6 +66,10 @@ class ConvOptions(JobOptions):
         """Passes on its rows, and their gradients."""
         held = passes(self.job, self.part, shapes, name)
         return held | {"gradients": gradients(self.job, shapes.layers(self.job, self.part), shapes)}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Stage by stage, there and back."""
+        return work(self, name, shapes)
 
     def parents(self) -> tuple[str, ...]:
         """One for each model server."""

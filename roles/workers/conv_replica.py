@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from roles.base.loads import Load, Loads, layers_in
 from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, passes
 from roles.base.steps import Step, Steps, Turn, Work
 from roles.exchange.buckets import buckets_of
-from roles.fc.phase import FcPhase, activations_sent, fc_phase
+from roles.fc.phase import FcPhase, activations_sent, answers_added, fc_phase
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, Ticket
 from roles.workers.replica import Replica, ReplicaOptions
@@ -48,6 +49,15 @@ class ConvReplicaOptions(ReplicaOptions):
         size = shapes.size(layers)
         held = passes(self.job, self.part, shapes, name) | {"gradients": size, "sums": size}
         return held | model(self.job, layers, shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """The conv phase forward, then as a replica."""
+        net, rows = shapes.net(self.job, self.part), shapes.rows(name)
+        yield Load("forward", rows, forward=layers_in(net))
+        yield from answers_added(self, name, shapes)
+        yield from self._loads(net, Load("backward", rows))
+        for size in self.summed(shapes):
+            yield from self.exchange.options.loads(name, size, shapes)
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Of its part."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from roles.base.loads import Load, Loads
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
 from roles.base.steps import Key, Sending, Step, Steps, Work, sent
-from roles.fc.phase import HasFc, fc_phase
+from roles.fc.phase import HasFc, answers_added, fc_phase
 from roles.workers.model_links import ModelWay
 
 
@@ -19,6 +20,17 @@ class HasModels(HasFc, Protocol):
     def models(self) -> tuple[ModelWay, ...]:
         """In any order."""
         ...
+
+
+def work(options: HasModels, name: str, shapes: Shapes) -> Loads:
+    """What is in it: stage by stage, there and back."""
+    rows = -(-shapes.rows(name) // options.job.passes)
+    for stage in shapes.net(options.job, options.part).stages:
+        yield Load(f"forward {stage.layer}", rows, forward=stage.layers)
+        yield Load(f"backward {stage.layer}", rows, backward=stage.layers)
+        for _ in range(1, options.job.passes):
+            yield from (Load("pass", rows, backward=stage.layers), Load("pass", rows, forward=stage.layers))
+    yield from answers_added(options, name, shapes)
 
 
 def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:

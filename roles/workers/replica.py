@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
+from nets import Net
 from nets.data import Prefetcher
 from ops import Array
+from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
@@ -84,6 +86,23 @@ class ReplicaOptions(WholeOptions):
     def holds(self, name: str, shapes: Shapes) -> Held:
         """What one worker alone does, and the sums."""
         return super().holds(name, shapes) | {"sums": shapes.number * sum(self.summed(shapes))}
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Forward and as far back as the first bucket in one piece, then bucket by bucket; its share of the sums."""
+        net, passes = shapes.net(self.job, "all"), self.job.passes
+        layers, rows = layers_in(net), -(-shapes.rows(name) // passes)
+        yield from first_passes("forward", rows, layers, passes)
+        yield from self._loads(net, Load("forward", rows, forward=layers if passes == 1 else ()))
+        for size in self.summed(shapes):
+            yield from self.exchange.options.loads(name, size, shapes)
+
+    def _loads(self, net: Net, begins: Load) -> Loads:
+        """Backward, where the first bucket is in the piece that `begins` it, and the updates."""
+        for bucket in buckets_of(net):
+            first = begins if not bucket.number else Load("backward", begins.rows)
+            yield replace(first, backward=layers_in(bucket))
+        updates = [tuple(net.params)] if self.job.solver_spec.clips else [tuple(b.params) for b in buckets_of(net)]
+        yield from (Load("update", updated=layers) for layers in updates)
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Numbers that it exchanges of each bucket."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nets.data import Prefetcher
+from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
 from roles.base.sizes import gradients, model, passes
@@ -45,6 +46,14 @@ class WholeOptions(JobOptions):
         layers = shapes.layers(self.job, "all")
         held = passes(self.job, "all", shapes, name) | {"gradients": gradients(self.job, layers, shapes)}
         return held | model(self.job, layers, shapes)
+
+    def loads(self, name: str, shapes: Shapes) -> Loads:
+        """Everything at once."""
+        net = shapes.net(self.job, "all")
+        layers, passes = layers_in(net), self.job.passes
+        rows = -(-shapes.rows(name) // passes)
+        yield from first_passes("train", rows, layers, passes, "train")
+        yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
 
 
 class Single(ModelHolder):

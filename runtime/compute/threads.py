@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
@@ -28,3 +30,19 @@ def use(threads: int) -> None:
     numba = sys.modules.get("numba")
     if numba is not None:  # it reads its variable when it is imported
         numba.core.config.reload_config()
+
+
+@contextmanager
+def using(threads: int) -> Iterator[None]:
+    """So many threads for libraries and for kernels that are asked for meanwhile."""
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    os.environ.update(variables(threads))
+    try:
+        with threadpool_limits(threads):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

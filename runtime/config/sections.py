@@ -73,7 +73,8 @@ class Machine(Section):
     `threads` are BLAS threads of each process; "auto" shares the cores among the machine's processes. `port`
     is the first of the machine's TCP ports; without it free ports are taken. `namespace`: its processes live in this
     network namespace of this machine, where `address` is, as if it were another one. `pin`: names or patterns of
-    actors; each process with one of them has `threads` cores to itself and stays on them.
+    actors; each process with one of them has `threads` cores to itself and stays on them. `price_per_hour` is what
+    `plan` multiplies with the time that it predicts.
     """
 
     name: Name = "local"
@@ -83,6 +84,7 @@ class Machine(Section):
     port: Port | None = None
     namespace: Name | None = None
     pin: tuple[Text, ...] = Field(default=(), strict=False)
+    price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class Launcher(Section):

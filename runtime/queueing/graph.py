@@ -174,9 +174,10 @@ class _Evaluation:
                 break
         (began, busy, carried), (ended, busy_then, carried_then) = later[0], later[-1]
         seconds = ended - began
-        use = {name: (spent - busy.get(name, 0.0)) / seconds for name, spent in busy_then.items()}
+        over = seconds or 1.0  # where nothing takes any time, nothing is busy
+        use = {name: (spent - busy.get(name, 0.0)) / over for name, spent in busy_then.items()}
         for way, carries in carried_then.items():
-            use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / seconds
+            use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / over
         return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
 
     def _until(self, steps: Iterator[float], cycles: int) -> float:

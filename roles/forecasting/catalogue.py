@@ -1,0 +1,54 @@
+"""Kinds of machines that one thinks of renting: what they compute, send and cost. `machines.toml` has those we know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from runtime.config.problems import Expected, validated
+from runtime.config.sections import Bytes, Section
+from runtime.config.source import in_order, read
+from runtime.errors import ConfigError
+from runtime.suggest import hint
+
+OURS = Path(__file__).with_name("machines.toml")
+
+
+class Kind(Section):
+    """A kind of machine, as a table of `machines.toml`, which says what each key means."""
+
+    flops: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    share: Annotated[float, Field(gt=0, le=1), Expected("a number > 0 and <= 1")]
+    bytes_per_second: Bytes | None = None
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] | None = None
+    price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @property
+    def achieved(self) -> float:
+        """FLOP/s of whole layers."""
+        return self.flops * self.share
+
+
+class Catalogue(Section):
+    """[machine.NAME] of each kind."""
+
+    machine: Annotated[dict[str, Kind], Field(min_length=1)]
+
+
+def kinds(file: Path | None = None) -> dict[str, Kind]:
+    """The kinds of a file, ours without one. ConfigError with every mistake in it, by line."""
+    raw = read(file or OURS)
+    found, problems = validated(Catalogue, raw.data, raw)
+    if found is None or problems:
+        raise ConfigError(in_order(problems))
+    return found.machine
+
+
+def kind_called(name: str, file: Path | None = None) -> Kind:
+    """The kind of this name. ConfigError as `kinds`, or if it is not there."""
+    known = kinds(file)
+    if name not in known:
+        raise ConfigError([f"--machine {name}: no such kind in {file or 'the catalogue'}{hint(name, known)}"])
+    return known[name]

@@ -1,0 +1,56 @@
+"""Kinds of machines to rent: ours are complete, mistakes in a file of one's own are told by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roles.forecasting.catalogue import OURS, kind_called, kinds
+from runtime import ConfigError
+
+
+def test_the_machines_that_we_know_are_those_of_omnivore_with_a_source_each() -> None:
+    known = kinds()
+    assert set(known) == {"c4.4xlarge", "c4.8xlarge", "g2.2xlarge", "g2.8xlarge"}
+    assert known["c4.4xlarge"].achieved == pytest.approx(742e9 * 0.56)
+    assert known["g2.8xlarge"].bytes_per_second == 1_250_000_000
+    assert all(kind.price_per_hour for kind in known.values())
+    assert "Figure 3" in OURS.read_text("utf-8")
+
+
+def test_a_catalogue_of_ones_own_is_read_with_its_defaults(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[machine.mine]\nflops = 2e12\nshare = 0.5\n")
+    mine = kind_called("mine", tmp_path / "mine.toml")
+    assert (mine.achieved, mine.bytes_per_second, mine.latency, mine.price_per_hour) == (1e12, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("flops = 0\nshare = 0.5", ":2: machine.a.flops: found 0 (integer), expected a finite number > 0"),
+        ("flops = 1e9\nshare = 56", ":3: machine.a.share: found 56 (integer), expected a number > 0 and <= 1"),
+        ("flops = 1e9", ":1: machine.a.share: missing, expected a number > 0 and <= 1"),
+        ("flops = 1e9\nshare = 1.0\nbytes_per_second = 0", ":4: machine.a.bytes_per_second: found 0 (integer)"),
+        ("flops = 1e9\nshare = 1.0\nprice_per_hour = -1", ":4: machine.a.price_per_hour: found -1 (integer)"),
+        ("flops = 1e9\nshare = 1.0\nprize = 1", ":4: machine.a.prize: unknown key"),
+    ],
+)
+def test_a_mistake_in_a_catalogue_is_told_by_line(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "m.toml").write_text(f"[machine.a]\n{text}\n")
+    with pytest.raises(ConfigError) as found:
+        kinds(tmp_path / "m.toml")
+    (line,) = found.value.problems
+    assert f"m.toml{told}" in line
+
+
+def test_an_empty_catalogue_is_none(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text("")
+    with pytest.raises(ConfigError, match=r"m.toml:1: machine: missing, expected a table"):
+        kinds(tmp_path / "m.toml")
+
+
+def test_a_kind_that_nobody_knows_is_told_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError) as found:
+        kind_called("c4.4xlarg")
+    assert found.value.problems == ["--machine c4.4xlarg: no such kind in the catalogue (did you mean 'c4.4xlarge'?)"]

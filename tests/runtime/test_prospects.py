@@ -1,0 +1,114 @@
+"""What a plan tells of time: words and a chart, from plain data."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from runtime.plan.chart import chart
+from runtime.plan.prospects import Prospect, Prospects, busiest, duration, outline
+
+SVG = "{http://www.w3.org/2000/svg}"
+SECONDS = {1: 4.0, 2: 2.0, 4: 0.52, 8: 0.5}
+
+
+def found(seconds: dict[int, float] = SECONDS, **more: object) -> Prospects:
+    choices = tuple(
+        Prospect(f"{g} groups of {8 // g}", g, value, {"fc": 0.5 / value, "conv-0": 0.201, "conv-1": 0.2}, "fc")
+        for g, value in seconds.items()
+    )
+    told = {"basis": "two machines", "choices": choices, "varies": "groups", "chosen": 2, "step": "iteration"}
+    told |= {"items": "images", "per_step": 64, "steps": 9000, "notes": ("this", "that")}
+    return Prospects(**{**told, **more})  # type: ignore[arg-type]
+
+
+def test_every_choice_is_a_line_and_the_configured_one_is_marked() -> None:
+    assert outline(found()).splitlines() == [
+        "predicted: two machines",
+        "",
+        "   groups         seconds per iteration  images/s  busiest station  others",
+        "   1 groups of 8  4                      16        fc 12 %          conv-* 20 %",
+        "*  2 groups of 4  2                      32        fc 25 %          conv-* 20 %",
+        "   4 groups of 2  0.52                   123.1     fc 96 %          conv-* 20 %",
+        "   8 groups of 1  0.5                    128       fc 100 %         conv-* 20 %",
+        "",
+        "from 4 groups of 2 on, more groups gain 10 % at most: fc 100 %",
+        "9000 iterations as configured (*) take 5 h 0 min",
+        "not in these figures:",
+        "  this",
+        "  that",
+    ]
+
+
+def test_where_the_last_choice_still_pays_nothing_is_called_saturated() -> None:
+    rising = found({1: 4.0, 2: 2.0, 4: 1.0})
+    assert rising.saturated is None
+    assert "every doubling of the groups still pays" in outline(rising)
+
+
+def test_one_choice_has_no_curve_and_no_mark() -> None:
+    alone = found({2: 2.0})
+    assert "9000 iterations as configured take 5 h 0 min" in outline(alone)
+    assert "groups gain" not in outline(alone)
+    with pytest.raises(ValueError, match="no curve"):
+        chart(alone)
+
+
+def test_the_cost_is_the_time_multiplied_by_the_price_of_all_machines() -> None:
+    prices = ((3, "large", 2.0), (1, "small", 0.5))
+    assert found(prices=prices).price_per_hour() == 6.5
+    assert "take 5 h 0 min and cost 32.50 (3 x large at 2, 1 x small at 0.5 an hour)" in outline(found(prices=prices))
+
+
+def test_without_the_price_of_every_machine_no_cost_is_told() -> None:
+    assert "cost" not in outline(found(prices=((3, "large", 2.0), (1, "small", None))))
+    assert "cost" not in outline(found())
+
+
+def test_without_predictions_only_the_notes_are_told() -> None:
+    assert outline(Prospects(notes=("how to get one",))) == "how to get one"
+
+
+def test_stations_that_are_busy_to_another_degree_are_told_apart() -> None:
+    use = {"conv-0 out": 0.9, "conv-1 out": 0.1, "conv-2 out": 0.12, "idle": 0.001}
+    assert busiest(Prospect("", 1, 1.0, use, "conv-0 out")) == ["conv-0 out 90 %", "conv-2 out 12 %", "conv-1 out 10 %"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.01234, "0.0123 s"), (99.4, "99.4 s"), (725, "12 min 5 s"), (12_000, "3 h 20 min"), (360_000, "4 days 4 h")],
+)
+def test_a_duration_is_told_in_the_units_of_its_size(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_the_chart_has_axes_with_units_a_curve_measured_points_and_needs_no_colours() -> None:
+    text = chart(found(measured=((2, 2.2),)))
+    drawn = ET.fromstring(text)
+    texts = [of.text for of in drawn.iter(f"{SVG}text")]
+    assert {"seconds per iteration: two machines", "groups", "s", "1", "2", "4", "8", "predicted", "measured"} <= set(
+        texts
+    )
+    assert "from 4 on more gain 10 % at most" in texts
+    dots = [of for of in drawn.iter(f"{SVG}circle") if of.find(f"{SVG}title") is not None]
+    squares = [of for of in drawn.iter(f"{SVG}rect") if of.get("class") == "measured"]
+    assert len(dots) == 4
+    assert [of.findtext(f"{SVG}title") for of in squares if of.findtext(f"{SVG}title")] == ["2: 2.2 s measured"]
+    assert set(re.findall(r"(?:fill|stroke): ?(#\w+|none)", text)) <= {
+        "#1e293b",
+        "#475569",
+        "#e2e8f0",
+        "#ffffff",
+        "none",
+    }
+    assert re.findall(r"href|url\(|@import|<script|<image|<!", text) == []
+
+
+def test_higher_on_the_chart_is_slower_and_further_right_is_more() -> None:
+    drawn = ET.fromstring(chart(found()))
+    dots = [(float(of.get("cx", "")), float(of.get("cy", ""))) for of in drawn.iter(f"{SVG}circle") if len(of)]
+    assert dots == sorted(dots, key=lambda dot: dot[0])
+    assert [y for _, y in dots] == sorted(y for _, y in dots)
+    assert all(78 < x < 616 and 48 <= y <= 344 for x, y in dots)
