@@ -31,6 +31,7 @@ from runtime.transport import Endpoints
 from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
+WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
@@ -124,7 +125,7 @@ class Agent(Actor):
         )
 
     async def _beat(self) -> None:
-        due = last = self.now()
+        due = last = told = self.now()
         while True:
             due += self._heartbeat_seconds
             await asyncio.sleep(max(0.0, due - self.now()))
@@ -136,6 +137,9 @@ class Agent(Actor):
             status = self._home.status()
             progress = self._home.compute.done + sum(entry["handled"] for entry in status)
             current = self._home.compute.current
+            work = {}
+            if due - told >= WORK_SECONDS:
+                work, told = self._home.work.changed(), due
             await self.tell(
                 SUPERVISOR,
                 Heartbeat(
@@ -147,6 +151,7 @@ class Agent(Actor):
                     busy_with=f"{current.actor} {current.label}" if current else "",
                     loop_lag=lag,
                     actors={entry["actor"]: entry for entry in status if entry["actor"] != self.name},
+                    work=work,
                 ),
             )
 

@@ -19,6 +19,7 @@ get a second Directory, with where it is now; it gets its own, prepares and begi
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import Enum
 
 from runtime.messages.message import Json, Message, message
@@ -93,7 +94,8 @@ class Heartbeat(Message):
     """The event loop of the process lives; its last beat was `period` seconds ago.
 
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
-    (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
+    (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it. `work`: now and then,
+    actor -> label -> [count, seconds, sum of squares] since the process began, of the work of which there was more.
     """
 
     process: str
@@ -104,6 +106,7 @@ class Heartbeat(Message):
     busy_with: str
     loop_lag: float
     actors: Json
+    work: Json = field(default_factory=dict)
 
 
 @message
