@@ -94,8 +94,8 @@ class Heartbeat(Message):
     """The event loop of the process lives; its last beat was `period` seconds ago.
 
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
-    (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it. `work`: now and then,
-    actor -> label -> [count, seconds, sum of squares] since the process began, of the work of which there was more.
+    (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
+    `work`: about once a second, what WorkSums.changed says.
     """
 
     process: str

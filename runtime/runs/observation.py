@@ -50,14 +50,12 @@ class Observation:
     """A watcher that lets an observer work on `compute` and tells what it says. What it raises ends no run: it is told
     as a warning, and the observer hears nothing more."""
 
-    def __init__(
-        self, observer: Observer, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]
-    ) -> None:
+    def __init__(self, observer: Observer, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]) -> None:
         self._observer, self._compute, self._tell = observer, compute, tell
         self._loop = asyncio.get_running_loop()
         self._heard: list[Callable[[], Told]] = []
         self._task: asyncio.Task[None] | None = None
-        self._due, self._over = 0.0, False
+        self._due, self._over = self._loop.time() + PERIOD, False
 
     def __repr__(self) -> str:
         return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"
