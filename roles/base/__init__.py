@@ -2,5 +2,6 @@
 
 role    `RoleOptions`: options, what is sent and held, devices, links of gradients
 shapes  what a topology's actors work on
+steps   what an actor does in an iteration, and what it waits for
 sizes   sums of bytes that several roles need
 """

@@ -2,6 +2,7 @@
 
     fields          what the actor is told; typed, checked before anything starts, plain data in plan.json
     sends, holds    the bytes that it will send in an iteration and hold in memory
+    steps, period   what it does in an iteration, and after how many it begins anew
     parents, redirected, with_wires    which links its gradients travel, and in which formats
     on_device       where it can compute
     anew            what becomes of it when it is started anew
@@ -18,6 +19,7 @@ from enum import Enum
 from typing import Any, ClassVar, Self
 
 from roles.base.shapes import Shapes
+from roles.base.steps import Steps, Turn
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from runtime.messages.message import Message
@@ -53,6 +55,16 @@ class RoleOptions:
     """Base of all; what is said here is said of a role that only talks."""
 
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
+
+    @property
+    def period(self) -> int:
+        """Iterations after which it does the same again."""
+        return 1
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """What the actor of this name does in a training iteration of a group, in the order in which it begins what
+        could begin at one time."""
+        return ()
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """What the actor of this name sends in one training iteration: bytes of arrays, by receiver and message."""

@@ -51,16 +51,19 @@ class Shapes:
         """Bytes of the parameters in these layers."""
         return self.number * sum(math.prod(shape) for blobs in layers.values() for shape, _ in blobs)
 
-    def rows(self, worker: str, phase: str = TRAIN) -> int:
-        """How many rows of its group's batch a worker computes at first, as the coordinator cuts it; all of them
-        without a group."""
+    def group(self, worker: str) -> list[str]:
+        """The workers of its group by rank; itself without a group."""
+        return next((members for members in self.groups if worker in members), [worker])
+
+    def cuts(self, worker: str, phase: str = TRAIN) -> tuple[int, ...]:
+        """Where its group's batch is cut at first, as the coordinator does it; nowhere without a group."""
         job: Job = self.options[worker].job
-        batch = job.rows(phase)
-        for members in self.groups:
-            if worker in members:
-                cuts, rank = self._shares.cuts(members, batch), members.index(worker)
-                return cuts[rank + 1] - cuts[rank]
-        return batch
+        return self._shares.cuts(self.group(worker), job.rows(phase))
+
+    def rows(self, worker: str, phase: str = TRAIN) -> int:
+        """How many rows of its group's batch a worker computes at first; all of them without a group."""
+        cuts, rank = self.cuts(worker, phase), self.group(worker).index(worker)
+        return cuts[rank + 1] - cuts[rank]
 
     @cached_property
     def _shares(self) -> Shares:

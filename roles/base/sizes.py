@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nets import Net
 from ops import get_backend
@@ -27,10 +27,11 @@ def crossing(net: Net, rows: int, *, back: bool = False) -> int:
     return number * rows * sum(math.prod(shapes[name][1:]) for name in names)
 
 
-def answers(server: str, shapes: Shapes) -> Iterator[tuple[str, int]]:
-    """(worker, bytes) of the gradients that whoever computes the FC phase gives every worker that names it."""
+def answers(server: str, shapes: Shapes, workers: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+    """(worker, bytes) of the gradients that whoever computes the FC phase gives every worker that names it, or, of
+    those, `workers` only."""
     for worker, options in shapes.having("fc_servers").items():
-        if server in options.fc_servers:
+        if server in options.fc_servers and (workers is None or worker in workers):
             net = shapes.net(options.job, options.part)
             yield worker, crossing(net, shapes.rows(worker), back=True)
 
@@ -57,6 +58,19 @@ def arriving(reducer: str, shapes: Shapes) -> Layers:
         if getattr(options, "parent", None) == reducer:
             return arriving(name, shapes)
     return {}
+
+
+def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Who sends gradients to a reducer or model server in an iteration of these members, and of which layers."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for member in members:
+        options = shapes.options[member]
+        ways = [way for way in getattr(options, "models", ()) if way.parent == parent]
+        found += [(member, tuple(shapes.layers(options.job, options.part, way.layers))) for way in ways]
+    for name, options in shapes.options.items():
+        if getattr(options, "parent", None) == parent and (below := children(name, shapes, members)):
+            found.append((name, below[0][1]))
+    return found
 
 
 def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:

@@ -14,6 +14,7 @@ from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
+from roles.base.steps import Key, Sending, Step, Steps, Work
 from roles.fc.batches import Span, fc_batches
 from roles.learning.job import Job
 from roles.learning.scoreboard import mean_scores
@@ -50,6 +51,33 @@ def activations_sent(options: HasFc, name: str, shapes: Shapes) -> Sent:
     for server in options.fc_servers:
         size = crossing(shapes.net(options.job, options.part), shapes.rows(name))
         yield server, ActivationSlice if options.scheme else Activations, size
+
+
+def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:
+    """What a worker does about the FC phase when the step `above` has ended, until (name, "answered")."""
+    kind = "ActivationSlice" if options.scheme else "Activations"
+    rows = shapes.rows(name)
+    size = crossing(shapes.net(options.job, options.part), rows)
+    parts = slices_of(options.scheme, shapes.cuts(name), shapes.group(name).index(name))
+    answered = []
+    for part, count in parts:
+        yield Step((name, kind, str(part)), Sending(options.fc_servers, size * count // rows), (above,))
+        came = tuple((server, "ActivationGrads", str(part), name) for server in options.fc_servers)
+        answered.append((name, "add", str(part)))
+        yield Step(answered[-1], Work("add", rows) if options.scheme else None, came)
+    yield Step((name, "answered"), None, tuple(answered))
+
+
+def slices_of(scheme: str, cuts: Sequence[int], rank: int) -> list[tuple[int, int]]:
+    """(FC batch, rows) of the slices of a member's rows; without a scheme all of them are one."""
+    if not scheme:
+        return [(0, cuts[rank + 1] - cuts[rank])]
+    return [
+        (part, high - low)
+        for part, members in enumerate(fc_batches(scheme, cuts))
+        for one, (low, high) in members
+        if one == rank
+    ]
 
 
 class FcPhase:

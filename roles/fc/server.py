@@ -12,6 +12,7 @@ from typing import ClassVar
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, model, passes
+from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.buffers import gradient_buffers, joined_rows
 from roles.learning.job import InputShape
 from roles.learning.micro_batches import WorkerNet
@@ -35,6 +36,16 @@ class FcOptions(JobOptions):
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """To every worker that names it the gradients of what it sent."""
         return ((worker, ActivationGrads, size) for worker, size in answers(name, shapes))
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """The FC phase on the whole batch, once all members' activations are here."""
+        mine = [member for member in turn.members if name in getattr(shapes.options[member], "fc_servers", ())]
+        if mine:
+            rows = self.job.rows(TRAIN)
+            yield Step((name, "fc"), Work("fc TRAIN", rows), tuple((member, "Activations", "0") for member in mine))
+        sizes = dict(answers(name, shapes, mine))
+        for member in mine:
+            yield Step((name, "ActivationGrads", "0", member), Sending((member,), sizes[member]), ((name, "fc"),))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes on whole batches, parameters and histories."""

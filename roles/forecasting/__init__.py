@@ -1,6 +1,9 @@
-"""What a topology will send and hold, told before it runs.
+"""What a topology will send and hold, and how long an iteration will take, told before it runs and while it runs.
 
-outlook  memory and traffic, for `plan`
-traffic  bytes on each link in one iteration
-observer live_times  miss  regrouped    predicted beside measured, while a run goes on
+outlook     memory and traffic, for `plan`
+traffic     bytes on each link in one iteration
+prediction  seconds of an iteration, and what is busy meanwhile
+times       how long pieces of work take, from a profile or from a run
+observer    predicted beside measured, of a run that goes on:
+            live_times (what it measures)  miss (whose work differs)  regrouped (other groups)
 """

@@ -21,14 +21,20 @@ def forecast(topology: Topology) -> Forecast:
 def memory(topology: Topology) -> dict[str, int]:
     """Actor -> bytes of this machine's memory that it holds at least: told in a tenth of a second, without the kernels'
     compiler. Actors that compute elsewhere, on a GPU or an emulated device, are missing."""
-    plainly = [dataclasses.replace(actor, options=_with_numpy(actor.options)) for actor in topology.actors]
-    here = {actor.name for actor in plainly if _computes_here(actor)}
-    held = footprint(Shapes(dataclasses.replace(topology, actors=tuple(plainly))))
+    plain = plainly(topology)
+    here = {actor.name for actor in plain.actors if _computes_here(actor)}
+    held = footprint(Shapes(plain))
     return {
         name: sum(size for what, size in parts.items() if what != "scratch")
         for name, parts in held.items()
         if name in here
     }
+
+
+def plainly(topology: Topology) -> Topology:
+    """The same topology without the kernels' compiler: shapes and sizes are the same."""
+    actors = [dataclasses.replace(actor, options=_with_numpy(actor.options)) for actor in topology.actors]
+    return dataclasses.replace(topology, actors=tuple(actors))
 
 
 def _with_numpy(options: Any) -> Any:

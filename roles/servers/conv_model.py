@@ -15,7 +15,8 @@ from typing import ClassVar
 from nets import Net
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import model
+from roles.base.sizes import children, model
+from roles.base.steps import HANDLED, Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
 from roles.learning.job import InputShape, cpu_ops
@@ -59,6 +60,27 @@ class ModelOptions(JobOptions):
                 if way.server == name:
                     layers = shapes.layers(options.job, options.part, way.layers)
                     yield worker, LayerModel, shapes.size(layers)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """A layer is published to each member that asks when the group's update before is in; every part of its
+        gradient is an update's work."""
+        parts: dict[str, list[str]] = {}
+        for child, layers in children(name, shapes, turn.members):
+            for layer in layers:
+                parts.setdefault(layer, []).append(child)
+        ways = {m: way for m in turn.members for way in shapes.options[m].models if way.server == name}
+        for layer, senders in parts.items():
+            size = shapes.size(shapes.layers(self.job, self.part, (layer,)))
+            for member in ways:
+                publish = (name, "publish", layer, member)
+                yield Step(publish, HANDLED, ((member, "PullLayer", layer),), ((name, "updated", layer),))
+                yield Step((name, "LayerModel", layer, member), Sending((member,), size), (publish,))
+            label = "sum" if self.hogwild else "update"
+            added = [(name, label, layer, child) for child in senders]
+            for child, key in zip(senders, added, strict=True):
+                yield Step(key, Work(f"{label} {layer}"), ((child, "LayerGradient", layer),))
+            race = Work(f"update {layer}", beside=True) if self.hogwild else None
+            yield Step((name, "updated", layer), race, tuple(added))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Parameters and histories."""

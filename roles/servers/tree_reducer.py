@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from roles.base.role import Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
-from roles.base.sizes import arriving, encoded
+from roles.base.sizes import arriving, children, encoded
+from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
 from roles.learning.parts import Parts, in_parts
@@ -35,6 +36,16 @@ class ReducerOptions(SummingOptions):
         """The sum of what came to it, in its own format. One that is kept for other groups than these sends nothing."""
         if layers := arriving(name, shapes):
             yield self.parent, LayerGradient, encoded(layers, self.wire)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """Each child's gradient of a layer is added; with the last one the sum leaves."""
+        below, every = children(name, shapes, turn.members), arriving(name, shapes)
+        for layer in below[0][1] if below else ():
+            added = [(name, "reduce", layer, child) for child, _ in below]
+            for (child, _), key in zip(below, added, strict=True):
+                yield Step(key, Work("reduce"), ((child, "LayerGradient", layer),))
+            sent = Sending((self.parent,), encoded({layer: every[layer]}, self.wire))
+            yield Step((name, "LayerGradient", layer), sent, tuple(added))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """A sum of each layer."""

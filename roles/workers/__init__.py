@@ -1,6 +1,6 @@
 """Who computes gradients.
 
-conv                       a member of a compute group
+conv  conv_steps           a member of a compute group, and what it does in an iteration
 replica  conv_replica      the whole net each; the conv phase of it
 averaging  single          replicas that learn apart; one worker that does it all
 passes                     the next is asked for while one is computed

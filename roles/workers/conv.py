@@ -20,12 +20,14 @@ from nets.data import Prefetcher
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
+from roles.base.steps import Steps, Turn
 from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
+from roles.workers.conv_steps import iteration
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
 from roles.workers.passes import Passes, further_passes
@@ -53,6 +55,11 @@ class ConvOptions(JobOptions):
         yield from activations_sent(self, name, shapes)
         for way in self.models:
             yield way.parent, LayerGradient, encoded(shapes.layers(self.job, self.part, way.layers), way.wire)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """What `ConvCompute` does, from its first pull to its last gradient."""
+        if name in turn.members:
+            yield from iteration(self, name, shapes)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes on its rows, and their gradients."""

@@ -22,6 +22,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from pathlib import Path
 from random import Random
+from statistics import fmean, pvariance
 from typing import Any
 
 from runtime.errors import ConfigError, ProgramFailed
@@ -53,6 +54,14 @@ class Times:
         self._measured = "seconds" in table
         if self.law not in LAWS:
             raise ValueError(f"law: found {self.law!r}, expected one of {', '.join(LAWS)}{hint(str(self.law), LAWS)}")
+
+    def moments(self, rows: int) -> tuple[float, float]:
+        """What `draw` gives on average, and its squared coefficient of variation."""
+        share = rows / self.rows if rows and self.rows else 1.0
+        if not self._measured:
+            return share * self.mean, self.cv**2
+        mean = fmean(self.seconds)
+        return share * mean, pvariance(self.seconds, mean) / mean**2 if mean else 0.0
 
     def draw(self, random: Random, rows: int) -> float:
         """Seconds of one piece of work on `rows` rows (0: not known, as many as were measured)."""
@@ -100,11 +109,12 @@ class ServiceTimes:
         """Seconds of the actor's next piece of work of this label. ProgramFailed if no entry fits."""
         if (actor, label) not in self._found:
             random = Random(f"{self._seed}/{actor}/{label}")  # noqa: S311  # no secret is made of it
-            self._found[actor, label] = self._entry(actor, role, label), random
+            self._found[actor, label] = self.of(actor, role, label), random
         times, random = self._found[actor, label]
         return times.draw(random, rows)
 
-    def _entry(self, actor: str, role: str, label: str) -> Times:
+    def of(self, actor: str, role: str, label: str) -> Times:
+        """The entry of the actor's work of this label: the first that fits. ProgramFailed if none does."""
         for key, times in self._times.items():
             who, _, what = key.partition("/")
             if fnmatch.fnmatchcase(label, what) and (fnmatch.fnmatchcase(role, who) or fnmatch.fnmatchcase(actor, who)):

@@ -3,5 +3,7 @@
 efficiency    hardware efficiency HE(g) in closed form, for each way in which gradients travel
 mean_values   closed networks of queues, by mean value analysis: exact, unequal devices included
 events        the same event by event, with any spread of times, groups that wait for their slowest, 10 000 machines
+graph         a cycle of work as a graph of pieces that wait for one another
+sharing       what each of several transfers gets of a link
 estimates     means of simulated times with their confidence
 """

@@ -1,0 +1,161 @@
+"""How long a training iteration of a topology will take, from how long its pieces take and how fast its network is.
+
+Every role says what it does in an iteration (`RoleOptions.steps`). Put together they are one graph for each group:
+layers that are pulled while others are computed, members that wait for their slowest, groups that meet at a server.
+These graphs are evaluated (`runtime.queueing.graph`), with times drawn from means and variations. No message is made,
+no role runs. What it assumes:
+
+    devices     an actor's work is done in the order in which it is asked for; actors with a device of their own (an
+                emulated one) work side by side, others that share a process one after the other
+    network     interfaces with one rate each way, shared as TCP connections do (max-min, as `network_model`); what one
+                process sends to many leaves at one pace; messages without arrays take the latency only
+    groups      go round without a stop: no test, no checkpoint, no first iteration
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from roles.base.role import RoleOptions
+from roles.base.shapes import Shapes
+from roles.base.steps import Key, Sending, Step, Turn, Work
+from roles.forecasting.outlook import plainly
+from roles.forecasting.times import Moments, Rows, Times
+from runtime.plan.topology import Topology
+from runtime.queueing.graph import Piece, evaluate
+
+__all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """`latency` in seconds; `bytes_per_second` of every interface, each way (None: unlimited, as shared memory is).
+    `interfaces`: the interface of a process, if that is not its own; those behind one reach one another at once."""
+
+    latency: float = 0.0
+    bytes_per_second: float | None = None
+    interfaces: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """`seconds`: mean time per training iteration of the run. `use`: the part of the time in which a station is busy,
+    from 0 to 1: "ACTOR" is its device, "INTERFACE in" and "INTERFACE out" (the name of its process, if it has its own)
+    the network's. `bottleneck`: the station that is busy most. `notes`: what is not known, and what it was counted
+    as."""
+
+    seconds: float
+    use: Mapping[str, float]
+    bottleneck: str
+    notes: tuple[str, ...] = ()
+
+
+def predict(topology: Topology, times: Times, network: Network, home: Mapping[str, str]) -> Prediction:
+    """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`)."""
+    asked = _Asked(topology, times, network, home)
+    groups = [list(asked.cycle(members)) for members in asked.groups]
+    rates = {way: network.bytes_per_second or math.inf for pieces in groups for piece in pieces for way in piece.ways}
+    found = evaluate(groups, rates)
+    use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.stations.items()}
+    use |= {way: min(1.0, found.use.get(way, 0.0)) for way in rates}
+    bottleneck = max(use, key=lambda name: use[name], default="")
+    return Prediction(found.seconds / asked.period, use, bottleneck, tuple(asked.notes))
+
+
+def rows_of(topology: Topology) -> Rows:
+    """Of how many rows each actor's pieces of work are, by label: for `Times.measured`."""
+    asked = _Asked(topology, Times(lambda *_: None), Network(), {})
+    every = [step for members in asked.groups for step in asked.steps(members, 0)]
+    works = [(step.name[0], step.does) for step in every if isinstance(step.does, Work)]
+    return {(actor, work.label): work.rows for actor, work in works if work.rows}
+
+
+class _Asked:
+    """A topology's steps as pieces of a graph."""
+
+    def __init__(self, topology: Topology, times: Times, network: Network, home: Mapping[str, str]) -> None:
+        self._times, self._network, self._home = times, network, home
+        self._actors = {actor.name: actor for actor in topology.actors}
+        self._shapes = Shapes(plainly(topology), shared_memory=network.bytes_per_second is None)
+        said = {n: o for n, o in self._shapes.options.items() if isinstance(o, RoleOptions)}
+        self.groups = self._shapes.groups
+        self.period = math.lcm(*(options.period for options in said.values()))
+        self.notes: dict[str, None] = {}  # in the order in which they were found
+        self.stations: dict[str, str] = {}  # actor -> its device
+        self._moments: dict[tuple[str, str, int], Moments] = {}
+        self._said = said
+        for name in self._actors.keys() - said.keys():
+            self._note(f"{name}: its role says nothing of its work, which is counted as none")
+
+    def cycle(self, members: list[str]) -> Iterator[Piece]:
+        """What a group does in a period."""
+        for number in range(self.period):
+            steps = list(self.steps(members, number))
+            names = {step.name for step in steps}
+            for step in steps:
+                for absent in sorted({*step.after, *step.since} - names):
+                    self._note(f"{' '.join(step.name)} waits for '{' '.join(absent)}', of which nobody says anything")
+                yield self._piece(step, names, number)
+
+    def steps(self, members: list[str], number: int) -> Iterator[Step]:
+        """What all actors do in one iteration of these members."""
+        turn = Turn(tuple(members), number, self.period)
+        for name, options in self._said.items():
+            yield from options.steps(name, self._shapes, turn)
+
+    def _piece(self, step: Step, names: set[Key], number: int) -> Piece:
+        after = [(number, name) for name in step.after if name in names]
+        since = [((number - 1) % self.period, name) for name in step.since if name in names]
+        if number:
+            after, since = [*after, *since], []
+        common: dict[str, Any] = {"name": (number, step.name), "after": tuple(after), "since": tuple(since)}
+        common |= {"takes": step.takes, "gives": step.gives}
+        if isinstance(step.does, Work):
+            return Piece(**common, **self._work(step.name[0], step.does))
+        if isinstance(step.does, Sending):
+            return Piece(**common, **self._sending(step.name, step.does))
+        return Piece(**common)
+
+    def _work(self, actor: str, work: Work) -> dict[str, Any]:
+        station = "" if work.beside else self._device(actor)
+        if not work.label:
+            return {"station": station}
+        key = (actor, work.label, work.rows)
+        if key not in self._moments:
+            role = self._actors[actor].role
+            found = self._times.moments(actor, role, work.label, work.rows)
+            if found is None:
+                self._note(f"no time is known of '{work.label}' ({role}): counted as 0")
+            self._moments[key] = found or Moments(0.0, 0.0)
+        mean, variation = self._moments[key]
+        return {"station": station, "seconds": mean, "variation": variation}
+
+    def _device(self, actor: str) -> str:
+        """Its own if it is emulated, else that of its process."""
+        own = self._actors[actor].emulated is not None
+        return self.stations.setdefault(actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//")
+
+    def _sending(self, name: Key, sending: Sending) -> dict[str, Any]:
+        sender = self._interface(name[0])
+        away = [there for to in sending.to if (there := self._interface(to)) != sender]
+        if not away:
+            return {}
+        if sending.size is None:
+            self._note(f"{name[0]}: how much it sends as {name[1]} depends on the numbers: counted as nothing")
+        if not sending.size or self._network.bytes_per_second is None:
+            return {"delay": self._network.latency}
+        ways = {f"{sender} out": len(away)}
+        for there in away:
+            ways[f"{there} in"] = ways.get(f"{there} in", 0) + 1
+        lane = (self._home.get(name[0], name[0]), *sorted({self._home.get(to, to) for to in sending.to}))
+        return {"size": float(sending.size), "ways": ways, "lane": lane, "delay": self._network.latency}
+
+    def _interface(self, actor: str) -> str:
+        process = self._home.get(actor, actor)
+        return self._network.interfaces.get(process, process)
+
+    def _note(self, text: str) -> None:
+        self.notes.setdefault(text)

@@ -1,0 +1,64 @@
+"""What a conv worker does in an iteration, as steps (`ConvCompute`, read from top to bottom)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from roles.base.shapes import Shapes
+from roles.base.sizes import encoded
+from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.fc.phase import HasFc, fc_phase
+from roles.workers.model_links import ModelWay
+
+
+class HasModels(HasFc, Protocol):
+    """What a conv worker's options say of its model servers."""
+
+    @property
+    def models(self) -> tuple[ModelWay, ...]:
+        """In any order."""
+        ...
+
+
+def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
+    """Of the worker of this name."""
+    layers = [stage.layer or "" for stage in shapes.net(options.job, options.part).stages]
+    rows = -(-shapes.rows(name) // options.job.passes)
+    ways = {layer: way for way in options.models for layer in shapes.layers(options.job, options.part, way.layers)}
+    yield Step((name, "begin"), since=((name, "end"),))
+    yield from _forward(name, layers, ways, rows)
+    above: Key = (name, "forward", str(len(layers) - 1))
+    for number in range(1, options.job.passes):
+        for which in range(2 * len(layers)):
+            step = Step((name, "pass", str(number), str(which)), Work("pass", rows), (above,))
+            above = step.name
+            yield step
+    if options.fc_servers:
+        yield from fc_phase(options, name, shapes, above)
+        above = (name, "answered")
+    for number, layer in reversed(list(enumerate(layers))):
+        work = (name, "backward", str(number))
+        yield Step(work, Work(f"backward {layer or None}", rows), (above,))
+        if layer:
+            way, size = ways[layer], shapes.layers(options.job, options.part, (layer,))
+            sent = Sending((way.parent,), encoded(size, way.wire))
+            yield Step((name, "LayerGradient", layer), sent, (work,))
+    yield Step((name, "end"), None, (work,))
+
+
+def _forward(name: str, layers: Sequence[str], ways: dict[str, ModelWay], rows: int) -> Iterator[Step]:
+    """A layer is pulled when the one below has come and the one below that is computed."""
+    asked: tuple[Key, ...] = ((name, "begin"),)
+    yield Step((name, "read"), Work("read", rows), asked)
+    before: tuple[Key, ...] = ()
+    following: tuple[Key, ...] = ((name, "read"),)
+    for number, layer in enumerate(layers):
+        here = asked
+        if layer:
+            server = ways[layer].server
+            yield Step((name, "PullLayer", layer), Sending((server,)), asked)
+            here = ((server, "LayerModel", layer, name),)
+        asked = (*here, *before)
+        yield Step((name, "forward", str(number)), Work(f"forward {layer or None}", rows), asked)
+        before, following = following, ((name, "forward", str(number)),)

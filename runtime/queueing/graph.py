@@ -1,0 +1,224 @@
+"""A cycle of work as a graph: pieces at stations, transfers over shared ways, and what each of them waits for.
+
+A compute group goes round its cycle again and again. A piece begins when all it waits for has ended, in this cycle
+(`after`) or in the group's cycle before (`since`): x(n) = max over what it waits for + its time, the recursion of a
+timed event graph (Baccelli, Cohen, Olsder and Quadrat, Synchronization and Linearity, 1992, section 2.5). Layers whose
+computing and transfers overlap are such a graph. Besides,
+
+    stations    serve in the order in which pieces become ready, whichever group they are of
+    ways        are shared max-min (`sharing`)
+    times       are drawn anew in every cycle, from a gamma distribution with the piece's mean and variation: a group
+                that waits for its slowest member waits for the expected maximum, and groups meet at a station as they
+                really do
+
+It is evaluated cycle by cycle until the mean is known well enough. Two evaluations with one seed are the same.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+
+from runtime.queueing.sharing import Sharing, Transfer
+
+WARM = 3  # cycles of each group that are not measured
+LEAST, MOST = 4, 64  # that are
+ENOUGH = 0.004  # of the mean: its standard error
+PIECES = 40_000  # evaluated at most, once LEAST is there: about 0.4 s
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`seconds` at a `station` ("": nobody waits there), with `variation`, a squared coefficient of variation; or
+    `size` bytes on a `lane`, in so many copies on each of `ways` (none: they are there at once). In either case `delay`
+    later those that wait for it may begin. A piece that waits for nothing begins when the cycle before is over.
+
+    `takes`: it begins only when nobody is in the stretch of this name, which is then taken until a piece of the same
+    cycle `gives` it back at its end; whoever was ready first is next."""
+
+    name: Hashable
+    after: tuple[Hashable, ...] = ()
+    since: tuple[Hashable, ...] = ()
+    station: str = ""
+    seconds: float = 0.0
+    variation: float = 0.0
+    size: float = 0.0
+    ways: Mapping[str, int] = field(default_factory=dict)
+    lane: Hashable = None
+    delay: float = 0.0
+    takes: str = ""
+    gives: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """`seconds`: mean time between two ends of cycles, of all groups together. `use`: of each station and way, the part
+    of the time in which it is busy. `cycles`: how many were measured."""
+
+    seconds: float
+    use: Mapping[str, float]
+    cycles: int
+
+
+def evaluate(groups: Sequence[Sequence[Piece]], rates: Mapping[str, float], seed: int = 1) -> Evaluated:
+    """Of groups with these cycles, and ways with these rates in bytes per second. ValueError if a piece waits for one
+    that is not there, or a cycle can never end."""
+    return _Evaluation([_Cycle(pieces) for pieces in groups], rates, seed).run()
+
+
+class _Cycle:
+    """The pieces of a group's cycle, and for each who waits for it, in this cycle and in the next."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self.pieces = list(pieces)
+        place = {piece.name: at for at, piece in enumerate(self.pieces)}
+        missing = [name for piece in self.pieces for name in (*piece.after, *piece.since) if name not in place]
+        if missing or len(place) < len(self.pieces):
+            raise ValueError(f"found pieces of one name, or that wait for no piece of the cycle: {missing[:3]}")
+        self.then: list[list[int]] = [[] for _ in self.pieces]
+        self.then_next: list[list[int]] = [[] for _ in self.pieces]
+        self.waits = [len(piece.after) for piece in self.pieces]
+        self.waits_since = [len(piece.since) for piece in self.pieces]
+        for at, piece in enumerate(self.pieces):
+            for name in piece.after:
+                self.then[place[name]].append(at)
+            for name in piece.since:
+                self.then_next[place[name]].append(at)
+        self.roots = [at for at, piece in enumerate(self.pieces) if not piece.after and not piece.since]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One time round: for how much each piece still waits, and how many pieces are left."""
+
+    cycle: _Cycle
+    waits: list[int]
+    left: int
+    following: _Turn | None = None
+
+
+class _Evaluation:
+    def __init__(self, cycles: list[_Cycle], rates: Mapping[str, float], seed: int) -> None:
+        self._cycles, self._rates = cycles, rates
+        self._sharing = Sharing(rates)
+        self._chance = random.Random(seed)  # noqa: S311  # a simulation
+        self._events: list[tuple[float, int, _Turn, int]] = []
+        self._numbers = count()
+        self._free: defaultdict[str, float] = defaultdict(float)
+        self._busy: defaultdict[str, float] = defaultdict(float)
+        self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> who waits for it
+        self._done = 0  # pieces
+        self._ends: list[float] = []
+
+    def run(self) -> Evaluated:
+        for cycle in self._cycles:
+            turn = _Turn(cycle, list(cycle.waits), len(cycle.pieces))
+            for at, waits in enumerate(turn.waits):
+                if not waits:
+                    self._begin(turn, at, 0.0)
+        steps, groups = self._steps(), len(self._cycles)
+        began = self._until(steps, WARM * groups)
+        busy, carried = dict(self._busy), dict(self._sharing.carried)
+        while True:
+            now = self._until(steps, groups)
+            taken = [later - earlier for earlier, later in pairwise(self._ends[WARM * groups - 1 :: groups])]
+            if len(taken) >= MOST or (len(taken) >= LEAST and (self._done > PIECES or _error(taken) < ENOUGH)):
+                break
+        seconds = now - began
+        use = {name: (spent - busy.get(name, 0.0)) / seconds for name, spent in self._busy.items()}
+        for way, carries in self._sharing.carried.items():
+            use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / seconds
+        return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
+
+    def _until(self, steps: Iterator[float], cycles: int) -> float:
+        """So many further cycles end; the time then."""
+        wanted = len(self._ends) + cycles
+        while len(self._ends) < wanted:
+            if next(steps, None) is None:
+                raise ValueError("some pieces of the cycle wait for one another")
+        return self._ends[-1]
+
+    def _steps(self) -> Iterator[float]:
+        """What happens next, one after the other; the time of each."""
+        events, sharing, now = self._events, self._sharing, 0.0
+        while True:
+            due = events[0][0] if events else math.inf
+            if due > now and (leaves := sharing.next_end()) <= due:
+                if leaves == math.inf:
+                    return
+                now = leaves
+                for transfer in sharing.ended(now):
+                    turn, at = transfer.who
+                    self._at(now + turn.cycle.pieces[at].delay, turn, at)
+            else:
+                now, _, turn, at = heapq.heappop(events)
+                self._end(turn, at, now)
+            yield now
+
+    def _at(self, time: float, turn: _Turn, at: int) -> None:
+        heapq.heappush(self._events, (time, next(self._numbers), turn, at))
+
+    def _begin(self, turn: _Turn, at: int, now: float) -> None:
+        """All it waits for has ended."""
+        piece = turn.cycle.pieces[at]
+        if piece.takes and piece.takes in self._taken:
+            self._taken[piece.takes].append((turn, at))
+            return
+        if piece.takes:
+            self._taken[piece.takes] = deque()
+        self._work(piece, turn, at, now)
+
+    def _work(self, piece: Piece, turn: _Turn, at: int, now: float) -> None:
+        if piece.ways:
+            self._sharing.start(Transfer((turn, at), piece.size, piece.ways, piece.lane), now)
+            return
+        if piece.station:
+            seconds = piece.seconds
+            if seconds and piece.variation:
+                seconds = self._chance.gammavariate(1.0 / piece.variation, seconds * piece.variation)
+            now = max(now, self._free[piece.station]) + seconds
+            self._free[piece.station] = now
+            self._busy[piece.station] += seconds
+        else:
+            now += piece.seconds
+        self._at(now + piece.delay, turn, at)
+
+    def _give(self, stretch: str, now: float) -> None:
+        if self._taken[stretch]:
+            turn, at = self._taken[stretch].popleft()
+            self._work(turn.cycle.pieces[at], turn, at, now)
+        else:
+            del self._taken[stretch]
+
+    def _end(self, turn: _Turn, at: int, now: float) -> None:
+        cycle = turn.cycle
+        if cycle.pieces[at].gives:
+            self._give(cycle.pieces[at].gives, now)
+        self._done += 1
+        turn.left -= 1
+        following = turn.following
+        if following is None:
+            waits = [here + since for here, since in zip(cycle.waits, cycle.waits_since, strict=True)]
+            following = turn.following = _Turn(cycle, waits, len(cycle.pieces))
+        for other, places in ((turn, cycle.then[at]), (following, cycle.then_next[at])):
+            for place in places:
+                other.waits[place] -= 1
+                if not other.waits[place]:
+                    self._begin(other, place, now)
+        if not turn.left:
+            self._ends.append(now)
+            for place in cycle.roots:
+                self._begin(following, place, now)
+
+
+def _error(taken: Sequence[float]) -> float:
+    """The standard error of the mean of some times, in parts of it."""
+    mean = math.fsum(taken) / len(taken)
+    if not mean:
+        return 0.0
+    return math.sqrt(math.fsum((one - mean) ** 2 for one in taken) / (len(taken) - 1) / len(taken)) / mean
