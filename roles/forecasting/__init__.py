@@ -5,5 +5,5 @@ traffic     bytes on each link in one iteration
 prediction  seconds of an iteration, and what is busy meanwhile
 times       how long pieces of work take, from a profile or from a run
 observer    predicted beside measured, of a run that goes on:
-            live_times (what it measures)  miss (whose work differs)  regrouped (other groups)
+            live_times (what it measures)  fitted (what it predicts)  miss (whose work differs)  regrouped
 """

@@ -1,7 +1,8 @@
 """Service times of a run that goes on, from the sums that its processes tell of their work. Plain arithmetic.
 
-The first sums of an actor's work are left out: its first pieces are slow. Then a window slides in two steps: it reaches
-back over SECONDS and ITERATIONS at least, and over twice as much at most (or as far as there is anything).
+What comes before the coordinator tells of iterations for the second time is left out: first pieces are slow, and by
+then everybody has told of some. Then a window slides in two steps: it reaches back over SECONDS and ITERATIONS at
+least, and over twice as much at most (or as far as there is anything).
 """
 
 from __future__ import annotations
@@ -52,16 +53,17 @@ class LiveTimes:
     def __init__(self, lead: str) -> None:
         self._lead = lead
         self._actors: dict[str, _Actor] = {}
+        self._told = 0  # how often the lead has told of iterations, as far as it matters
 
     def __repr__(self) -> str:
         return f"<live times of {len(self._actors)} actors, {self.iterations:g} iterations>"
 
     def hear(self, sums: Sums, now: float) -> None:
         """The sums of some actors; `now` is loop time in seconds."""
-        trained = self._has_trained()
         for name, labels in sums.items():
             self._hear(name, {label: tuple(found) for label, found in labels.items()}, now)
-        if self._has_trained() and not trained:
+        if self._told < 2 and ITERATION in sums.get(self._lead, {}):
+            self._told += 1
             self.begin_anew()
         lead = self._actors.get(self._lead)
         if lead is not None and self._is_enough(lead):
@@ -115,9 +117,6 @@ class LiveTimes:
         """Is the next window long enough to be the window?"""
         done = lead.sums.get(ITERATION, NONE)[0] - lead.next_start.get(ITERATION, NONE)[0]
         return lead.at - lead.next_since >= SECONDS and done >= ITERATIONS
-
-    def _has_trained(self) -> bool:
-        return self._lead in self._actors and ITERATION in self._actors[self._lead].sums
 
     def _iteration(self) -> tuple[float, ...]:
         return self._actors[self._lead].window().get(ITERATION, NONE) if self._lead in self._actors else NONE

@@ -41,7 +41,7 @@ def test_the_first_pieces_which_are_slow_are_left_out() -> None:
     told = Told()
     told.work("worker", "build", 1, 7.0)
     told.tell()
-    told.second(forward=3.0)
+    told.second(forward=3.0).second(forward=2.0)
     assert (told.live.iterations, told.live.iteration_seconds, told.live.use()) == (0, 0.0, {})
     told.second().second()
     assert mean(told) == pytest.approx(0.1)
@@ -59,7 +59,7 @@ def test_the_window_holds_as_many_seconds_and_iterations_as_it_needs_and_twice_a
 
 
 def test_tests_and_checkpoints_count_neither_as_work_of_training_nor_as_its_time() -> None:
-    told = Told().second().second().second()
+    told = Told().second(times=4)
     told.work("worker", "test conv1", 5, 0.1)
     told.work("worker", "fc TEST", 5, 0.1)
     told.tell()  # a second in which no iteration ended

@@ -1,0 +1,142 @@
+"""Predicted beside measured in every run: iteration time, use of each station, and whose work differs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runtime
+from roles import training
+from roles.messages import Done, Regroup
+from runtime import Event
+from runtime.compute.service_times import ServiceTimes
+from tests.support import get
+
+TIMES = {
+    "conv_compute/*": {"mean": 0.2, "cv": 0.1, "law": "gamma", "rows": 32},
+    "fc_server/fc TRAIN": {"mean": 0.3, "cv": 0.1},
+    "conv_model/*": {"mean": 0.01},
+    "reducer*/*": {"mean": 0.01},
+    "*/*": {"mean": 0.0},
+}
+VIRTUAL = {"clock": "virtual", "latency": 0.001, "bytes_per_second": 12_500_000}
+
+
+def emulated(tmp_path: Path, iterations: int, *, faster: float = 1.0, **strategy: Any) -> runtime.Topology:
+    """LeNet on devices that take the times of TIMES."""
+    times = {key: {**entry, "mean": entry["mean"] / faster} for key, entry in TIMES.items()}
+    (tmp_path / "times.json").write_text(json.dumps(times))
+    options = {
+        "net": "lenet",
+        "solver": "lenet_digits_solver",
+        "data": {"train": {"format": "digits", "split": "train"}},
+        "max_iter": iterations,
+        "devices": {"*": "emulated:times.json"},
+        "strategy": strategy,
+    }
+    return training(options, directory=tmp_path)
+
+
+def events_of(topology: runtime.Topology, tmp_path: Path) -> list[Event]:
+    found: list[Event] = []
+    runtime.run(topology, on_event=found.append, directory=tmp_path, simulation=VIRTUAL)
+    return found
+
+
+def predictions(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.name == "prediction"]
+
+
+@pytest.mark.few("omnivore-4-2")
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"preset": "omnivore", "workers": 4, "groups": 2},
+        {"preset": "omnivore", "workers": 4, "groups": 4},
+        {"preset": "sync", "workers": 3},
+        {"preset": "async", "workers": 3},
+    ],
+    ids=lambda strategy: "-".join(map(str, strategy.values())),
+)
+def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(tmp_path: Path, strategy: Any) -> None:
+    events = events_of(emulated(tmp_path, 120, **strategy), tmp_path)
+    assert [event for event in events if event.name in ("warning", "misprediction")] == []
+    last = predictions(events)[-1]
+    (finished,) = [event for event in events if event.name == "finished"]
+    assert last["predicted s"] == pytest.approx(64 / finished["images/s"], rel=0.1)
+    assert last["measured s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
+    assert last["measured use"].keys() >= {"fc_server", "conv_model"}
+    for station, use in last["measured use"].items():
+        assert last["predicted use"][station] == pytest.approx(use, abs=0.07), station
+    busiest = max(last["measured use"], key=last["measured use"].__getitem__)
+    assert last["busiest"] == busiest
+    assert re.fullmatch(rf"predicted .* m?s, measured .* an iteration; busiest: {busiest} \d+%", last["text"])
+    assert last["message s"] == VIRTUAL["latency"]
+
+
+def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> None:
+    topology = emulated(tmp_path, 150, preset="omnivore", workers=4, groups=1, live=True)
+    run = runtime.launch(topology, directory=tmp_path, simulation=VIRTUAL)
+
+    async def regrouped() -> list[Event]:
+        found = []
+        async with run:
+            async for event in run.events():
+                found.append(event)
+                if len(predictions(found)) == 1 and event.name == "prediction":
+                    await run.ask("coordinator", Regroup(groups=4), Done)
+        return found
+
+    with asyncio.Runner(loop_factory=run.loop_factory) as runner:
+        events = runner.run(regrouped())
+    (at,) = [index for index, event in enumerate(events) if event.name == "regrouped"]
+    before, after = predictions(events[:at]), predictions(events[at:])
+    assert after[0]["measured s"] == 0.0
+    assert "not measured yet" in after[0]["text"]
+    assert after[-1]["measured s"] < 0.8 * before[-1]["measured s"]
+    assert after[0]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
+
+
+def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, counted = ServiceTimes.seconds, []
+
+    def seconds(self: ServiceTimes, actor: str, role: str, label: str, rows: int = 0) -> float:
+        counted.extend([1] * (label == "fc TRAIN"))
+        slower = 4.0 if label == "fc TRAIN" and len(counted) > 60 else 1.0
+        return slower * original(self, actor, role, label, rows)
+
+    monkeypatch.setattr(ServiceTimes, "seconds", seconds)
+    events = events_of(emulated(tmp_path, 200, preset="sync", workers=2), tmp_path)
+    (told,) = [event for event in events if event.name == "misprediction"]
+    assert told["station"] == "fc_server"
+    words = r"an iteration takes .* m?s, predicted .* s: fc_server works .* m?s of it, predicted 3\d\d ms"
+    assert re.fullmatch(words, told["why"])
+    last = predictions(events)[-1]
+    assert last["predicted s"] == pytest.approx(last["measured s"], rel=0.1)
+    assert last["busiest"] == "fc_server"
+
+
+async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_metrics_page(tmp_path: Path) -> None:
+    topology = emulated(tmp_path, 100_000, faster=20.0, preset="sync", workers=2)
+    async with runtime.launch(topology, directory=tmp_path) as run:
+        async for event in run.events():
+            if event.name == "prediction" and event["measured s"]:
+                break
+        page = await asyncio.to_thread(get, run.metrics_url.replace("/sd", "/metrics"))
+        await run.end_now()
+    assert event["predicted s"] == pytest.approx(event["measured s"], rel=0.15)
+    assert 0 < event["work s"] <= event["predicted s"]
+    stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "reducer-0"}
+    assert set(event["predicted use"]) == stations == set(event["measured use"])
+    seconds = dict(re.findall(r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} (\S+)$', page, re.MULTILINE))
+    assert seconds.keys() == {"predicted", "measured"}
+    assert float(seconds["measured"]) > 0
+    used = set(re.findall(r'^convoy_station_use_ratio\{.*kind="(\w+)".*station="([\w-]+)".*\}', page, re.MULTILINE))
+    assert used == {(kind, station) for kind in ("predicted", "measured") for station in stations}
