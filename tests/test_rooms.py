@@ -74,7 +74,8 @@ ROOMS: dict[str, str] = {
     "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
-    "roles.forecasting": "roles.base runtime runtime.compute runtime.plan runtime.queueing",
+    "roles.forecasting": "roles roles.base roles.learning runtime runtime.compute runtime.config runtime.plan"
+    " runtime.queueing",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.formats"
     " roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"

@@ -18,7 +18,8 @@ from runtime.config.sections import ClusterConfig
 from runtime.plan.topology import Placement
 
 TRIALS = 3  # predictions that learning what a message takes may cost
-TRIAL = 1e-4  # seconds that a message takes, in the first of them
+MESSAGES = 4  # that an iteration waits for, one after the other: the first guess
+SLOPE = 0.1  # seconds an iteration for each second a message: with less, none is waited for
 NEAR = 0.01  # of the measured seconds: learnt well enough
 
 
@@ -109,17 +110,17 @@ class Fitted:
     def _learn(self, alone: float, measured: float) -> None:
         """What a message takes, by secants: so long that the prediction is what was measured. Where no message is
         waited for, what is missing is the iteration's own. Neither is ever negative."""
-        before, latency, self._rest = (0.0, alone), TRIAL, 0.0
+        before, latency, self._rest = (0.0, alone), (measured - alone) / MESSAGES, 0.0
         self._network = replace(self._network, latency=0.0)
         if alone >= measured:
             return
         for _ in range(TRIALS):
             seconds = self._with(latency).seconds
             slope = (seconds - before[1]) / (latency - before[0])
-            if slope <= 0:
+            if slope < SLOPE:
                 self._rest = measured - alone
                 return
-            before, latency = (latency, seconds), max(TRIAL / 100, latency + (measured - seconds) / slope)
+            before, latency = (latency, seconds), max(0.0, latency + (measured - seconds) / slope)
             if abs(measured - seconds) < NEAR * measured or latency == before[0]:
                 break
         self._network = replace(self._network, latency=latency)
