@@ -75,7 +75,7 @@ ROOMS: dict[str, str] = {
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
     "roles.forecasting": "roles roles.base roles.learning runtime runtime.compute runtime.config runtime.plan"
-    " runtime.queueing",
+    " runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.formats"
     " roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"

@@ -120,11 +120,19 @@ class Shard:
 
     def sent(self, link: int, rank: int) -> tuple[int, int]:
         """How many numbers this shard tells shard `rank` after a link, both ways: for each row, and once."""
-        wide = self._width(link, self.rank)
+        back, once = self.sent_back(link, rank)
+        return self.sent_on(link) + back, once
+
+    def sent_on(self, link: int) -> int:
+        """How many numbers it tells every other after `forward(link)`, for each row."""
+        return self._width(link, self.rank)
+
+    def sent_back(self, link: int, rank: int) -> tuple[int, int]:
+        """How many it tells shard `rank` after `backward(link)`: for each row, and once."""
         if not self.exchanges(link):
-            return wide, 0
+            return 0, 0
         back = self._width(link - 1, rank) if self._flows(link) else 0
-        return wide + back, sum(math.prod(self.whole_params[layer][at].shape) for layer, at in self.partial(link))
+        return back, sum(math.prod(self.whole_params[layer][at].shape) for layer, at in self.partial(link))
 
     @property
     def means(self) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 Key = tuple[str, ...]  # the actor, what it does, of what
+SENT = "sent"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Step:
 
 
 Steps = Iterable[Step]
+
+
+def sent(key: Key) -> Key:
+    """To wait for until a message may leave (`await tell`), not until it is there."""
+    return (*key, SENT)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import ClassVar
 from ops import Array
 from roles.base.role import Held, Sent, SummingOptions
 from roles.base.shapes import Shapes
+from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.exchange.partial_sums import check_array, check_count
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
@@ -35,6 +36,16 @@ class AccumulatorOptions(SummingOptions):
         for member in self.members:
             for size in shapes.options[member].summed(shapes):
                 yield member, SharedSum, shapes.number * size
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """Each member's array is added; with the last one, all are told the sum."""
+        for bucket, size in enumerate(shapes.options[self.members[0]].sums(shapes, turn)):
+            added = [(name, "accumulate", str(bucket), member) for member in self.members]
+            for key in added:
+                yield Step(key, Work("accumulate"), ((key[-1], "Contribution", str(bucket)),))
+            for member in self.members:
+                told = Sending((member,), shapes.number * size)
+                yield Step((name, "SharedSum", str(bucket), member), told, tuple(added))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """A sum of each bucket."""

@@ -25,6 +25,8 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Key as Name
+from roles.base.steps import Sending, Step, Steps, Work
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
@@ -101,6 +103,32 @@ class CollectiveOptions(ExchangeOptions):
         if shared and not rank:
             for other in members[len(adders) :]:
                 yield other, SharedSum, number * size
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """Its array to the adders; as an adder its share, and those of the others; the first tells the rest."""
+        members, rank, number = self.members, self.members.index(name), shapes.number
+        count = adding(number * size, len(members), self.adders)
+        adders = members[: count or None]
+        place = size if count and not rank else 0
+        others, rest = [other for other in adders if other != name], members[len(adders) :]
+        mine: Name = (name, "bucket", bucket)
+        yield Step((name, "Contribution", bucket), Sending(tuple(others), number * (size + place)), (mine,))
+        above: tuple[Name, ...] = ((members[0], "SharedSum", bucket),)
+        if name in adders:
+            above = (mine, *((other, "Contribution", bucket) for other in members if other != name))
+        if name in adders and count:
+            yield Step((name, "reduce", bucket), Work("reduce"), above)
+            low, high = (0, 0) if shapes.shared_memory else shares(size, count)[rank]
+            yield Step(
+                (name, "share", bucket), Sending(tuple(others), number * (high - low)), ((name, "reduce", bucket),)
+            )
+            gather = None if shapes.shared_memory else Work("gather")
+            shared = tuple((other, "share", bucket) for other in others)
+            above = ((name, "gather", bucket),)
+            yield Step(above[0], gather, (*shared, (name, "reduce", bucket)))
+        if count and not rank:
+            yield Step((name, "SharedSum", bucket), Sending(rest, number * size), above)
+        yield Step((name, "summed", bucket), None, above)
 
 
 class Collective(Exchange):

@@ -20,6 +20,7 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Step, Steps
 from roles.exchange.partial_sums import Key
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
@@ -33,6 +34,11 @@ class ExchangeOptions:
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and message."""
         return ()
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """What that member does for one sum, from (name, "bucket", bucket) on, when its own array is there, until
+        (name, "summed", bucket)."""
+        yield Step((name, "summed", bucket), None, ((name, "bucket", bucket),))
 
 
 @dataclass(frozen=True)

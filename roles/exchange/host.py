@@ -14,6 +14,7 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Sending, Step, Steps
 from roles.exchange.accumulator import AccumulatorOptions
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
@@ -40,6 +41,12 @@ class HostOptions(ExchangeOptions):
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its array."""
         yield self.accumulator, Contribution, shapes.number * size
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """Its array leaves, the sum comes."""
+        given = Sending((self.accumulator,), shapes.number * size)
+        yield Step((name, "Contribution", bucket), given, ((name, "bucket", bucket),))
+        yield Step((name, "summed", bucket), None, ((self.accumulator, "SharedSum", bucket, name),))
 
 
 class HostExchange(Exchange):

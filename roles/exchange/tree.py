@@ -21,6 +21,8 @@ from numpy.typing import DTypeLike
 from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Key as Name
+from roles.base.steps import Sending, Step, Steps, Work, sent
 from roles.exchange.binomial import place_of
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
@@ -52,6 +54,29 @@ class TreeOptions(ExchangeOptions):
         for children in place.levels:
             for child in children:
                 yield self.members[child], SharedSum, shapes.number * size
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """Level by level the sums of those below are added; up; and down again, one child after the other."""
+        rank, whole = self.members.index(name), shapes.number * size
+        place = place_of(rank, len(self.members), self.fan_in)
+        above: Name = (name, "bucket", bucket)
+        for level, below in enumerate(place.levels):
+            came = tuple((self.members[child], "Contribution", bucket) for child in below)
+            yield Step((name, "reduce", bucket, str(level)), Work("reduce"), (above, *came))
+            above = (name, "reduce", bucket, str(level))
+        if place.parent is not None:
+            parent = self.members[place.parent]
+            yield Step((name, "Contribution", bucket), Sending((parent,), whole), (above,))
+            above = (parent, "SharedSum", bucket, name)
+        children = [self.members[child] for below in reversed(place.levels) for child in below]
+        for child in children:
+            told = (name, "SharedSum", bucket, child)
+            yield Step(told, Sending((child,), whole), (above,))
+            above = sent(told)  # nothing waits for the last
+            if child != children[-1]:
+                above = (child, "Taken", bucket, name)
+                yield Step(above, Sending((name,)), (told,))
+        yield Step((name, "summed", bucket), None, (above,))
 
 
 class TreeExchange(Exchange):

@@ -20,8 +20,10 @@ from ops import Array
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
+from roles.base.steps import Steps, Turn
 from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
+from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, ColumnSwap
 from roles.fc.work import FcWork
@@ -61,6 +63,11 @@ class ShardOptions(JobOptions):
             if other != name:
                 sent = [net.sent(link, rank) for link in range(net.last)]
                 yield other, Columns, shapes.number * sum(rows * wide + fixed for wide, fixed in sent)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """What `FcShard` does, FC batch after FC batch; all shards are in one group's pass at a time."""
+        mine = [member for member in turn.members if name in getattr(shapes.options[member], "fc_servers", ())]
+        return pass_of_shard(self, name, shapes, mine) if mine else ()
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes on all rows, its own units' parameters; a second set of gradients where several FC batches are added

@@ -21,11 +21,12 @@ from typing import Any
 
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
-from roles.base.steps import Key, Sending, Step, Turn, Work
+from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.outlook import plainly
 from roles.forecasting.times import Moments, Rows, Times
 from runtime.plan.topology import Topology
-from runtime.queueing.graph import Piece, evaluate
+from runtime.queueing.graph import Piece, Sent, evaluate
+from runtime.transport.base import Limits
 
 __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of"]
 
@@ -33,11 +34,13 @@ __all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of"]
 @dataclass(frozen=True)
 class Network:
     """`latency` in seconds; `bytes_per_second` of every interface, each way (None: unlimited, as shared memory is).
-    `interfaces`: the interface of a process, if that is not its own; those behind one reach one another at once."""
+    `interfaces`: the interface of a process, if that is not its own; those behind one reach one another at once.
+    `credit_bytes`: that may be under way on a link, as [links] says."""
 
     latency: float = 0.0
     bytes_per_second: float | None = None
     interfaces: Mapping[str, str] = field(default_factory=dict)
+    credit_bytes: int = Limits().credit_bytes
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class _Asked:
         for number in range(self.period):
             steps = list(self.steps(members, number))
             names = {step.name for step in steps}
+            names |= {sent(step.name) for step in steps if isinstance(step.does, Sending)}
             for step in steps:
                 for absent in sorted({*step.after, *step.since} - names):
                     self._note(f"{' '.join(step.name)} waits for '{' '.join(absent)}', of which nobody says anything")
@@ -107,7 +111,8 @@ class _Asked:
             yield from options.steps(name, self._shapes, turn)
 
     def _piece(self, step: Step, names: set[Key], number: int) -> Piece:
-        after = [(number, name) for name in step.after if name in names]
+        after: list[Any] = [(number, name) for name in step.after if name in names and name[-1] != SENT]
+        after += [Sent((number, name[:-1])) for name in step.after if name in names and name[-1] == SENT]
         since = [((number - 1) % self.period, name) for name in step.since if name in names]
         if number:
             after, since = [*after, *since], []
@@ -151,7 +156,8 @@ class _Asked:
         for there in away:
             ways[f"{there} in"] = ways.get(f"{there} in", 0) + 1
         lane = (self._home.get(name[0], name[0]), *sorted({self._home.get(to, to) for to in sending.to}))
-        return {"size": float(sending.size), "ways": ways, "lane": lane, "delay": self._network.latency}
+        window, size = self._network.credit_bytes, float(sending.size)
+        return {"size": size, "ways": ways, "lane": lane, "window": window, "delay": self._network.latency}
 
     def _interface(self, actor: str) -> str:
         process = self._home.get(actor, actor)

@@ -20,6 +20,7 @@ import numpy as np
 from ops import Array
 from roles.base.role import Anew
 from roles.base.shapes import Shapes
+from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.learning.buffers import gradient_buffers
 from roles.messages import TRAIN, Ticket
@@ -35,6 +36,32 @@ class AveragingOptions(ReplicaOptions):
     anew: ClassVar[Anew] = Anew.FROM_STATE
     tau: int
     histories: bool
+
+    @property
+    def period(self) -> int:
+        """A mean in every tau-th iteration."""
+        return self.tau
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """It learns by itself; in the last of tau iterations, the mean bucket by bucket."""
+        yield Step((name, "begin"), since=((name, "end"),))
+        above: Key = (name, "begin")
+        passes, rows = self.job.passes, -(-shapes.rows(name) // self.job.passes)
+        labels = ["forward", *["pass"] * (passes - 1), "train"] if passes > 1 else ["train"]
+        for number, label in enumerate(labels):
+            yield Step((name, label, str(number)), Work(label, rows), (above,))
+            above = (name, label, str(number))
+        done: list[Key] = [above]
+        for bucket, size in enumerate(self.sums(shapes, turn)):
+            yield Step((name, "bucket", str(bucket)), Work("pack"), (above,))
+            yield from self.exchange.options.steps(name, str(bucket), size, shapes)
+            done.append((name, "unpack", str(bucket)))
+            yield Step(done[-1], Work("unpack"), ((name, "summed", str(bucket)),))
+        yield Step((name, "end"), None, tuple(done))
+
+    def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
+        """Those of the mean, in the last of tau iterations."""
+        return self.summed(shapes) if turn.last else []
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Parameters and histories. They are exchanged in every tau-th iteration: that one is meant."""

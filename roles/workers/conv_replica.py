@@ -14,8 +14,9 @@ from typing import ClassVar
 from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, passes
+from roles.base.steps import Step, Steps, Turn, Work
 from roles.exchange.buckets import buckets_of
-from roles.fc.phase import FcPhase, activations_sent
+from roles.fc.phase import FcPhase, activations_sent, fc_phase
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, Ticket
 from roles.workers.replica import Replica, ReplicaOptions
@@ -33,6 +34,13 @@ class ConvReplicaOptions(ReplicaOptions):
         """What a conv worker and a replica send, of the conv phase."""
         yield from activations_sent(self, name, shapes)
         yield from super().sends(name, shapes)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """The conv phase forward, the FC phase elsewhere, then as every replica."""
+        yield Step((name, "begin"), since=((name, "end"),))
+        yield Step((name, "forward"), Work("forward", shapes.rows(name)), ((name, "begin"),))
+        yield from fc_phase(self, name, shapes, (name, "forward"))
+        yield from self.learned(name, shapes, turn, (name, "answered"), "backward")
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """The conv phase's passes, gradients, sums, parameters, histories."""

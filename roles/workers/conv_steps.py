@@ -7,7 +7,7 @@ from typing import Protocol
 
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded
-from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.base.steps import Key, Sending, Step, Steps, Work, sent
 from roles.fc.phase import HasFc, fc_phase
 from roles.workers.model_links import ModelWay
 
@@ -37,14 +37,16 @@ def iteration(options: HasModels, name: str, shapes: Shapes) -> Steps:
     if options.fc_servers:
         yield from fc_phase(options, name, shapes, above)
         above = (name, "answered")
+    done: list[Key] = []
     for number, layer in reversed(list(enumerate(layers))):
         work = (name, "backward", str(number))
         yield Step(work, Work(f"backward {layer or None}", rows), (above,))
         if layer:
             way, size = ways[layer], shapes.layers(options.job, options.part, (layer,))
-            sent = Sending((way.parent,), encoded(size, way.wire))
-            yield Step((name, "LayerGradient", layer), sent, (work,))
-    yield Step((name, "end"), None, (work,))
+            told = (name, "LayerGradient", layer)
+            yield Step(told, Sending((way.parent,), encoded(size, way.wire)), (work, *done[-1:]))
+            done.append(sent(told))
+    yield Step((name, "end"), None, (work, *done[-1:]))
 
 
 def _forward(name: str, layers: Sequence[str], ways: dict[str, ModelWay], rows: int) -> Iterator[Step]:

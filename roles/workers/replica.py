@@ -19,6 +19,7 @@ from nets.data import Prefetcher
 from ops import Array
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
+from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.choice import Chosen
 from roles.learning.accumulated import AccumulatedNet
@@ -52,6 +53,33 @@ class ReplicaOptions(WholeOptions):
         """What the exchange makes it send, bucket by bucket."""
         for size in self.summed(shapes):
             yield from self.exchange.options.sends(name, size, shapes)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """What `Replica` does: all pieces are asked for at once, so updates come after the last of them."""
+        yield Step((name, "begin"), since=((name, "end"),))
+        yield from self.learned(name, shapes, turn, (name, "begin"), "forward")
+
+    def learned(self, name: str, shapes: Shapes, turn: Turn, above: Key, first: str) -> Steps:
+        """From `above` on: the pieces that end with a bucket, the first of which is called so; sums and updates."""
+        rows, passes = -(-shapes.rows(name) // self.job.passes), self.job.passes
+        if passes > 1:
+            for number in range(passes):
+                work = Work("pass" if number else "forward", rows)
+                yield Step((name, "pass", str(number)), work, (above,))
+                above = (name, "pass", str(number))
+        sums = self.sums(shapes, turn)
+        for bucket in range(len(sums)):
+            yield Step((name, "bucket", str(bucket)), Work("backward" if bucket else first, rows), (above,))
+        clips, done = self.job.solver_spec.clips, []
+        for bucket, size in enumerate(sums):
+            yield from self.exchange.options.steps(name, str(bucket), size, shapes)
+            done.append((name, "update", str(bucket)))
+            yield Step(done[-1], None if clips else Work("update"), ((name, "summed", str(bucket)),))
+        yield Step((name, "end"), Work("update") if clips else None, tuple(done))
+
+    def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
+        """Numbers of each sum that is made in this iteration."""
+        return self.summed(shapes)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """What one worker alone does, and the sums."""

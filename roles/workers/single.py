@@ -11,6 +11,7 @@ from nets.data import Prefetcher
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
 from roles.base.sizes import gradients, model, passes
+from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.buffers import gradient_buffers
 from roles.learning.micro_batches import WorkerNet
@@ -27,6 +28,17 @@ class WholeOptions(JobOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     coordinator: str
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        """All in one piece; with several passes, in one more than these."""
+        above: Key = (name, "end")
+        pieces, rows = (1 if self.job.passes == 1 else self.job.passes + 1), self.job.rows(TRAIN)
+        yield Step((name, "begin"), since=(above,))
+        above = (name, "begin")
+        for number in range(pieces):
+            yield Step((name, "train", str(number)), Work("train", -(-rows // self.job.passes)), (above,))
+            above = (name, "train", str(number))
+        yield Step((name, "end"), None, (above,))
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Passes, gradients, parameters, histories."""

@@ -23,13 +23,21 @@ from collections import defaultdict, deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
+from typing import NamedTuple
 
 from runtime.queueing.sharing import Sharing, Transfer
 
-WARM = 3  # cycles of each group that are not measured
+WARM = 2  # cycles of each group that are not measured
 LEAST, MOST = 4, 64  # that are
-ENOUGH = 0.004  # of the mean: its standard error
-PIECES = 40_000  # evaluated at most, once LEAST is there: about 0.4 s
+ENOUGH = 0.005  # of the mean: its standard error
+PIECES = 30_000  # evaluated at most, once LEAST is there: about 0.3 s
+BATCHES = 8
+
+
+class Sent(NamedTuple):
+    """In `after`: not the end of a transfer, but its leaving."""
+
+    name: Hashable
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,9 @@ class Piece:
     """`seconds` at a `station` ("": nobody waits there), with `variation`, a squared coefficient of variation; or
     `size` bytes on a `lane`, in so many copies on each of `ways` (none: they are there at once). In either case `delay`
     later those that wait for it may begin. A piece that waits for nothing begins when the cycle before is over.
+
+    A transfer is admitted to its lane when there is room in the lane's `window` (`Window`): what waits for `Sent` of it
+    waits for that only.
 
     `takes`: it begins only when nobody is in the stretch of this name, which is then taken until a piece of the same
     cycle `gives` it back at its end; whoever was ready first is next."""
@@ -50,6 +61,7 @@ class Piece:
     size: float = 0.0
     ways: Mapping[str, int] = field(default_factory=dict)
     lane: Hashable = None
+    window: float = math.inf
     delay: float = 0.0
     takes: str = ""
     gives: str = ""
@@ -77,16 +89,18 @@ class _Cycle:
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self.pieces = list(pieces)
         place = {piece.name: at for at, piece in enumerate(self.pieces)}
+        place |= {Sent(name): at for name, at in place.items()}
         missing = [name for piece in self.pieces for name in (*piece.after, *piece.since) if name not in place]
-        if missing or len(place) < len(self.pieces):
+        if missing or len(place) < 2 * len(self.pieces):
             raise ValueError(f"found pieces of one name, or that wait for no piece of the cycle: {missing[:3]}")
         self.then: list[list[int]] = [[] for _ in self.pieces]
+        self.then_sent: list[list[int]] = [[] for _ in self.pieces]
         self.then_next: list[list[int]] = [[] for _ in self.pieces]
         self.waits = [len(piece.after) for piece in self.pieces]
         self.waits_since = [len(piece.since) for piece in self.pieces]
         for at, piece in enumerate(self.pieces):
             for name in piece.after:
-                self.then[place[name]].append(at)
+                (self.then_sent if isinstance(name, Sent) else self.then)[place[name]].append(at)
             for name in piece.since:
                 self.then_next[place[name]].append(at)
         self.roots = [at for at, piece in enumerate(self.pieces) if not piece.after and not piece.since]
@@ -102,6 +116,33 @@ class _Turn:
     following: _Turn | None = None
 
 
+class Window:
+    """Of a lane, as credits of bytes work: a transfer is admitted if with it at most so many `bytes` are under way, or
+    if hardly any are before it: an eighth of that (`runtime.messages.credits`)."""
+
+    def __init__(self, size: float) -> None:
+        self._size, self._under_way = size, 0.0
+        self._waiting: deque[tuple[_Turn, int, float]] = deque()
+
+    def comes(self, turn: _Turn, at: int, size: float) -> None:
+        """Somebody wants to send so many bytes; who is admitted, `admitted` says."""
+        self._waiting.append((turn, at, size))
+
+    def gone(self, size: float) -> None:
+        """So many have arrived."""
+        self._under_way -= size
+
+    def admitted(self) -> Iterator[tuple[_Turn, int]]:
+        """Those for whom there is room now."""
+        while self._waiting:
+            turn, at, size = self._waiting[0]
+            if self._under_way + size > self._size and self._under_way > self._size / 8:
+                return
+            self._under_way += size
+            self._waiting.popleft()
+            yield turn, at
+
+
 class _Evaluation:
     def __init__(self, cycles: list[_Cycle], rates: Mapping[str, float], seed: int) -> None:
         self._cycles, self._rates = cycles, rates
@@ -112,6 +153,7 @@ class _Evaluation:
         self._free: defaultdict[str, float] = defaultdict(float)
         self._busy: defaultdict[str, float] = defaultdict(float)
         self._taken: dict[str, deque[tuple[_Turn, int]]] = {}  # stretch -> who waits for it
+        self._windows: dict[Hashable, Window] = {}
         self._done = 0  # pieces
         self._ends: list[float] = []
 
@@ -155,6 +197,8 @@ class _Evaluation:
                 for transfer in sharing.ended(now):
                     turn, at = transfer.who
                     self._at(now + turn.cycle.pieces[at].delay, turn, at)
+                    self._windows[transfer.lane].gone(transfer.size)
+                    self._admit(transfer.lane, now)
             else:
                 now, _, turn, at = heapq.heappop(events)
                 self._end(turn, at, now)
@@ -175,8 +219,10 @@ class _Evaluation:
 
     def _work(self, piece: Piece, turn: _Turn, at: int, now: float) -> None:
         if piece.ways:
-            self._sharing.start(Transfer((turn, at), piece.size, piece.ways, piece.lane), now)
+            self._windows.setdefault(piece.lane, Window(piece.window)).comes(turn, at, piece.size)
+            self._admit(piece.lane, now)
             return
+        self._go_on(turn, turn.cycle.then_sent[at], now)
         if piece.station:
             seconds = piece.seconds
             if seconds and piece.variation:
@@ -187,6 +233,19 @@ class _Evaluation:
         else:
             now += piece.seconds
         self._at(now + piece.delay, turn, at)
+
+    def _admit(self, lane: Hashable, now: float) -> None:
+        for turn, at in self._windows[lane].admitted():
+            piece = turn.cycle.pieces[at]
+            self._sharing.start(Transfer((turn, at), piece.size, piece.ways, lane), now)
+            self._go_on(turn, turn.cycle.then_sent[at], now)
+
+    def _go_on(self, turn: _Turn, places: Sequence[int], now: float) -> None:
+        """One thing less to wait for."""
+        for place in places:
+            turn.waits[place] -= 1
+            if not turn.waits[place]:
+                self._begin(turn, place, now)
 
     def _give(self, stretch: str, now: float) -> None:
         if self._taken[stretch]:
@@ -205,11 +264,8 @@ class _Evaluation:
         if following is None:
             waits = [here + since for here, since in zip(cycle.waits, cycle.waits_since, strict=True)]
             following = turn.following = _Turn(cycle, waits, len(cycle.pieces))
-        for other, places in ((turn, cycle.then[at]), (following, cycle.then_next[at])):
-            for place in places:
-                other.waits[place] -= 1
-                if not other.waits[place]:
-                    self._begin(other, place, now)
+        self._go_on(turn, cycle.then[at], now)
+        self._go_on(following, cycle.then_next[at], now)
         if not turn.left:
             self._ends.append(now)
             for place in cycle.roots:
@@ -217,7 +273,10 @@ class _Evaluation:
 
 
 def _error(taken: Sequence[float]) -> float:
-    """The standard error of the mean of some times, in parts of it."""
+    """The standard error of the mean of some times, in parts of it: by the means of neighbours, which depend on each
+    other (batch means, as in `estimates`)."""
+    size = -(-len(taken) // BATCHES)
+    taken = [math.fsum(taken[at : at + size]) / size for at in range(0, len(taken) - size + 1, size)]
     mean = math.fsum(taken) / len(taken)
     if not mean:
         return 0.0

@@ -7,26 +7,30 @@ and Gallager, Data Networks, section 6.5.2. Times are seconds, sizes bytes.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import defaultdict, deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
-TOGETHER = 1e-9  # of the time to the next end: who ends so much later ends with it
+TOGETHER = 1e-9  # of the time that a transfer takes: who would end so much later ends with the first
 
 
 @dataclass(eq=False, slots=True)
 class Transfer:
-    """`size` bytes, in as many copies on each way of `ways` as it says; `who` is told at the end. `left` and `rate` are
-    those of one copy."""
+    """`size` bytes, in as many copies on each way of `ways` as it says; `who` is told at the end. `left` bytes of a
+    copy were to go at `since`, at this `rate`."""
 
     who: Any
     size: float
     ways: Mapping[str, int]
     lane: Hashable
     left: float = 0.0
+    since: float = 0.0
     rate: float = 0.0
+    end: float = math.inf
 
 
 class Sharing:
@@ -36,12 +40,14 @@ class Sharing:
         self._rates = dict(rates)
         self.carried: defaultdict[str, float] = defaultdict(float)
         self._lanes: defaultdict[Hashable, deque[Transfer]] = defaultdict(deque)
-        self._under_way: dict[Transfer, None] = {}
+        self._users: dict[str, dict[Transfer, None]] = {way: {} for way in rates}
+        self._changed: dict[str, None] = {}  # ways to be shared anew
         self._now = 0.0
-        self._end, self._due, self._known = math.inf, list[Transfer](), True  # of those under way
+        self._ends: list[tuple[float, int, Transfer]] = []  # a heap; who has got another rate since is in it again
+        self._numbers = count()
 
     def __repr__(self) -> str:
-        return f"<{len(self._under_way)} transfers over {len(self._rates)} ways>"
+        return f"<{sum(map(len, self._lanes.values()))} transfers over {len(self._rates)} ways>"
 
     def start(self, transfer: Transfer, now: float) -> None:
         """A transfer sets out, behind those of its lane."""
@@ -52,60 +58,80 @@ class Sharing:
 
     def next_end(self) -> float:
         """When the next has left, should none begin before; infinity: none is under way."""
-        if not self._known:
+        if self._changed:
             self._share()
-            soonest = min((each.left / each.rate for each in self._under_way), default=math.inf)
-            self._due = [each for each in self._under_way if each.left <= each.rate * soonest * (1.0 + TOGETHER)]
-            self._end = self._now + soonest
-            self._known = True
-        return self._end
+        while self._ends and self._ends[0][0] != self._ends[0][2].end:
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[Transfer]:
         """Those that have left at `now`, the time that `next_end` gave; the next of their lanes set out."""
-        due = self._due
-        self._advance(now)
-        for each in due:
-            del self._under_way[each]
-            for way, copies in each.ways.items():
-                self.carried[way] += copies * each.size
-            lane = self._lanes[each.lane]
+        due: list[Transfer] = []
+        while self._ends:
+            end, _, transfer = self._ends[0]
+            if end == transfer.end and end > now + TOGETHER * (now - transfer.since):
+                break
+            heapq.heappop(self._ends)
+            if end == transfer.end:
+                transfer.end = -1.0
+                due.append(transfer)
+        for transfer in due:
+            for way, copies in transfer.ways.items():
+                self.carried[way] += copies * transfer.size
+                del self._users[way][transfer]
+                self._changed[way] = None
+            lane = self._lanes[transfer.lane]
             lane.popleft()
             if lane:
                 self._begin(lane[0], now)
-        self._known = False
+        self._now = now
         return due
 
     def _begin(self, transfer: Transfer, now: float) -> None:
-        self._advance(now)
-        transfer.left = transfer.size
-        self._under_way[transfer] = None
-        self._known = False
-
-    def _advance(self, now: float) -> None:
-        passed = now - self._now
-        if passed > 0.0:
-            for each in self._under_way:
-                each.left = max(0.0, each.left - each.rate * passed)
-        self._now = now
+        transfer.left, transfer.since, self._now = transfer.size, now, now
+        for way in transfer.ways:
+            self._users[way][transfer] = None
+            self._changed[way] = None
 
     def _share(self) -> None:
-        """The way that can give least to a copy is the first to be shared out, and so on."""
-        users: defaultdict[str, list[Transfer]] = defaultdict(list)
-        copies: defaultdict[str, int] = defaultdict(int)
-        for each in self._under_way:
-            each.rate = 0.0
-            for way, count in each.ways.items():
-                users[way].append(each)
-                copies[way] += count
-        left = {way: self._rates[way] for way in users}
-        while left:
-            tightest = min(left, key=lambda way: left[way] / copies[way])
-            share = left[tightest] / copies[tightest]
-            for each in users[tightest]:
-                if each.rate:
-                    continue
-                each.rate = share
-                for way, count in each.ways.items():
-                    left[way] -= share * count
-                    copies[way] -= count
-            left = {way: max(rate, 0.0) for way, rate in left.items() if copies[way]}
+        """Share the ways that have changed, and those that their transfers use, and so on."""
+        seen, waiting = dict(self._changed), list(self._changed)
+        while waiting:
+            for transfer in self._users[waiting.pop()]:
+                for way in transfer.ways:
+                    if way not in seen:
+                        seen[way] = None
+                        waiting.append(way)
+        self._changed.clear()
+        before = {transfer: transfer.rate for way in seen for transfer in self._users[way]}
+        self._fill(seen, before)
+        for transfer, rate in before.items():
+            if transfer.rate != rate:
+                transfer.left = max(0.0, transfer.left - rate * (self._now - transfer.since))
+                transfer.since = self._now
+                transfer.end = self._now + transfer.left / transfer.rate
+                heapq.heappush(self._ends, (transfer.end, next(self._numbers), transfer))
+
+    def _fill(self, ways: Iterable[str], transfers: Iterable[Transfer]) -> None:
+        """The way that can give least to a copy is the first to be shared out, and so on. What the others can give only
+        grows meanwhile: an entry of the heap is at most too small."""
+        for transfer in transfers:
+            transfer.rate = 0.0
+        left = {way: self._rates[way] for way in ways}
+        copies = {way: sum(transfer.ways[way] for transfer in self._users[way]) for way in ways}
+        least = [(left[way] / copies[way], way) for way in ways if copies[way]]
+        heapq.heapify(least)
+        while least:
+            known, way = heapq.heappop(least)
+            if not copies[way]:
+                continue
+            share = max(left[way], TOGETHER * self._rates[way]) / copies[way]  # rounding leaves less than nothing
+            if share > known * (1.0 + TOGETHER):
+                heapq.heappush(least, (share, way))
+                continue
+            for transfer in self._users[way]:
+                if not transfer.rate:
+                    transfer.rate = share
+                    for other, number in transfer.ways.items():
+                        left[other] -= share * number
+                        copies[other] -= number

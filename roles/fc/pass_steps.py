@@ -1,0 +1,108 @@
+"""What an FC shard does in a group's iteration, as steps (`FcShard._pass`, read from top to bottom)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from nets.sharding.division import ShardedNet
+from roles.base.shapes import Shapes
+from roles.base.sizes import answers
+from roles.base.steps import Key, Sending, Step, Steps, Work
+from roles.fc.batches import fc_batches, rows_in
+from roles.learning.job import Job
+from roles.messages import TRAIN
+
+
+class IsShard(Protocol):
+    """What a shard's options say."""
+
+    @property
+    def job(self) -> Job:
+        """Whose rows."""
+        ...
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """All, in the order of summation."""
+        ...
+
+    @property
+    def scheme(self) -> str:
+        """Of FC batches."""
+        ...
+
+    @property
+    def variable_batch(self) -> bool:
+        """Is each an update?"""
+        ...
+
+
+def pass_of_shard(options: IsShard, name: str, shapes: Shapes, members: Sequence[str]) -> Steps:
+    """Of the shard of this name, for a group of these members."""
+    first, rank, of = options.shards[0], options.shards.index(name), len(options.shards)
+    others = tuple(other for other in options.shards if other != name)
+    net, number = shapes.shard(options.job, rank, of), shapes.number
+    batches = fc_batches(options.scheme, shapes.cuts(members[0]))
+    rows_of = {member: shapes.rows(member) for member in members}
+    answer = dict(answers(name, shapes, members))
+    above: tuple[Key, ...] = ((first, "turn"), (first, "FcTurn"))
+    for part, who in enumerate(batches):
+        batch, rows = str(part), rows_in(who)
+        came = tuple((members[one], "ActivationSlice", batch) for one, _ in who)
+        if name == first and not part:
+            yield from _turns(options.shards, came)
+        works = _Batch(name, others, batch, rows, (*above, *came))
+        yield from works.run(net, number)
+        for one, (low, high) in who:
+            size = answer[members[one]] * (high - low) // rows_of[members[one]]
+            grads = (name, "ActivationGrads", batch, members[one])
+            yield Step(grads, Sending((members[one],), size), works.above)
+        above = works.above
+        if options.variable_batch or part == len(batches) - 1:
+            yield Step((name, "update", batch), Work("update"), above)
+            above = ((name, "update", batch),)
+    yield Step((name, "passed"), None, above)
+
+
+def _turns(shards: Sequence[str], came: tuple[Key, ...]) -> Iterator[Step]:
+    """With its first FC batch a pass gets its turn at the first shard, which tells the others."""
+    first, *others = shards
+    yield Step((first, "whole"), None, came)
+    yield Step((first, "FcTurn"), Sending(tuple(others)), ((first, "whole"),))
+    yield Step((first, "turn"), None, ((first, "whole"),), takes=first)
+    yield Step((first, "over"), None, tuple((shard, "passed") for shard in shards), gives=first)
+
+
+class _Batch:
+    """One FC batch at a shard: piece after piece, an exchange of columns between them."""
+
+    def __init__(self, name: str, others: tuple[str, ...], batch: str, rows: int, above: tuple[Key, ...]) -> None:
+        self._name, self._others, self._batch, self._rows = name, others, batch, rows
+        self.above = above
+
+    def run(self, net: ShardedNet, number: int) -> Iterator[Step]:
+        """Forward, backward, answers. `number`: bytes of one."""
+        phase = f"fc {TRAIN}"
+        yield self._work(phase, "0")
+        for link in range(net.last):  # the last piece is the loss, too, and its gradient
+            yield self._columns("on", link, number * self._rows * net.sent_on(link))
+            yield self._work(phase, str(link + 1))
+        for link in reversed(range(1, net.last)):
+            if net.exchanges(link):
+                wide, once = net.sent_back(link, (net.rank + 1) % net.of)
+                yield self._columns("back", link, number * (self._rows * wide + once))
+            yield self._work("fc backward", str(link))
+        yield self._work("fc answers", "")
+
+    def _work(self, label: str, which: str) -> Step:
+        made = Step((self._name, label, self._batch, which), Work(label, self._rows), self.above)
+        self.above = (made.name,)
+        return made
+
+    def _columns(self, way: str, link: int, size: int) -> Step:
+        """To all others; what follows waits for those of all others, too."""
+        what = ("Columns", self._batch, way, str(link))
+        made = Step((self._name, *what), Sending(self._others, size), self.above)
+        self.above = (*self.above, *((other, *what) for other in self._others))
+        return made
