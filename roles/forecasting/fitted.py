@@ -1,12 +1,17 @@
-"""A run that goes on, as a model: its topology, its service times, and what messages take, learnt from the run itself.
+"""A run that goes on, as a model: its topology, its service times, and what only the run itself tells.
 
 On one machine links are shared memory: a message costs nothing but its handling (the interpreter, waking a process),
 of which no service time tells. So it is learnt once, as seconds that a message takes, and kept: of other groups it is
 part of the prediction, not fitted to them. On virtual time the network is known, and nothing is learnt.
+
+Processes of one machine also share its processors. An iteration cannot take less than the processor time of all
+processes divided by the processors (the bottleneck law: Lazowska and others, Quantitative System Performance, 1984,
+section 5.2).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,11 +19,12 @@ from roles.forecasting.live_times import Labels
 from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of
 from roles.forecasting.regrouped import regrouped
 from roles.forecasting.times import Times
-from runtime.config.sections import ClusterConfig
+from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.plan.topology import Placement
 
 TRIALS = 3  # predictions that learning what a message takes may cost
 MESSAGES = 4  # that an iteration waits for, one after the other: the first guess
+PROCESSORS = "processors"  # the station that all processes of this machine share
 SLOPE = 0.1  # seconds an iteration for each second a message: with less, none is waited for
 NEAR = 0.01  # of the measured seconds: learnt well enough
 
@@ -26,23 +32,25 @@ NEAR = 0.01  # of the measured seconds: learnt well enough
 @dataclass(frozen=True)
 class Fit:
     """A prediction for a run. Seconds an iteration: `work` is what service times alone explain, `rest` what is neither
-    work nor messages. `message`: seconds that each message takes."""
+    work nor messages; `processor` is processor time, divided by the processors. `message`: seconds that each takes."""
 
     found: Prediction
     work: float
     rest: float
     message: float
+    processor: float = 0.0
 
     @property
     def seconds(self) -> float:
         """Predicted, of an iteration; 0 if no role says anything of its work."""
-        return self.found.seconds + self.rest
+        return max(self.found.seconds + self.rest, self.processor) if self.found.seconds else 0.0
 
     @property
     def use(self) -> dict[str, float]:
         """Station -> its predicted use."""
         share = self.found.seconds / self.seconds if self.seconds else 1.0
-        return {name: use * share for name, use in self.found.use.items()}
+        use = {name: use * share for name, use in self.found.use.items()}
+        return use | ({PROCESSORS: self.processor / self.seconds} if self.processor and self.seconds else {})
 
 
 def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, list[str]]:
@@ -57,6 +65,13 @@ def network_of(placement: Placement, config: ClusterConfig) -> tuple[Network, li
     return Network(wanted.latency, wanted.bytes_per_second, machines), unknown
 
 
+def processors_of(config: ClusterConfig) -> int:
+    """How many processors all processes share; 0: it is not known, or they do not."""
+    if config.simulation.clock != "real" or config.launcher.kind != LOCAL:
+        return 0
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+
+
 class Fitted:
     """The model of one run. `learns`: what messages take is not in the network. Options of the topology are typed."""
 
@@ -67,21 +82,18 @@ class Fitted:
         self._times: Times | None = None
         self._rows: Rows = {}
         self._rest: float | None = None  # None: nothing is learnt yet
+        self._processor = 0.0
 
     def __repr__(self) -> str:
         return f"<model of {len(self._roles)} actors, {self._network.latency:g} s a message>"
 
-    def fit(self, work: Mapping[str, Labels], measured: float) -> Fit:
-        """From sums of work, while iterations took so many seconds; what messages take is learnt if it is not known."""
+    def fit(self, work: Mapping[str, Labels], measured: float, processors: float = 0.0) -> Fit:
+        """From sums of work, while iterations took so many seconds and kept this part of all processors busy; what
+        messages take is learnt if it is not known."""
+        self._processor = processors * measured
         self._rows = self._rows or rows_of(self._topology)
         self._times = Times.measured(work, self._roles, self._rows)
-        if not self._learns:
-            return self._made()
-        alone = self._with(0.0)
-        if self._rest is None and alone.seconds:
-            self._learn(alone.seconds, measured)
-        found = self._with(self._network.latency) if self._network.latency else alone
-        return Fit(found, alone.seconds, self._rest or 0.0, self._network.latency)
+        return self._made(measured)
 
     def regroup(self, workers: int, groups: int) -> bool:
         """The run has other groups from now on, or not."""
@@ -93,15 +105,21 @@ class Fitted:
 
     def unmeasured(self) -> Fit | None:
         """For groups that have not run yet, from the times of those before; None: nothing is known of any."""
-        return None if self._times is None else self._made()
+        return None if self._times is None else self._made(None)
 
     def forget(self) -> None:
         """What messages take is learnt anew with the next fit."""
         self._rest = None
 
-    def _made(self) -> Fit:
-        found = self._with(self._network.latency)
-        return Fit(found, found.seconds, self._rest or 0.0, self._network.latency)
+    def _made(self, measured: float | None) -> Fit:
+        if not self._learns:
+            found = self._with(self._network.latency)
+            return Fit(found, found.seconds, 0.0, self._network.latency)
+        alone = self._with(0.0)
+        if self._rest is None and alone.seconds and measured is not None:
+            self._learn(alone.seconds, measured)
+        found = self._with(self._network.latency) if self._network.latency else alone
+        return Fit(found, alone.seconds, self._rest or 0.0, self._network.latency, self._processor)
 
     def _with(self, latency: float) -> Prediction:
         assert self._times is not None

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from roles.learning.scoreboard import ITERATION
-from runtime.compute.work_sums import Sums
+from runtime.compute.work_sums import PROCESSOR, Sums
 
 SECONDS = 10.0
 ITERATIONS = 20
-NOT_TRAINING = (ITERATION, "test", "fc TEST")  # how the labels begin of what is no work of training
+NOT_TRAINING = (ITERATION, PROCESSOR, "test", "fc TEST")  # how the labels begin of what is no work of training
 Labels = dict[str, tuple[float, ...]]  # label -> count, seconds, sum of squares
 NONE = (0.0, 0.0, 0.0)
 
@@ -89,10 +89,11 @@ class LiveTimes:
     def work(self) -> dict[str, Labels]:
         """Actor -> label -> count, seconds, sum of squares of the work of training in the window."""
         found = {name: actor.window() for name, actor in self._actors.items()}
-        return {
+        training = {
             name: {label: sums for label, sums in labels.items() if not label.startswith(NOT_TRAINING)}
             for name, labels in found.items()
         }
+        return {name: labels for name, labels in training.items() if labels}
 
     def use(self) -> dict[str, float]:
         """Actor -> the share of the time of training for which it computed; empty before the first iteration."""
@@ -102,7 +103,12 @@ class LiveTimes:
         share = self._iteration()[1] / (lead.at - lead.since)  # of the time; the rest are tests and checkpoints
         walls = {name: share * (actor.at - actor.since) for name, actor in self._actors.items()}
         busy = {name: sum(sums[1] for sums in labels.values()) for name, labels in self.work().items()}
-        return {name: busy[name] / wall for name, wall in walls.items() if wall > 0}
+        return {name: seconds / walls[name] for name, seconds in busy.items() if walls[name] > 0}
+
+    def processors(self) -> float:
+        """How many processors all processes have kept busy on average; 0 where nobody tells."""
+        told = [(actor.window().get(PROCESSOR, NONE)[1], actor.at - actor.since) for actor in self._actors.values()]
+        return sum(seconds / wall for seconds, wall in told if wall > 0)
 
     def _hear(self, name: str, told: Labels, now: float) -> None:
         actor = self._actors.get(name)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from roles.forecasting.fitted import Fit, Fitted, network_of
+from roles.forecasting.fitted import PROCESSORS, Fit, Fitted, network_of, processors_of
 from roles.forecasting.live_times import LiveTimes
 from roles.forecasting.miss import TOLERATED, Patience, difference, spoken
 from runtime.compute.work_sums import Sums
@@ -51,6 +51,7 @@ class Forecaster:
     def __init__(self, placement: Placement, config: ClusterConfig, gauge: MakeGauge) -> None:
         network, self._unknown = network_of(placement, config)
         self._model = Fitted(placement, network, learns=config.simulation.clock == "real")
+        self._processors = processors_of(config)
         home, actors = placement.process_of(), placement.topology.actors
         self._device = {actor.name: actor.name if actor.emulated else f"{home[actor.name]}//" for actor in actors}
         self._live, self._patience = LiveTimes(placement.topology.lead), Patience()
@@ -71,11 +72,12 @@ class Forecaster:
             return
         fit = self._fit
         if fit is None or self._is_wrong or (now >= self._due and self._holds(fit, measured)):
-            fit = self._fit = self._model.fit(self._live.work(), measured)
+            fit = self._fit = self._model.fit(self._live.work(), measured, self._busy())
             self._is_wrong, self._period = False, max(AGAIN, 2 * self._period)
             self._due = now + self._period
         elif fit.seconds and self._patience.lasted(fit.seconds, measured, now):
             yield from self._missed(fit, measured)
+            return
         yield from self._say(fit, measured, now)
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
@@ -109,7 +111,12 @@ class Forecaster:
         alone, shared = self._live.use(), dict.fromkeys(self._device.values(), 0.0)
         for name, use in alone.items():
             shared[self._device[name]] += use
-        return {name: shared[self._device[name]] for name in alone if name in fit.use}
+        found = {name: shared[self._device[name]] for name in alone} | {PROCESSORS: self._busy()}
+        return {name: use for name, use in found.items() if name in fit.use}
+
+    def _busy(self) -> float:
+        """The part of all processors that the run keeps busy; 0: it is not known."""
+        return self._live.processors() / self._processors if self._processors else 0.0
 
     def _say(self, fit: Fit, measured: float, now: float) -> Told:
         """`measured` 0: nothing yet."""

@@ -24,6 +24,7 @@ from runtime.cluster.lifecycle import (
     Ready,
 )
 from runtime.cluster.warnings import WARNING, LoggedWarnings
+from runtime.compute.work_sums import PROCESSOR
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
@@ -126,6 +127,7 @@ class Agent(Actor):
 
     async def _beat(self) -> None:
         due = last = told = self.now()
+        used = sum(os.times()[:2])  # seconds of processor time
         while True:
             due += self._heartbeat_seconds
             await asyncio.sleep(max(0.0, due - self.now()))
@@ -139,6 +141,8 @@ class Agent(Actor):
             current = self._home.compute.current
             work = {}
             if due - told >= WORK_SECONDS:
+                used, before = sum(os.times()[:2]), used
+                self.took(PROCESSOR, used - before)
                 work, told = self._home.work.changed(), due
             await self.tell(
                 SUPERVISOR,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+PROCESSOR = "processor"  # what the agent of a process notes its processor time as: seconds of all its threads
+
 Sums = Mapping[str, Mapping[str, Sequence[float]]]  # actor -> label -> count, seconds, sum of the squares of seconds
 
 

@@ -133,7 +133,7 @@ async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_me
         await run.end_now()
     assert event["predicted s"] == pytest.approx(event["measured s"], rel=0.15)
     assert 0 < event["work s"] <= event["predicted s"]
-    stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "reducer-0"}
+    stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "reducer-0", "processors"}
     assert set(event["predicted use"]) == stations == set(event["measured use"])
     seconds = dict(re.findall(r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} (\S+)$', page, re.MULTILINE))
     assert seconds.keys() == {"predicted", "measured"}

@@ -12,10 +12,10 @@ class Told:
 
     def __init__(self) -> None:
         self.live, self.now = LiveTimes("coordinator"), 0.0
-        self._sums: dict[str, dict[str, list[float]]] = {"coordinator": {}, "worker": {}}
+        self._sums: dict[str, dict[str, list[float]]] = {}
 
     def work(self, actor: str, label: str, count: int, seconds: float) -> None:
-        sums = self._sums[actor].setdefault(label, [0, 0.0, 0.0])
+        sums = self._sums.setdefault(actor, {}).setdefault(label, [0, 0.0, 0.0])
         sums[0] += count
         sums[1] += count * seconds
         sums[2] += count * seconds**2
@@ -66,6 +66,17 @@ def test_tests_and_checkpoints_count_neither_as_work_of_training_nor_as_its_time
     assert set(told.live.work()["worker"]) == {"forward"}
     assert told.live.iteration_seconds == 0.5
     assert told.live.use()["worker"] == pytest.approx(0.2)
+
+
+def test_processor_time_is_told_by_agents_and_is_no_work_of_theirs() -> None:
+    told = Told().second(times=3)
+    for _ in range(4):
+        told.work("worker/agent", "processor", 1, 0.7)
+        told.work("server/agent", "processor", 1, 0.4)
+        told.second()
+    assert told.live.processors() == pytest.approx(1.1)
+    assert set(told.live.work()) == {"worker"}
+    assert set(told.live.use()) == {"worker"}
 
 
 def test_when_the_run_is_another_what_was_heard_before_counts_no_more() -> None:
