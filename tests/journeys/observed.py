@@ -37,8 +37,10 @@ class Echo:
 
     def worked(self, sums: Any, now: float) -> Iterator[tuple[str, dict[str, Any]]]:
         for actor, labels in sums.items():
-            self._gauge("naps", "How often it was heard of.", worker=actor).set(labels["nap"][0])
-            yield "heard", {"who": actor, "now": now, **{label: list(found) for label, found in labels.items()}}
+            if "nap" in labels:
+                self._gauge("naps", "How often it was heard of.", worker=actor).set(labels["nap"][0])
+            event = "heard" if "nap" in labels else "processor time"
+            yield event, {"who": actor, "now": now, **{label: list(found) for label, found in labels.items()}}
 
     def event(self, actor: str, event: str, fields: Any, now: float) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "heard of", {"who": actor, "what": event}

@@ -41,6 +41,9 @@ def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(tmp_
         assert squares >= 0.999 * seconds**2 / count
         assert event["own"][1] == pytest.approx(event["own"][0] * 0.5)
         assert abs(event["own"][0] - count) <= 1
+    agents = [event for event in events if event.name == "processor time"]
+    assert {event["who"] for event in agents} == ({"worker/agent"} if house == "one-per-actor" else set())
+    assert all(0.0 < event["processor"][1] < 5.0 for event in agents)
     of = [(event.actor, event["who"], event["what"]) for event in events if event.name == "heard of"]
     assert of == [("supervisor", "worker", "begun")]
     assert (events[-1].actor, events[-1].name) == ("worker", "slept")

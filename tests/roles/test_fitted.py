@@ -12,13 +12,8 @@ from roles.forecasting.prediction import Network
 from runtime.config.sections import ClusterConfig, Simulation
 from runtime.plan.topology import Placement, ProcessSpec
 
-WORK = {
-    **{
-        f"conv-{group}-0": {"forward conv1": (10.0, 0.1, 0.001), "backward conv1": (10.0, 0.2, 0.004)}
-        for group in (0, 1)
-    },
-    "fc_server": {"fc TRAIN": (20.0, 0.1, 0.0005)},
-}
+CONV = {"forward conv1": (10.0, 0.1, 0.001), "backward conv1": (10.0, 0.2, 0.004)}
+WORK = {"conv-0-0": CONV, "conv-1-0": CONV, "fc_server": {"fc TRAIN": (20.0, 0.1, 0.0005)}}
 ALONE = {"single": {"train": (10.0, 0.2, 0.004)}}
 
 
