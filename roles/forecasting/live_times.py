@@ -14,6 +14,7 @@ from runtime.compute.work_sums import PROCESSOR, Sums
 
 SECONDS = 10.0
 ITERATIONS = 20
+SILENT = 1.5  # seconds: who tells nothing for longer had nothing to tell, as the coordinator during a test
 NOT_TRAINING = (ITERATION, PROCESSOR, "test", "fc TEST")  # how the labels begin of what is no work of training
 Labels = dict[str, tuple[float, ...]]  # label -> count, seconds, sum of squares
 NONE = (0.0, 0.0, 0.0)
@@ -62,6 +63,8 @@ class LiveTimes:
         """The sums of some actors; `now` is loop time in seconds."""
         for name, labels in sums.items():
             self._hear(name, {label: tuple(found) for label, found in labels.items()}, now)
+        for actor in self._actors.values():
+            actor.at = now if now - actor.at > SILENT else actor.at
         if self._told < 2 and ITERATION in sums.get(self._lead, {}):
             self._told += 1
             self.begin_anew()

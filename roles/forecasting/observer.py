@@ -19,7 +19,7 @@ from runtime.plan.topology import Placement
 
 FIRST_SECONDS, FIRST_ITERATIONS = 2.0, 5  # of training, before anything is predicted from them
 EVERY = 3.0  # seconds between two events at least
-CHANGED = 0.03  # of the seconds told last: what is worth another event
+CHANGED = 0.03  # of the seconds told last, or of use: what is worth another event
 AGAIN = 10.0  # seconds until it is predicted anew; then twice as many, and so on
 
 MakeGauge = Callable[..., Any]
@@ -124,7 +124,7 @@ class Forecaster:
         self._show("predicted", fit.seconds, fit.use)
         self._show("measured", measured, found)
         use = found or fit.use
-        said = _Said(now, fit.seconds, measured, max(sorted(use), key=use.__getitem__, default=""))
+        said = _Said(now, fit.seconds, measured, self._busiest(use))
         if not self._said.is_old(said):
             return
         self._said = said
@@ -147,6 +147,12 @@ class Forecaster:
                 "notes": notes,
             },
         )
+
+    def _busiest(self, use: Use) -> str:
+        """The one told before as long as no other is clearly busier: workers take turns."""
+        found = max(sorted(use), key=use.__getitem__, default="")
+        before = self._said.busiest
+        return before if found and use.get(before, 0.0) > use[found] - CHANGED else found
 
     def _show(self, kind: str, seconds: float, uses: Use) -> None:
         """On the metrics page."""
