@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,19 @@ def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(tmp_
     assert last["message s"] == VIRTUAL["latency"]
 
 
-def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measured(tmp_path: Path) -> None:
+def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, labels = ServiceTimes.seconds, Counter[str]()
+
+    def seconds(self: ServiceTimes, actor: str, role: str, label: str, rows: int = 0) -> float:
+        labels[label] += actor == "conv-0-0"
+        return original(self, actor, role, label, rows)
+
+    monkeypatch.setattr(ServiceTimes, "seconds", seconds)
     events = events_of(emulated(tmp_path, 80, test=True, preset="omnivore", workers=2), tmp_path)
+    assert (labels["forward conv1"], labels["read"]) == (80, 80)
+    assert labels["test conv1"] == labels["test read"] > 0
     (finished,) = [event for event in events if event.name == "finished"]
     tests = [event.time for event in events if event.name == "test"]
     assert tests[-1] - tests[0] > 1.5 * 50 * 64 / finished["images/s"]  # they take long
