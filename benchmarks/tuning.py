@@ -4,6 +4,7 @@
     large       10 000 machines, event by event
     clusters    `plan` for Omnivore's own clusters (`tuning_clusters`)
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
+    real        what runs of real work predict of themselves, beside what they take (no other load, please)
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
 """
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import tuning_real
 from benchmarks.report import ROOT, Record, machine, write
 from benchmarks.tuning_clusters import clusters
 from benchmarks.tuning_prediction import prediction
@@ -143,6 +145,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "prediction": ("Predicted iterations beside clusters on the virtual clock", prediction),
     "large": ("10 000 machines, event by event", large),
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
+    "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
 }
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from roles.workers.single import Single
 from runtime import Actor
 
 if TYPE_CHECKING:
+    from roles.forecasting.observer import observer
     from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
     from roles.planning.planner import plan
@@ -58,7 +59,7 @@ ROLES: dict[str, type[Actor]] = {
     "tree_reducer": TreeReducer,
 }
 
-__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "plan", "preload", "prospects", "training"]
+__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "observer", "plan", "preload", "prospects", "training"]
 
 
 def __getattr__(name: str) -> Any:
@@ -78,6 +79,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.scripting import training
 
         return training
+    if name == "observer":
+        from roles.forecasting.observer import observer
+
+        return observer
     if name in ("forecast", "memory"):
         from roles.forecasting import outlook
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,3 +133,10 @@ def events(directory: Path, kind: str) -> list[dict[str, Any]]:
     """The journalled events of one kind."""
     lines = [json.loads(line) for line in (directory / "events.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == kind]
+
+
+def get(url: str) -> str:
+    """What a page of metrics says."""
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        body: str = answer.read().decode()
+        return body

@@ -74,8 +74,8 @@ ROOMS: dict[str, str] = {
     "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
-    "roles.forecasting": "nets! nets.tools roles.base runtime runtime.compute runtime.config runtime.plan"
-    " runtime.queueing runtime.transport",
+    "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
+    " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.forecasting"
     " roles.formats roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.forecasting roles.learning"

@@ -21,7 +21,7 @@ from roles.coordination.shape import Shape
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, sweep, write
-from roles.learning.scoreboard import Scoreboard
+from roles.learning.scoreboard import ITERATION, Scoreboard
 from roles.learning.state_average import MeanState
 from roles.messages import (
     STOP,
@@ -280,6 +280,7 @@ class Coordinator(Actor):
             self._loss.set(ended.loss)
         done = self._schedule.completed
         self._done.inc()
+        self.took(ITERATION, self._scores.lap(self.now()))
         self._images.inc(self._schedule.table.batch)
         self._rate.set(self._shape.solver.rate(done))
         first = done == self._schedule.table.first + 1

@@ -1,4 +1,4 @@
-"""What a topology will send and hold, and how long an iteration will take, told before it runs.
+"""What a topology will send and hold, and how long an iteration will take, told before it runs and while it runs.
 
 outlook     memory and traffic, for `plan`
 traffic     bytes on each link in one iteration
@@ -7,4 +7,6 @@ times       how long pieces of work take, from a profile or from a run
 basis       what predictions for a plan rest on: machines and their network, how long array work takes there
 costs       how long array work takes, from what is in it
 catalogue   kinds of machines that one can rent
+observer    predicted beside measured, of a run that goes on:
+            live_times (what it measures)  fitted (what it predicts)  miss (whose work differs)  regrouped
 """

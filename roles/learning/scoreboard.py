@@ -9,6 +9,8 @@ from typing import Any
 
 from roles.messages import TEST
 
+ITERATION = "iteration"  # what the seconds from the end of one to that of the next are noted as
+
 Scores = dict[str, float]
 Part = tuple[int, Scores]  # rows, means over them
 
@@ -38,7 +40,7 @@ class Scoreboard:
 
     def __init__(self, batch: int, average: int | None = None) -> None:
         self._batch, self._average = batch, average
-        self._began = self._reported_at = self._paused_at = 0.0
+        self._began = self._reported_at = self._paused_at = self._lap = 0.0
         self._reported = self._start = 0
         self._losses: deque[float] = deque(maxlen=average)
         self._staleness: list[int] = []
@@ -60,6 +62,11 @@ class Scoreboard:
         """Training goes on."""
         self._reported_at += now - self._paused_at
         self._began += now - self._paused_at
+
+    def lap(self, now: float) -> float:
+        """Seconds of training since the last lap, or since it started."""
+        before, self._lap = self._lap, now - self._began
+        return self._lap - before
 
     def trained(self, iteration: Iteration) -> None:
         """An iteration has ended."""

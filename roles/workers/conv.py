@@ -155,14 +155,15 @@ class ConvCompute(Actor):
     async def _forward(self, net: WorkerNet, ticket: Ticket) -> Blobs:
         """A layer is pulled while the one below is computed, and asked for before that is done: the thread goes from
         one to the next."""
+        read, forward = ("read", "forward") if ticket.phase == TRAIN else ("test read", "test")
         async with asyncio.TaskGroup() as group:
             pull = group.create_task(self._pull(net.stages[0], ticket))
-            before: asyncio.Task[Any] = group.create_task(self.compute("read", self._passes.read, net, ticket))
+            before: asyncio.Task[Any] = group.create_task(self.compute(read, self._passes.read, net, ticket))
             phase = "read"
             for stage, above in zip_longest(net.stages, net.stages[1:]):
                 with self.phase("wait_model"):
                     blobs = await pull
-                work = self.compute(f"forward {stage.layer}", self._forward_stage, net, stage, blobs)
+                work = self.compute(f"{forward} {stage.layer}", self._forward_stage, net, stage, blobs)
                 following = group.create_task(work)
                 if above is not None:
                     pull = group.create_task(self._pull(above, ticket))

@@ -88,7 +88,8 @@ class ConvReplica(Replica):
 
     async def _top(self, ticket: Ticket) -> tuple[Scores, Blobs]:
         """Forward, and the FC phase; the scores, and the gradients that came back."""
-        activations = await self.compute("forward", self._activations, ticket)
+        label = "forward" if ticket.phase == TRAIN else "test"
+        activations = await self.compute(label, self._activations, ticket)
         with self.phase("wait_fc"):
             answer = await self._fc.run(ticket, activations)
         return dict(answer.scores), answer.blobs

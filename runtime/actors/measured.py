@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
+from runtime.compute.work_sums import WorkSums
 
 
 class Gauges(Protocol):
     """What an actor needs of its process to measure."""
 
     metrics: Metrics
+    work: WorkSums
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
         """See Measured.phase."""
@@ -50,6 +52,11 @@ class Measured:
         started = self.now()
         yield
         self._node.phase_seconds(self.name, name).observe(self.now() - started)
+
+    def took(self, label: str, seconds: float) -> None:
+        """Something of the actor's own, which is no array work, took so long: the program's observer hears of it with
+        the sums of all work."""
+        self._node.work.note(self.name, label, seconds)
 
     def stepped(self) -> None:
         """Count a step of the run, as an iteration. Once the lead actor has counted one, a run ends in which none

@@ -19,6 +19,7 @@ from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.actors.router import Router
 from runtime.compute.compute import Compute, Item
+from runtime.compute.work_sums import WorkSums
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
 from runtime.transport import Endpoints, Transport
@@ -42,6 +43,7 @@ class Node:
         self.on_failure: Callable[[str, BaseException], None] = lambda actor, error: None
         self.on_finished: Callable[[], None] = lambda: None
         self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
+        self.work = WorkSums()
         compute.on_done = self._worked
         self._message_metrics = MessageMetrics(metrics)
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
@@ -103,6 +105,7 @@ class Node:
             self.on_failure(name, error)
 
     def _worked(self, item: Item, seconds: float) -> None:
+        self.work.note(item.actor, item.label, seconds)
         cell = self.actors.get(item.actor)
         if cell is not None:
             self.on_work(cell.actor.role, item.label, seconds)

@@ -24,6 +24,7 @@ from runtime.cluster.lifecycle import (
     Ready,
 )
 from runtime.cluster.warnings import WARNING, LoggedWarnings
+from runtime.compute.work_sums import PROCESSOR
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
@@ -31,6 +32,7 @@ from runtime.transport import Endpoints
 from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
+WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
@@ -124,7 +126,8 @@ class Agent(Actor):
         )
 
     async def _beat(self) -> None:
-        due = last = self.now()
+        due = last = told = self.now()
+        used = sum(os.times()[:2])  # seconds of processor time
         while True:
             due += self._heartbeat_seconds
             await asyncio.sleep(max(0.0, due - self.now()))
@@ -136,6 +139,11 @@ class Agent(Actor):
             status = self._home.status()
             progress = self._home.compute.done + sum(entry["handled"] for entry in status)
             current = self._home.compute.current
+            work = {}
+            if due - told >= WORK_SECONDS:
+                used, before = sum(os.times()[:2]), used
+                self.took(PROCESSOR, used - before)
+                work, told = self._home.work.changed(), due
             await self.tell(
                 SUPERVISOR,
                 Heartbeat(
@@ -147,6 +155,7 @@ class Agent(Actor):
                     busy_with=f"{current.actor} {current.label}" if current else "",
                     loop_lag=lag,
                     actors={entry["actor"]: entry for entry in status if entry["actor"] != self.name},
+                    work=work,
                 ),
             )
 

@@ -19,6 +19,7 @@ get a second Directory, with where it is now; it gets its own, prepares and begi
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import Enum
 
 from runtime.messages.message import Json, Message, message
@@ -94,6 +95,7 @@ class Heartbeat(Message):
 
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
     (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
+    `work`: about once a second, what WorkSums.changed says.
     """
 
     process: str
@@ -104,6 +106,7 @@ class Heartbeat(Message):
     busy_with: str
     loop_lag: float
     actors: Json
+    work: Json = field(default_factory=dict)
 
 
 @message

@@ -19,7 +19,8 @@ from runtime.errors import ConvoyError
 from runtime.text import one_line, printable
 
 HEADLINE = "progress"  # the event whose latest fields head the table
-QUIET = frozenset({"process", "link lost"})  # told in the journal only
+PREDICTION = "prediction"  # the event whose latest `text` stands below
+QUIET = frozenset({"process", "link lost", PREDICTION})  # no lines: told in the journal only, or in the table
 
 
 class RunConsole:
@@ -28,6 +29,7 @@ class RunConsole:
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
         self._headline: dict[str, Any] = {}
+        self._predicted = ""
         self._actors: dict[str, dict[str, Any]] = {}
         self._warned: set[str] = set()
         wanted = self.console.is_terminal if live is None else live
@@ -56,6 +58,8 @@ class RunConsole:
             return
         if event == HEADLINE:
             self._headline = fields
+        if event == PREDICTION:
+            self._predicted = str(fields.get("text", ""))
         if event not in QUIET and (event != HEADLINE or self._live is None):
             self.say(f"{event:<10} {describe(fields)}".rstrip())
 
@@ -86,7 +90,7 @@ class RunConsole:
             self._live = None
 
     def table(self) -> Group:
-        """The live view: the headline, then who does what and who waits for whom."""
+        """The live view: the headline, what is predicted, then who does what and who waits for whom."""
         table = Table(box=None, pad_edge=False)
         for title in ("actor", "process", "doing", "waits for", "handled", "inbox"):
             table.add_column(title, justify="right" if title in ("handled", "inbox") else "left")
@@ -94,7 +98,8 @@ class RunConsole:
             status = self._actors[name]
             cells = [status[key] for key in ("process", "doing", "waits", "handled", "inbox")]
             table.add_row(*(Text(one_line(str(cell))) for cell in (name, *cells)))  # plain: a name may hold [brackets]
-        return Group(Text(printable(describe(self._headline))), table)
+        lines = [describe(self._headline), *([self._predicted] if self._predicted else [])]
+        return Group(*(Text(printable(line)) for line in lines), table)
 
 
 def describe(fields: dict[str, Any]) -> str:

@@ -10,12 +10,13 @@ import sys
 from typing import Any, TypeVar
 
 from runtime.actors.actor import Actor
-from runtime.compute.compute import ThreadCompute
+from runtime.compute.compute import Compute, ThreadCompute
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Message, Save, WindDown
 from runtime.plan.program import MAIN, actor_of, import_program
 from runtime.plan.topology import SUPERVISOR
-from runtime.runs.house import House, Site
+from runtime.runs.house import House, Site, Watchers
+from runtime.runs.observation import Observation
 from runtime.simulation.cluster import Simulation
 
 R = TypeVar("R", bound=Message)
@@ -25,11 +26,15 @@ HERE = "here"  # the process's name
 class LoopHouse(House):
     """Real time. The script speaks in the name of the supervisor."""
 
+    observes: type[Compute] = ThreadCompute  # where the program's observer works
+
     def __init__(self, site: Site) -> None:
         self.began = asyncio.Event()
         self._site, self._lead = site, site.placement.topology.lead
         self._outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
         self._script = Actor()
+        self._watchers = Watchers(site.watcher)
+        self._observation: Observation | None = None
         self._cluster = self._hosted()
 
     def _hosted(self) -> Simulation:
@@ -38,7 +43,7 @@ class LoopHouse(House):
             site.placement,
             limits=site.limits,
             directory=site.directory.path,
-            watch=site.watcher.event,
+            watch=self._watchers.event,
             compute=ThreadCompute,
         )
 
@@ -59,6 +64,7 @@ class LoopHouse(House):
         try:
             program = self._site.placement.topology.program
             module = sys.modules[MAIN] if program == MAIN else import_program(program)
+            self._observe()
             await self._cluster.prepare(lambda spec: actor_of(module, spec))
             self._begin()
             await self._cluster.over
@@ -66,6 +72,17 @@ class LoopHouse(House):
             self._end(self._told(self._cluster.failed or "an actor", error))
         else:
             self._end(None)
+
+    def _observe(self) -> None:
+        """Let the observer of the program, if it has one, hear of all work."""
+        self._observation = Observation.of(self._site, self._script.gauge, self.observes, self._watchers.event)
+        if self._observation is not None:
+            self._watchers.add(self._observation)
+            self._cluster.on_work = self._worked
+
+    def _worked(self) -> None:
+        if self._observation is not None and self._observation.due:
+            self._observation.worked(self._cluster.work())
 
     def _begin(self) -> None:
         self._cluster.begin()
@@ -105,6 +122,8 @@ class LoopHouse(House):
 
     async def close(self) -> None:
         """See House.close."""
+        if self._observation is not None:
+            await self._observation.close()
         await self._cluster.close()
 
     def _end(self, error: ConvoyError | None) -> None:

@@ -29,6 +29,7 @@ from runtime.plan.run_plan import SECRET, RunPlan
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import make_socket_directory
 from runtime.runs.house import House, Site, Watchers
+from runtime.runs.observation import Observation
 from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
@@ -41,6 +42,8 @@ class ProcessHouse(House):
 
     def __init__(self, site: Site, early: Early | None = None) -> None:
         placement, config, directory = site.placement, site.config, site.directory
+        self._site = site
+        self._observation: Observation | None = None
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
@@ -60,11 +63,11 @@ class ProcessHouse(House):
         plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early)
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
-        watchers = Watchers(site.watcher)
-        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, watchers)
+        self._watchers = Watchers(site.watcher)
+        self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
         self._clients = Clients(self._node, self._road, self._supervisor, self.began)
-        watchers.add(self._clients)
+        self._watchers.add(self._clients)
         self._pages: Pages | None = None
 
     async def open(self) -> None:
@@ -81,6 +84,9 @@ class ProcessHouse(House):
             self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
+        self._observation = Observation.of(self._site, self._supervisor.gauge, ThreadCompute, self._watchers.event)
+        if self._observation is not None:
+            self._watchers.add(self._observation)
 
     async def supervise(self) -> ConvoyError | None:
         """See House.supervise."""
@@ -125,6 +131,8 @@ class ProcessHouse(House):
 
     async def close(self) -> None:
         """See House.close."""
+        if self._observation is not None:
+            await self._observation.close()
         await self._node.stop()
         self._node.compute.close()
         await self._inside.close()

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 
 from runtime.cluster.warnings import WARNING, LoggedWarnings
+from runtime.compute.compute import Compute, InlineCompute
 from runtime.compute.service_times import FILE, Recorder, ServiceTimes, as_text
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError, Deadlock, RoleDied
@@ -70,6 +71,8 @@ def service_time_of(placement: Placement, config: ClusterConfig) -> ServiceTime 
 class VirtualHouse(LoopHouse):
     """Virtual time, a network and service times; a hang is an error. Nothing here knows of real seconds."""
 
+    observes: type[Compute] = InlineCompute
+
     def __init__(self, site: Site, network: InprocNetwork, service_time: ServiceTime | None) -> None:
         self._network, self._service_time = network, service_time
         self._recorder = Recorder() if site.config.run.record_service_times else None
@@ -83,7 +86,7 @@ class VirtualHouse(LoopHouse):
             limits=site.limits,
             service_time=self._service_time,
             directory=site.directory.path,
-            watch=site.watcher.event,
+            watch=self._watchers.event,
             recorder=self._recorder,
         )
 

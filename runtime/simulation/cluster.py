@@ -64,8 +64,8 @@ async def simulate(
 
 
 class Simulation:
-    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took; `compute` makes
-    the device of each process, InlineCompute with `service_time` by default.
+    """A placement on this event loop. `watch` is told every event, `recorder` how long array work took; `on_work` is
+    called after each piece. `compute` makes the device of each process, InlineCompute with `service_time` by default.
     """
 
     def __init__(
@@ -81,10 +81,12 @@ class Simulation:
         compute: Callable[[], Compute] | None = None,
     ) -> None:
         self.placement, self.watch = placement, watch
+        self.on_work: Callable[[], None] = lambda: None
         self.journal = Journal()
         self.failed = ""  # the actor whose failure ended the run
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.nodes: dict[str, tuple[Node, InprocTransport]] = {}
+        self._recorder = recorder
         self._limits, self._outside = limits or Limits(), InprocNetwork()
         self._roads: list[InprocTransport] = []  # to whoever is outside
         network = network or InprocNetwork()
@@ -92,8 +94,7 @@ class Simulation:
             node = Node(spec.name, FIRST, InlineCompute(service_time) if compute is None else compute(), Metrics())
             node.lead, node.directory = placement.topology.lead, directory
             node.on_event, node.on_failure, node.on_finished = self._event, self._failed, self._finished
-            if recorder is not None:
-                node.on_work = recorder.note
+            node.on_work = self._worked
             road = InprocTransport(spec.name, node.deliver, node.reject, self._limits, network)
             self.nodes[spec.name] = (node, road)
 
@@ -167,11 +168,20 @@ class Simulation:
         nodes = [(process.name, self.nodes[process.name][0]) for process in self.placement.processes]
         return {status["actor"]: {**status, "process": name} for name, node in nodes for status in node.status()}
 
+    def work(self) -> dict[str, dict[str, list[float]]]:
+        """How long work has taken, of which there was more since the last call, see WorkSums.changed."""
+        return {actor: sums for node, _ in self.nodes.values() for actor, sums in node.work.changed().items()}
+
     def _road(self, node: Node) -> InprocTransport:
         """Between one process and those that are outside."""
         road = InprocTransport(node.process, node.deliver, node.reject, self._limits, self._outside)
         self._roads.append(road)
         return road
+
+    def _worked(self, role: str, label: str, seconds: float) -> None:
+        if self._recorder is not None:
+            self._recorder.note(role, label, seconds)
+        self.on_work()
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         self.journal.entries.append((asyncio.get_running_loop().time(), actor, event, fields))

@@ -9,13 +9,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import urllib.request
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
-from tests.support import ROOT, configure, environment, events, run_directory, runtime_command
+from tests.support import ROOT, configure, environment, events, get, run_directory, runtime_command
 
 PROMISED = {
     "convoy_images_total",
@@ -31,12 +30,6 @@ PROMISED = {
     "convoy_wait_seconds_total",
     "convoy_loop_lag_seconds",
 }
-
-
-def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        body: str = answer.read().decode()
-        return body
 
 
 @pytest.fixture

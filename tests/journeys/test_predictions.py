@@ -1,204 +1,171 @@
-"""What is predicted is what a run does: its work, its bytes, and, on the virtual clock, its time."""
+"""Predicted beside measured in every run: iteration time, use of each station, and whose work differs."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 from collections import Counter
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import roles
-from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Wanted, simulated
-from examples.chain import chain
-from roles.base.shapes import Shapes
-from roles.base.steps import Sending, Steps, Turn, Work
-from roles.forecasting.prediction import Network, Prediction, Times, predict, rows_of
-from roles.forecasting.traffic import traffic
-from roles.servers.tree_reducer import ReducerOptions
-from runtime.compute.service_times import Recorder
-from runtime.plan.topology import Placement
-from runtime.runs.checking import check
+import runtime
+from roles import training
+from roles.messages import Done, Regroup
+from runtime import Event
+from runtime.compute.service_times import ServiceTimes
+from tests.support import get
 
-LATENCY, PERIOD = 1e-4, 3  # the second: of those who average
-ITERATIONS = 6 * PERIOD
-AROUND = ("build", "sweep")  # work that is no iteration's
 TIMES = {
-    "*/train": {"mean": 0.02, "cv": 0.06, "rows": 64},
-    "replica/forward": {"mean": 0.01, "cv": 0.06, "rows": 64},
-    "*/forward *": {"mean": 0.002, "cv": 0.06, "rows": 64},
-    "*/backward*": {"mean": 0.004, "cv": 0.06, "rows": 64},
-    "fc_server/fc *": {"mean": 0.003, "cv": 0.06, "rows": 64},
-    "*/fc *": {"mean": 0.001, "cv": 0.06, "rows": 64},
-    "*/update*": 0.0002,
-    "*/*": 0.0001,
+    "conv_compute/test*": {"mean": 2.0},
+    "fc_server/fc TEST": {"mean": 3.0},
+    "conv_compute/*": {"mean": 0.2, "cv": 0.1, "law": "gamma", "rows": 32},
+    "fc_server/fc TRAIN": {"mean": 0.3, "cv": 0.1},
+    "conv_model/*": {"mean": 0.01},
+    "reducer*/*": {"mean": 0.01},
+    "*/*": {"mean": 0.0},
 }
-GROUPS_3 = "groups = 2\n"
-STRATEGIES = {
-    "single": ("single", 1, ""),
-    "sync": ("sync", 3, ""),
-    "async": ("async", 3, ""),
-    "omnivore": ("omnivore", 5, GROUPS_3),
-    "pipeline": ("omnivore", 2, "pipeline = 2\n"),
-    "adam": ("adam", 3, GROUPS_3),
-    "mxnet-sync": ("mxnet-sync", 3, "servers = 2\n"),
-    "mxnet-async": ("mxnet-async", 2, ""),
-    "singa": ("singa", 4, GROUPS_3 + "servers = 2\n"),
-    "distbelief": ("distbelief", 2, ""),
-    "parameter-server": ("parameter-server", 3, ""),
-    "replicas": ("replicas", 4, ""),
-    "replicas-few": ("replicas", 2, ""),
-    "firecaffe": ("firecaffe", 5, "fan_in = 3\n"),
-    "host-accumulate": ("host-accumulate", 3, ""),
-    "sparknet": ("sparknet", 3, f"tau = {PERIOD}\n"),
-    "dl4j": ("dl4j", 4, f"tau = {PERIOD}\n"),
-    "local-fc-shards": ("local-fc-shards", 4, GROUPS_3 + 'servers = 3\nscheme = "b"\n'),
-    "one-weird-trick": ("one-weird-trick", 3, ""),
-    "one-weird-trick-c": ("one-weird-trick", 3, 'scheme = "c"\nvariable_batch = true\n'),
-}
+VIRTUAL = {"clock": "virtual", "latency": 0.001, "bytes_per_second": 12_500_000}
 
 
-def written(name: str, folder: Path, **more: Any) -> Path:
-    preset, workers, strategy = STRATEGIES[name]
-    wanted = {"iterations": ITERATIONS, "times": TIMES, "more": VIRTUAL.format(rate=GIGABIT, latency=LATENCY), **more}
-    return Wanted(preset, workers, strategy=strategy, **wanted).write(folder)
-
-
-def predicted(placement: Placement, network: Network, times: dict[str, Any]) -> Prediction:
-    return predict(placement.topology, Times.of_profile(times), network, placement.process_of())
-
-
-@pytest.mark.few("[omnivore]", "[singa]", "[firecaffe]", "[dl4j]", "[local-fc-shards]", "[replicas]", "[mxnet-async]")
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_an_iteration_takes_as_long_as_predicted_within_a_tenth(name: str, tmp_path: Path) -> None:
-    cluster = written(name, tmp_path)
-    told = predicted(check(cluster).placement, Network(LATENCY, GIGABIT), TIMES)
-    found = simulated(cluster)
-    ends = [time for time, _, event, _ in found.journal.entries if event == "progress"][PERIOD - 1 :]
-    assert told.notes == ()
-    assert told.seconds == pytest.approx((ends[-1] - ends[0]) / (len(ends) - 1), rel=0.1)
-
-
-@pytest.mark.few("[sync]", "[adam]", "[one-weird-trick-c]", "[sparknet]")
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_path: Path) -> None:
-    cluster = written(name, tmp_path)
-    topology = check(cluster).placement.topology
-    period = max(actor.options.period for actor in topology.actors)
-    shapes, works, sent = Shapes(topology, shared_memory=False), Counter[str](), Counter[tuple[str, str]]()
-    roles_of = {actor.name: actor.role for actor in topology.actors}
-    for members in shapes.groups:
-        here = Counter[tuple[str, str]]()
-        for number in range(period):
-            for name_, options in shapes.options.items():
-                for step in options.steps(name_, shapes, Turn(tuple(members), number, period)):
-                    if isinstance(step.does, Work) and step.does.label:
-                        works[f"{roles_of[name_]}/{step.does.label}"] += 1
-                    if isinstance(step.does, Sending):
-                        here.update({(name_, to): step.does.size or 0 for to in step.does.to})
-        sent |= here  # an iteration's, of any group
-    recorder = Recorder()
-    simulated(cluster, recorder=recorder)
-    done = {key: len(taken) for key, taken in recorder.table().items() if not key.endswith(AROUND)}
-    rounds = ITERATIONS // period / len(shapes.groups)
-    assert done.keys() == works.keys()
-    assert {key: count / rounds for key, count in done.items()} == pytest.approx(dict(works), rel=0.3)
-    bytes_ = {
-        link: sum(size or 0 for size in kinds.values())
-        for link, kinds in traffic(topology, shared_memory=False).items()
+def emulated(
+    tmp_path: Path, iterations: int, *, faster: float = 1.0, test: bool = False, **strategy: Any
+) -> runtime.Topology:
+    """LeNet on devices that take the times of TIMES."""
+    times = {key: {**entry, "mean": entry["mean"] / faster} for key, entry in TIMES.items()}
+    (tmp_path / "times.json").write_text(json.dumps(times))
+    options = {
+        "net": "lenet",
+        "solver": "lenet_digits_solver",
+        "data": {split: {"format": "digits", "split": split} for split in ("train", "test")[: 1 + test]},
+        "max_iter": iterations,
+        "devices": {"*": "emulated:times.json"},
+        "strategy": strategy,
     }
-    told = {link: size for link, size in sent.items() if size}
-    # what shards of unequal width tell one another is told as if they were equal
-    assert told == pytest.approx({link: size for link, size in bytes_.items() if size}, rel=0.01)
+    return training(options, directory=tmp_path)
 
 
-def test_what_is_not_known_is_told(tmp_path: Path) -> None:
-    placement = check(written("sync", tmp_path)).placement
-    told = predicted(placement, Network(), {"*/forward *": 0.1})
-    assert "no time is known of 'fc TRAIN' (fc_server): counted as 0" in told.notes
-    assert told.seconds == pytest.approx(0.2)  # two stages, and nothing else takes time
-    assert told.bottleneck.startswith("conv-0-")
+def events_of(topology: runtime.Topology, tmp_path: Path) -> list[Event]:
+    found: list[Event] = []
+    runtime.run(topology, on_event=found.append, directory=tmp_path, simulation=VIRTUAL)
+    return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Silent(ReducerOptions):
-    """Of a role that says what it sends, but not when."""
-
-    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        return ()
+def predictions(events: list[Event]) -> list[Event]:
+    return [event for event in events if event.name == "prediction"]
 
 
-def test_a_role_that_does_not_say_when_it_sends_is_told_of(tmp_path: Path) -> None:
-    topology = check(written("sync", tmp_path)).placement.topology
-    silent = {
-        actor.name: replace(actor, options=Silent(**vars(actor.options)))
-        for actor in topology.actors
-        if actor.role == "tree_reducer"
-    }
-    changed = replace(topology, actors=tuple(silent.get(actor.name, actor) for actor in topology.actors))
-    told = predict(changed, Times.of_profile(TIMES), Network(LATENCY, GIGABIT), {})
-    assert "when reducer-1 sends LayerGradient to conv_model is not told: counted as nothing" in told.notes
-    assert any("conv_model update" in note and "of which nobody says anything" in note for note in told.notes)
+@pytest.mark.few("omnivore-4-2")
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"preset": "omnivore", "workers": 4, "groups": 2},
+        {"preset": "omnivore", "workers": 4, "groups": 4},
+        {"preset": "sync", "workers": 3},
+        {"preset": "async", "workers": 3},
+    ],
+    ids=lambda strategy: "-".join(map(str, strategy.values())),
+)
+def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(tmp_path: Path, strategy: Any) -> None:
+    events = events_of(emulated(tmp_path, 120, **strategy), tmp_path)
+    assert [event for event in events if event.name in ("warning", "misprediction")] == []
+    last = predictions(events)[-1]
+    (finished,) = [event for event in events if event.name == "finished"]
+    assert last["predicted s"] == pytest.approx(64 / finished["images/s"], rel=0.1)
+    assert last["measured s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
+    assert last["measured use"].keys() >= {"fc_server", "conv_model"}
+    for station, use in last["measured use"].items():
+        assert last["predicted use"][station] == pytest.approx(use, abs=0.07), station
+    busiest = last["busiest"]
+    assert last["measured use"][busiest] >= max(last["measured use"].values()) - 0.03
+    assert re.fullmatch(rf"predicted .* m?s, measured .* an iteration; busiest: {busiest} \d+%", last["text"])
+    assert last["message s"] == VIRTUAL["latency"]
 
 
-def test_a_topology_of_ones_own_is_predicted_from_what_its_roles_say() -> None:
-    options = {"data": {"train": {"format": "digits", "split": "train"}}, "strategy": {"workers": 3}}
-    told = predict(roles.training(options, strategy=chain), Times.of_profile({"*/*": 0.01}), Network(), {})
-    assert told.notes == ()
-    assert set(told.use) == {"conv_model", "fc_server", "sum-1", "sum-2", "conv-0", "conv-1", "conv-2"}
+def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, labels = ServiceTimes.seconds, Counter[str]()
+
+    def seconds(self: ServiceTimes, actor: str, role: str, label: str, rows: int = 0) -> float:
+        labels[label] += actor == "conv-0-0"
+        return original(self, actor, role, label, rows)
+
+    monkeypatch.setattr(ServiceTimes, "seconds", seconds)
+    events = events_of(emulated(tmp_path, 80, test=True, preset="omnivore", workers=2), tmp_path)
+    assert (labels["forward conv1"], labels["read"]) == (80, 80)
+    assert labels["test conv1"] == labels["test read"] > 0
+    (finished,) = [event for event in events if event.name == "finished"]
+    tests = [event.time for event in events if event.name == "test"]
+    assert tests[-1] - tests[0] > 1.5 * 50 * 64 / finished["images/s"]  # they take long
+    assert [event for event in events if event.name == "misprediction"] == []
+    assert len(predictions(events)) <= 4
+    for event in predictions(events):
+        assert event["predicted s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
+        assert event["measured s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
+        assert event["measured use"]["fc_server"] == pytest.approx(event["predicted use"]["fc_server"], abs=0.05)
 
 
-def test_stations_are_as_busy_as_their_work_and_bytes_say(tmp_path: Path) -> None:
-    placement = check(written("sync", tmp_path)).placement
-    times = {**TIMES, "fc_server/fc *": 0.05}
-    told = predicted(placement, Network(LATENCY, GIGABIT), times)
-    carried = sum(sum(kinds.values()) for (_, to), kinds in traffic(placement.topology).items() if to == "fc_server")
-    assert told.use["fc_server"] == pytest.approx(0.05 / told.seconds, rel=0.02)
-    assert told.use["fc_server in"] == pytest.approx(carried / GIGABIT / told.seconds, rel=0.02)
-    assert told.bottleneck == "fc_server"
-    assert all(0 <= part <= 1 for part in told.use.values())
+def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> None:
+    topology = emulated(tmp_path, 150, preset="omnivore", workers=4, groups=1, live=True)
+    run = runtime.launch(topology, directory=tmp_path, simulation=VIRTUAL)
+
+    async def regrouped() -> list[Event]:
+        found = []
+        async with run:
+            async for event in run.events():
+                found.append(event)
+                if len(predictions(found)) == 1 and event.name == "prediction":
+                    await run.ask("coordinator", Regroup(groups=4), Done)
+        return found
+
+    with asyncio.Runner(loop_factory=run.loop_factory) as runner:
+        events = runner.run(regrouped())
+    (at,) = [index for index, event in enumerate(events) if event.name == "regrouped"]
+    before, after = predictions(events[:at]), predictions(events[at:])
+    assert after[0]["measured s"] == 0.0
+    assert "not measured yet" in after[0]["text"]
+    assert after[-1]["measured s"] < 0.8 * before[-1]["measured s"]
+    assert after[0]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
 
 
-def test_processes_behind_one_interface_do_not_wait_for_it(tmp_path: Path) -> None:
-    placement = check(written("parameter-server", tmp_path)).placement
-    apart = predicted(placement, Network(0.0, GIGABIT), TIMES)
-    together = {process.name: "one" for process in placement.processes}
-    assert predicted(placement, Network(0.0, GIGABIT, together), TIMES).seconds < 0.7 * apart.seconds
-    assert predicted(placement, Network(), TIMES).seconds < 0.7 * apart.seconds
+def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, counted = ServiceTimes.seconds, []
+
+    def seconds(self: ServiceTimes, actor: str, role: str, label: str, rows: int = 0) -> float:
+        counted.extend([1] * (label == "fc TRAIN"))
+        slower = 4.0 if label == "fc TRAIN" and len(counted) > 60 else 1.0
+        return slower * original(self, actor, role, label, rows)
+
+    monkeypatch.setattr(ServiceTimes, "seconds", seconds)
+    events = events_of(emulated(tmp_path, 200, preset="sync", workers=2), tmp_path)
+    (told,) = [event for event in events if event.name == "misprediction"]
+    assert told["station"] == "fc_server"
+    words = r"an iteration takes .* m?s, predicted .* s: fc_server works .* m?s of it, predicted 3\d\d ms"
+    assert re.fullmatch(words, told["why"])
+    last = predictions(events)[-1]
+    assert last["predicted s"] == pytest.approx(last["measured s"], rel=0.1)
+    assert last["busiest"] == "fc_server"
 
 
-def test_actors_of_one_process_share_its_device_unless_each_has_one_of_its_own(tmp_path: Path) -> None:
-    topology = check(written("async", tmp_path)).placement.topology
-    times = Times.of_profile({"conv_compute/*ward *": 0.01, "*/*": 0})
-    home = {actor.name: "one" for actor in topology.actors}
-    own = predict(topology, times, Network(), home)
-    plain = replace(topology, actors=tuple(replace(actor, emulated=None) for actor in topology.actors))
-    assert predict(plain, times, Network(), home).seconds == pytest.approx(3 * own.seconds, rel=0.02)
-
-
-def test_times_of_a_profile_are_means_and_scale_with_rows_where_it_says_so() -> None:
-    table = {"a/x": [1.0, 3.0], "a/y": {"mean": 2.0, "cv": 0.5, "rows": 64}, "*/z": 4}
-    times = Times.of_profile(table)
-    assert (times.mean("n", "a", "x"), times.variation("n", "a", "x")) == (2.0, 0.25)
-    assert (times.mean("n", "a", "y", 32), times.variation("n", "a", "y")) == (1.0, 0.25)
-    assert times.mean("n", "b", "z", 32) == 4.0
-    assert times.moments("n", "b", "x") is None
-
-
-def test_times_measured_in_a_run_hold_for_other_groups_of_it(tmp_path: Path) -> None:
-    topology = check(written("sync", tmp_path)).placement.topology
-    rows = rows_of(topology)
-    assert rows["conv-0-0", "forward conv1"] == 22
-    assert rows["fc_server", "fc TRAIN"] == 64
-    work = {
-        "conv-0-0": {"forward conv1": (10, 22.0, 50.0)},
-        "conv-0-1": {"forward conv1": (10, 44.0, 195.0)},
-        "conv_model": {"update conv1": (4, 8.0, 16.0)},
-    }
-    times = Times.measured(work, {"conv-0-0": "conv_compute", "conv-0-1": "conv_compute"}, rows)
-    assert times.mean("conv-0-0", "conv_compute", "forward conv1", 22) == pytest.approx(2.2)
-    assert times.mean("conv-0-0", "conv_compute", "forward conv1", 44) == pytest.approx(4.4)
-    assert times.mean("conv-0-2", "conv_compute", "forward conv1", 22) == pytest.approx(3.3, rel=0.05)
-    assert times.mean("conv_model", "conv_model", "update conv1") == 2.0
-    assert times.variation("conv-0-0", "conv_compute", "forward conv1") == pytest.approx((5.0 - 2.2**2) / 2.2**2)
+async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_metrics_page(tmp_path: Path) -> None:
+    topology = emulated(tmp_path, 100_000, faster=20.0, preset="sync", workers=2)
+    async with runtime.launch(topology, directory=tmp_path) as run:
+        async for event in run.events():
+            if event.name == "prediction" and event["measured s"]:
+                break
+        page = await asyncio.to_thread(get, run.metrics_url.replace("/sd", "/metrics"))
+        await run.end_now()
+    assert event["predicted s"] == pytest.approx(event["measured s"], rel=0.15)
+    assert 0 < event["work s"] <= event["predicted s"]
+    stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "reducer-0", "processors"}
+    assert set(event["predicted use"]) == stations == set(event["measured use"])
+    seconds = dict(re.findall(r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} (\S+)$', page, re.MULTILINE))
+    assert seconds.keys() == {"predicted", "measured"}
+    assert float(seconds["measured"]) > 0
+    used = set(re.findall(r'^convoy_station_use_ratio\{.*kind="(\w+)".*station="([\w-]+)".*\}', page, re.MULTILINE))
+    assert used == {(kind, station) for kind in ("predicted", "measured") for station in stations}

@@ -100,6 +100,16 @@ def test_the_table_shows_each_actor_what_it_does_and_for_whom_it_waits() -> None
     assert worker.split() == ["worker", "p1", "idle", "model", "8", "0"]
 
 
+def test_what_is_predicted_stands_under_the_headline_and_is_no_line() -> None:
+    shown = RunConsole(console(), live=False)
+    shown.event("coordinator", "progress", {"iteration": "5/10"})
+    for seconds in (11, 12):
+        shown.event("supervisor", "prediction", {"text": f"predicted {seconds} ms", "predicted s": seconds / 1000})
+    head, below, *_ = table_text(shown).splitlines()
+    assert (head.split(), below) == (["iteration", "5/10"], "predicted 12 ms")
+    assert "predicted" not in output(shown)
+
+
 def test_brackets_in_names_and_labels_are_shown_as_they_are() -> None:
     shown = RunConsole(console(), live=False)
     shown.beat("p1", beat(**{"worker[a]": status(doing="[/] update [conv1]", waiting_for="[red]x")}))

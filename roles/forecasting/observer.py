@@ -1,0 +1,169 @@
+"""Predicted beside measured, while a run goes on: its observer (docs/programs.md). What it says is in docs/tuning.md.
+
+From the service times of the first seconds it predicts the time of an iteration, and again now and then from those of
+the last seconds. A prediction that does not hold is told with its cause, and replaced by one from the times of now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roles.forecasting.fitted import PROCESSORS, Fit, Fitted, network_of, processors_of
+from roles.forecasting.live_times import LiveTimes
+from roles.forecasting.miss import TOLERATED, Patience, difference, spoken
+from runtime.compute.work_sums import Sums
+from runtime.config.sections import ClusterConfig
+from runtime.plan.topology import Placement
+
+FIRST_SECONDS, FIRST_ITERATIONS = 2.0, 5  # of training, before anything is predicted from them
+EVERY = 3.0  # seconds between two events at least
+CHANGED = 0.03  # of the seconds told last, or of use: what is worth another event
+AGAIN = 10.0  # seconds until it is predicted anew; then twice as many, and so on
+
+MakeGauge = Callable[..., Any]
+Told = Iterator[tuple[str, dict[str, Any]]]
+Use = Mapping[str, float]  # station -> 0 to 1
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The event before: when, and what of it makes another one worth telling."""
+
+    at: float = float("-inf")
+    predicted: float = 0.0
+    measured: float = 0.0
+    busiest: str = ""
+
+    def is_old(self, now: _Said) -> bool:
+        """Is what is known now worth an event?"""
+        pairs = ((now.predicted, self.predicted), (now.measured, self.measured))
+        changed = any(abs(after - before) > CHANGED * before for after, before in pairs)
+        return now.at - self.at >= EVERY and (changed or now.busiest != self.busiest)
+
+
+class Forecaster:
+    """Of one run. Times are loop time in seconds."""
+
+    hears = frozenset({"regrouped"})
+
+    def __init__(self, placement: Placement, config: ClusterConfig, gauge: MakeGauge) -> None:
+        network, self._unknown = network_of(placement, config)
+        self._model = Fitted(placement, network, learns=config.simulation.clock == "real")
+        self._processors = processors_of(config)
+        home, actors = placement.process_of(), placement.topology.actors
+        self._device = {actor.name: actor.name if actor.emulated else f"{home[actor.name]}//" for actor in actors}
+        self._live, self._patience = LiveTimes(placement.topology.lead), Patience()
+        self._fit: Fit | None = None
+        self._is_wrong = True  # until there is one that holds
+        self._due = self._period = 0.0
+        self._said = _Said()
+        self._gauge = gauge
+
+    def __repr__(self) -> str:
+        return f"<forecaster: {self._model!r}, {self._live!r}>"
+
+    def worked(self, sums: Sums, now: float) -> Told:
+        """See Observer."""
+        self._live.hear(sums, now)
+        measured = self._live.iteration_seconds
+        if self._live.iterations < FIRST_ITERATIONS or self._live.iterations * measured < FIRST_SECONDS:
+            return
+        fit = self._fit
+        if fit is None or self._is_wrong or (now >= self._due and self._holds(fit, measured)):
+            fit = self._fit = self._model.fit(self._live.work(), measured, self._busy())
+            self._is_wrong, self._period = False, max(AGAIN, 2 * self._period)
+            self._due = now + self._period
+        elif fit.seconds and self._patience.lasted(fit.seconds, measured, now):
+            yield from self._missed(fit, measured)
+            return
+        yield from self._say(fit, measured, now)
+
+    def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
+        """See Observer. Other groups: predicted at once from the times that were measured with those before."""
+        self._live.begin_anew()
+        if not self._model.regroup(fields["workers"], fields["groups"]):
+            return
+        self._patience, self._said, self._period = Patience(), _Said(), 0.0
+        self._fit = self._model.unmeasured()
+        if self._fit is not None:
+            yield from self._say(self._fit, 0.0, now)
+
+    def _holds(self, fit: Fit, measured: float) -> bool:
+        return abs(measured - fit.seconds) <= TOLERATED * fit.seconds
+
+    def _missed(self, fit: Fit, measured: float) -> Told:
+        """From now on another prediction is made, of times from now on."""
+        expected = {name: use * fit.seconds for name, use in fit.use.items()}
+        miss = difference(
+            fit.seconds, measured, expected, {name: use * measured for name, use in self._use(fit).items()}
+        )
+        if self._patience.is_news(miss):
+            yield "misprediction", {"station": miss.station or "none", "why": miss.why}
+        if not miss.station:
+            self._model.forget()
+        self._is_wrong, self._patience.since, self._period = True, None, 0.0
+        self._live.begin_anew()
+
+    def _use(self, fit: Fit) -> dict[str, float]:
+        """The measured use of the stations that are predicted: actors of one process share its device."""
+        alone, shared = self._live.use(), dict.fromkeys(self._device.values(), 0.0)
+        for name, use in alone.items():
+            shared[self._device[name]] += use
+        found = {name: shared[self._device[name]] for name in alone} | {PROCESSORS: self._busy()}
+        return {name: use for name, use in found.items() if name in fit.use}
+
+    def _busy(self) -> float:
+        """The part of all processors that the run keeps busy; 0: it is not known."""
+        return self._live.processors() / self._processors if self._processors else 0.0
+
+    def _say(self, fit: Fit, measured: float, now: float) -> Told:
+        """`measured` 0: nothing yet."""
+        found = self._use(fit) if measured else {}
+        self._show("predicted", fit.seconds, fit.use)
+        self._show("measured", measured, found)
+        use = found or fit.use
+        said = _Said(now, fit.seconds, measured, self._busiest(use))
+        if not self._said.is_old(said):
+            return
+        self._said = said
+        notes = [*self._unknown, *fit.found.notes]
+        text = f"predicted {spoken(fit.seconds)}, " if fit.seconds else "not predicted, "
+        text += f"measured {spoken(measured)} an iteration" if measured else "an iteration, not measured yet"
+        text += f"; busiest: {said.busiest} {use[said.busiest]:.0%}" if said.busiest else ""
+        yield (
+            "prediction",
+            {
+                "text": text,
+                "predicted s": fit.seconds,
+                "measured s": measured,
+                "work s": fit.work,
+                "message s": fit.message,
+                "rest s": fit.rest,
+                "busiest": said.busiest,
+                "predicted use": _rounded(fit.use),
+                "measured use": _rounded(found),
+                "notes": notes,
+            },
+        )
+
+    def _busiest(self, use: Use) -> str:
+        """The one told before as long as no other is clearly busier: workers take turns."""
+        found = max(sorted(use), key=use.__getitem__, default="")
+        before = self._said.busiest
+        return before if found and use.get(before, 0.0) > use[found] - CHANGED else found
+
+    def _show(self, kind: str, seconds: float, uses: Use) -> None:
+        """On the metrics page."""
+        self._gauge("iteration_seconds", "Mean seconds of a training iteration.", kind=kind).set(seconds)
+        for station, use in uses.items():
+            text = "Share of the time of training in which a station works for it."
+            self._gauge("station_use_ratio", text, station=station, kind=kind).set(use)
+
+
+observer = Forecaster  # what the runtime asks a program for
+
+
+def _rounded(use: Use) -> dict[str, float]:
+    return {name: round(share, 4) for name, share in sorted(use.items())}

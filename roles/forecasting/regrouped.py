@@ -1,0 +1,35 @@
+"""The topology of a run whose groups were changed: as it was laid out, but with the groups and ways of now."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from roles.learning.batch_split import Shares
+from roles.messages import Place, Regroup
+from runtime.plan.topology import Topology
+
+
+def regrouped(topology: Topology, workers: int, groups: int) -> Topology:
+    """With so many workers in so many groups, as the coordinator makes them of the same numbers. MessageError if it
+    cannot. Options are typed."""
+    options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
+    lead = options[topology.lead]
+    if (workers, groups) == (sum(map(len, lead.groups)), len(lead.groups)):
+        return topology
+    wish, shares = Regroup(workers=workers, groups=groups), Shares(lead.shares)
+    made = lead.live.groups(wish, lead.groups, shares, lead.timetable.batch)
+    options[topology.lead] = dataclasses.replace(lead, groups=tuple(map(tuple, made)))
+    for name, place in lead.live.places(made):
+        options[name] = _placed(options[name], place)
+    actors = tuple(dataclasses.replace(actor, options=options[actor.name]) for actor in topology.actors)
+    return dataclasses.replace(topology, actors=actors)
+
+
+def _placed(options: Any, place: Place) -> Any:
+    """A worker's options, or a reducer's, with gradients for that server on their new way."""
+    way = {"parent": place.parent, "part": place.part, "parts": place.parts}
+    if not hasattr(options, "models"):
+        return dataclasses.replace(options, **way)
+    models = tuple(dataclasses.replace(each, **way) if each.server == place.server else each for each in options.models)
+    return dataclasses.replace(options, models=models)

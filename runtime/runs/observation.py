@@ -1,0 +1,129 @@
+"""What a program makes of its run while it goes on: its observer hears how long work takes, and says something of it.
+
+A program offers `observer(placement, config, gauge)`, which makes an Observer, or None if it has nothing to say of this
+run. A program without it pays nothing.
+
+    processes         heartbeats carry the sums, about once a second      the observer works in a thread of `up`
+    one event loop    the sums are asked for when a piece of work is      in a thread beside the loop
+                      done and a second has passed
+    virtual time      the same, in virtual seconds                        at once, so that runs repeat themselves
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from runtime.actors.metrics import Gauge
+from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.warnings import WARNING
+from runtime.compute.compute import Compute
+from runtime.compute.work_sums import Sums
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConvoyError
+from runtime.plan.program import program_here
+from runtime.plan.topology import SUPERVISOR, Placement
+from runtime.runs.house import Site
+
+Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
+MakeGauge = Callable[..., Gauge]  # (name, help, **labels): see Measured.gauge; served on the page of `up`
+Make = Callable[[Placement, ClusterConfig, MakeGauge], "Observer | None"]
+PERIOD = 1.0  # seconds from one hearing to the next
+
+
+class Observer(Protocol):
+    """What a program's `observer` makes. Its methods are called one at a time, perhaps in a thread. What they return
+    is emitted in the name of the supervisor; of the event `prediction` the live table shows the field `text`."""
+
+    hears: Collection[str]  # events, by name
+
+    def worked(self, sums: Sums, now: float) -> Told:
+        """How long work has taken since the beginning, of some actors; `now` is loop time in seconds."""
+
+    def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
+        """An actor has reported one of the events that the observer hears."""
+
+
+class Observation:
+    """A watcher that lets an observer work on `compute` and tells what it says. What it raises ends no run: it is told
+    as a warning, and the observer hears nothing more."""
+
+    def __init__(self, observer: Observer, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]) -> None:
+        self._observer, self._compute, self._tell = observer, compute, tell
+        self._loop = asyncio.get_running_loop()
+        self._heard: list[Callable[[], Told]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._due, self._over = self._loop.time() + PERIOD, False
+
+    def __repr__(self) -> str:
+        return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"
+
+    @staticmethod
+    def of(
+        site: Site, gauge: MakeGauge, compute: Callable[[], Compute], tell: Callable[[str, str, dict[str, Any]], None]
+    ) -> Observation | None:
+        """With the observer that the site's program offers; None if it offers none."""
+        make: Make | None = getattr(program_here(site.placement.topology.program), "observer", None)
+        if make is None:
+            return None
+        try:
+            observer = make(site.placement, site.config, gauge)
+        except Exception as error:  # noqa: BLE001  # whatever it is: a run needs no observer
+            tell(SUPERVISOR, WARNING, {"text": _in_words(error)})
+            return None
+        return None if observer is None else Observation(observer, compute(), tell)
+
+    def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+        """See Watcher."""
+        if event in self._observer.hears and not self._over:
+            self._heard.append(partial(self._observer.event, actor, event, dict(fields), self._loop.time()))
+
+    def beat(self, process: str, heartbeat: Heartbeat) -> None:
+        """See Watcher."""
+        if heartbeat.work:
+            self.worked(heartbeat.work)
+
+    def failed(self, error: ConvoyError) -> None:
+        """See Watcher."""
+
+    @property
+    def due(self) -> bool:
+        """Has the observer heard nothing for a while?"""
+        return self._loop.time() >= self._due and not self._over
+
+    def worked(self, sums: Sums) -> None:
+        """How long work has taken: the observer hears of it, now or with what comes next."""
+        if not self._over:
+            self._heard.append(partial(self._observer.worked, sums, self._loop.time()))
+        if self.due and (self._task is None or self._task.done()):
+            self._due = self._loop.time() + PERIOD
+            self._task = self._loop.create_task(self._observe(), name="observation")
+
+    async def close(self) -> None:
+        """The observer hears nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._compute.close()
+
+    async def _observe(self) -> None:
+        heard, self._heard = self._heard, []
+        try:
+            told = await self._compute.run(SUPERVISOR, "observe", _all_of, heard)
+        except Exception as error:  # noqa: BLE001  # whatever it is: a run needs no observer
+            self._over = True
+            self._heard.clear()
+            told = [(WARNING, {"text": _in_words(error)})]
+        for name, fields in told:
+            self._tell(SUPERVISOR, name, fields)
+
+
+def _all_of(heard: Iterable[Callable[[], Told]]) -> list[tuple[str, dict[str, Any]]]:
+    return [said for each in heard for said in each()]
+
+
+def _in_words(error: Exception) -> str:
+    text = str(error) if isinstance(error, ConvoyError) else f"{type(error).__name__}: {error}"
+    return f"the run goes on without its observer: {text}"

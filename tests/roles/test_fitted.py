@@ -1,0 +1,94 @@
+"""A run as a model: what messages take is learnt once, other groups are predicted with it, processors are a bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from roles import training
+from roles.forecasting.fitted import PROCESSORS, Fitted, network_of, processors_of
+from roles.forecasting.prediction import Network
+from runtime.config.sections import ClusterConfig, Simulation
+from runtime.plan.topology import Placement, ProcessSpec
+
+CONV = {"forward conv1": (10.0, 0.1, 0.001), "backward conv1": (10.0, 0.2, 0.004)}
+WORK = {"conv-0-0": CONV, "conv-1-0": CONV, "fc_server": {"fc TRAIN": (20.0, 0.1, 0.0005)}}
+ALONE = {"single": {"train": (10.0, 0.2, 0.004)}}
+
+
+def placement(**strategy: Any) -> Placement:
+    data = {"train": {"format": "digits", "split": "train"}}
+    topology = training({"net": "lenet", "solver": "lenet_digits_solver", "data": data, "strategy": strategy})
+    return Placement(topology, tuple(ProcessSpec(actor.name, "here", (actor.name,)) for actor in topology.actors))
+
+
+def live(**strategy: Any) -> Fitted:
+    return Fitted(placement(preset="omnivore", workers=2, live=True, **strategy), Network(), learns=True)
+
+
+def test_what_no_work_explains_is_put_on_messages_and_the_prediction_is_what_was_measured() -> None:
+    fit = live(groups=2).fit(WORK, 0.030)
+    assert fit.work < 0.020
+    assert fit.seconds == pytest.approx(0.030, rel=0.02)
+    assert 0.0005 < fit.message < 0.02
+    assert fit.rest == 0.0
+    assert fit.use["fc_server"] == pytest.approx(0.005 / 0.030, rel=0.05)
+
+
+def test_what_messages_take_is_kept_until_it_is_forgotten() -> None:
+    model = live(groups=2)
+    first = model.fit(WORK, 0.030)
+    assert model.fit(WORK, 0.040) == first
+    model.forget()
+    assert model.fit(WORK, 0.040).message > 1.2 * first.message
+    model.forget()
+    assert model.fit(WORK, 0.001).message == 0.0  # never negative
+
+
+def test_a_run_in_which_nobody_waits_for_a_message_has_the_rest_for_itself() -> None:
+    model = Fitted(placement(preset="single"), Network(), learns=True)
+    fit = model.fit(ALONE, 0.025)
+    assert (fit.message, fit.rest) == (0.0, pytest.approx(0.005))
+    assert fit.seconds == pytest.approx(0.025)
+    assert fit.use["single"] == pytest.approx(0.8)
+
+
+def test_other_groups_are_predicted_with_the_times_and_messages_of_those_before() -> None:
+    model = live(groups=1)
+    assert model.unmeasured() is None
+    before = model.fit(WORK, 0.050)
+    assert not model.regroup(2, 1)
+    assert model.regroup(2, 2)
+    after = model.unmeasured()
+    assert after is not None
+    assert after.message == before.message
+    assert 0.4 < after.seconds / before.seconds < 0.9
+
+
+def test_no_iteration_takes_less_than_the_processor_time_of_all_divided_by_the_processors() -> None:
+    model = live(groups=1)
+    before = model.fit(WORK, 0.050, processors=0.9)
+    assert before.use[PROCESSORS] == pytest.approx(0.9, rel=0.02)
+    model.regroup(2, 2)
+    after = model.unmeasured()
+    assert after is not None
+    assert after.seconds == pytest.approx(0.045)
+    assert after.use[PROCESSORS] == 1.0
+    assert max(use for name, use in after.use.items() if name != PROCESSORS) < 1.0
+
+
+def test_a_known_network_is_taken_as_it_is() -> None:
+    config = ClusterConfig(simulation=Simulation(clock="virtual", latency=0.002, interfaces="machine"))
+    placed = placement(preset="omnivore", workers=2, groups=2)
+    network, unknown = network_of(placed, config)
+    assert (network.latency, network.bytes_per_second, set(network.interfaces.values())) == (0.002, None, {"here"})
+    assert (unknown, processors_of(config)) == ([], 0)
+    fit = Fitted(placed, Network(latency=0.002), learns=False).fit(WORK, 0.5)
+    assert fit.message == 0.002
+    assert fit.seconds < 0.05
+
+
+def test_on_real_time_processors_are_those_of_this_machine_unless_another_launcher_starts_processes() -> None:
+    assert processors_of(ClusterConfig()) >= 1
+    assert network_of(placement(preset="single"), ClusterConfig()) == (Network(), [])

@@ -1,0 +1,43 @@
+"""A prediction that was wrong: whose work differs, and when it is told."""
+
+from __future__ import annotations
+
+from roles.forecasting.miss import PATIENCE, Miss, Patience, difference
+
+
+def test_the_station_whose_work_takes_longer_than_predicted_is_named() -> None:
+    expected, found = {"a": 0.010, "b": 0.006, "c": 0.001}, {"a": 0.0105, "b": 0.009, "c": 0.001}
+    miss = difference(0.020, 0.0235, expected, found)
+    assert (miss.station, miss.expected, miss.found) == ("b", 0.006, 0.009)
+    assert miss.why == "an iteration takes 23.5 ms, predicted 20 ms: b works 9 ms of it, predicted 6 ms"
+
+
+def test_the_station_whose_work_takes_less_is_named_where_iterations_are_faster() -> None:
+    miss = difference(2.0, 1.5, {"a": 1.0, "b": 0.5}, {"a": 1.2, "b": 0.1})
+    assert miss.why == "an iteration takes 1.5 s, predicted 2 s: b works 100 ms of it, predicted 500 ms"
+
+
+def test_nobody_is_named_where_nobodys_work_explains_half_of_the_difference() -> None:
+    slower = difference(0.020, 0.030, {"a": 0.010}, {"a": 0.0149})
+    assert slower.station == ""
+    assert "time passes between pieces of work (messages," in slower.why
+    faster = difference(0.030, 0.020, {"a": 0.010}, {"a": 0.012})
+    assert faster.station == ""
+    assert "less time passes between pieces of work" in faster.why
+
+
+def test_a_miss_is_one_once_it_has_lasted_and_a_short_one_is_none() -> None:
+    patience = Patience()
+    assert not patience.lasted(1.0, 1.2, 0.0)
+    assert not patience.lasted(1.0, 1.2, PATIENCE - 0.1)
+    assert not patience.lasted(1.0, 1.09, PATIENCE)
+    assert not patience.lasted(1.0, 1.2, PATIENCE + 0.1)
+    assert patience.lasted(1.0, 0.8, 2 * PATIENCE + 0.1)
+
+
+def test_each_cause_is_told_once() -> None:
+    patience = Patience()
+    assert patience.is_news(Miss(1.0, 1.2, "a"))
+    assert not patience.is_news(Miss(1.0, 1.5, "a"))
+    assert patience.is_news(Miss(1.0, 0.5, "a"))
+    assert patience.is_news(Miss(1.0, 1.2, "b"))
