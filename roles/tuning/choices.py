@@ -23,9 +23,9 @@ class Setting:
         return f"groups {self.groups}, momentum {self.momentum:g}, base_lr {self.base_lr:.4g}"
 
     def but(self, **values: float) -> Setting:
-        """The same with other values. Learning rates that differ by rounding only are one."""
+        """The same with other values. Rates that differ by rounding only (a solver's are float32) are one."""
         found = dataclasses.replace(self, **values)  # type: ignore[arg-type]
-        return dataclasses.replace(found, base_lr=float(f"{found.base_lr:.6g}"))
+        return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"))
 
 
 @dataclass(frozen=True)

@@ -169,11 +169,15 @@ class _Search:
         return math.ceil(seconds / trial.iteration_seconds) if trial.iteration_seconds else len(trial.losses)
 
     def _lowest(self, best: Setting) -> str:
-        losses = judged(self._longest(best)) if self.trials.longest(best) else ()
-        return f"the lowest loss of {len(self.trials.made)} probes, {mean(losses):.4g}"
+        trial = self._longest(best)
+        if trial.diverged:
+            return "everything that was tried diverges"
+        return f"the lowest loss of {len(self.trials.made)} probes, {mean(judged(trial)):.4g}"
 
     def _after(self, asked: Sequence[Setting], left: Sequence[Setting], best: Setting, seconds: float) -> str:
         trial = self._longest(best)
+        if trial.diverged:
+            return "everything that was tried diverges"
         loss = f"{mean(judged(trial, ended_in(trial, seconds))):.4g}"
         if len(asked) == 1:
             return f"{best.groups} groups are as fast as any: loss {loss}"
