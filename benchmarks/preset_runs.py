@@ -70,7 +70,7 @@ class Data:
 
     def caffenet(self, strategy: Options, batch: int) -> Options:
         """CaffeNet on made-up images: nothing is run."""
-        data = {"train": {"format": "synthetic", "shape": [3, 227, 227], "classes": 100, "size": batch}}
+        data = {"train": {"format": "synthetic", "shape": [3, 227, 227], "classes": 1000, "size": batch}}
         return self._options("caffenet", 0.01, 0.0005, data, strategy, 1) | {"batch": batch}
 
     def _options(

@@ -22,10 +22,11 @@ class NextTicket(Message):
 
 @message
 class Ticket(Message):
-    """Answer: run batch `number` in this phase, as member `rank` of the group, and `count` - 1 more after it; or STOP.
+    """Answer: do pass `number` of this phase, as member `rank` of the group, and `count` - 1 more after it; or STOP.
 
     `cuts` cut each batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is
-    the group's training iteration before `number`, whose update the model must hold; -1 for none.
+    the group's training iteration before `number`, whose update the model must hold; -1 for none. Of the numbers before
+    it, `probed` were those of probes, whose samples come again.
     """
 
     phase: str
@@ -35,12 +36,18 @@ class Ticket(Message):
     cuts: tuple[int, ...] = ()
     after: int = -1
     count: int = 1
+    probed: int = 0
 
     def each(self) -> Iterator[Ticket]:
         """A ticket for each of the passes, in order."""
         for number in range(self.number, self.number + self.count):
             after = number - 1 if self.phase == TRAIN and number > self.number else self.after
             yield replace(self, number=number, after=after, count=1)
+
+    @property
+    def batch(self) -> int:
+        """Which batch of the data it is about."""
+        return self.number - self.probed
 
     @property
     def members(self) -> int:

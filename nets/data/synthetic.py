@@ -32,11 +32,12 @@ def make(
     ):
         if value < least:
             raise DataError(f"synthetic: {name}: found {value}, expected an integer >= {least}")
-    values = (size + classes) * math.prod(shape)
+    met = min(classes, size)  # of the classes, by the images there are
+    values = (size + met) * math.prod(shape)
     if values > MAX_VALUES:
-        text = f"found {size} images and {classes} patterns of shape {list(shape)}, {values} numbers in memory"
+        text = f"found {size} images and {met} patterns of shape {list(shape)}, {values} numbers in memory"
         raise DataError(f"synthetic: {text}: expected at most {MAX_VALUES}")
-    patterns = generator(seed, "pattern").standard_normal((classes, *shape), dtype=np.float32)
+    patterns = generator(seed, "pattern").standard_normal((met, *shape), dtype=np.float32)
     labels = np.arange(size, dtype=np.int64) % classes
     images = generator(seed, "noise", sample).standard_normal((size, *shape), dtype=np.float32)
     images *= NOISE

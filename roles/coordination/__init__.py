@@ -5,5 +5,7 @@ schedule          what comes next; plain decisions
 pass_ledger       which reports are owed and heard
 grouping          who is in which group
 ticket_batching   how many iterations a lone group gets at once
-regroup           other groups and rates while a run goes on
+regroup           other groups and rates while a run goes on: what may be asked
+shape             the groups and rates as they are; tells everybody of others
+probing           a run that is held, tried with other groups and rates, and released
 """

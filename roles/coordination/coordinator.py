@@ -1,23 +1,23 @@
 """The coordinator: hands out tickets, follows the run, tests, saves, ends. The lead of every training topology.
 
-What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; this shell talks.
+What comes next is decided in `schedule`; what the numbers say is kept in `scoreboard`; `shape` is what the run is now,
+`probing` holds it. This shell talks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nets import NetError, SolverSpec
 from roles.base.role import Anew, JobOptions
-from roles.coordination.grouping import Grouping
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
-from roles.coordination.regroup import FIXED, Live, impossible
+from roles.coordination.probing import HOLDING, Probing
+from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
+from roles.coordination.shape import Shape
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, sweep, write
@@ -29,15 +29,17 @@ from roles.messages import (
     TRAIN,
     Done,
     GetState,
+    Hold,
     NextTicket,
     PassDone,
-    Rates,
+    Probe,
     Regroup,
+    Release,
     State,
     Ticket,
     Updated,
 )
-from runtime import Actor, Conversation, Envelope, Message, MessageError, ProgramFailed, Save, WindDown
+from runtime import Actor, Conversation, Envelope, MessageError, ProgramFailed, Save, WindDown
 from runtime.messages.message import Refusal
 
 
@@ -61,15 +63,25 @@ class Coordinator(Actor):
     """See the module docstring."""
 
     Options = CoordinatorOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE)
+    conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE, HOLDING)
 
     def __init__(self, options: CoordinatorOptions) -> None:
         self._job = options.job
-        self._solver = self._job.solver_spec
-        self._schedule = Schedule(options.timetable)
-        self._grouping, self._pace = Grouping([list(members) for members in options.groups]), Pace()
-        self._shares, self._live, self._holders = Shares(options.shares), options.live, options.holders
-        workers = {*self._live.workers, *(name for members in options.groups for name in members)}
+        table = options.timetable
+        self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
+        self._shape = Shape(
+            self,
+            options.groups,
+            self._job.solver_spec,
+            holders=options.holders,
+            live=options.live,
+            shares=self._shares,
+            rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
+        )
+        servers = () if self._job.emulated else options.servers  # there is no model
+        holders = options.holders
+        self._probing = Probing(self, self._schedule, self._shape, servers=servers, holders=holders)
+        workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
         self._updates = options.updates
@@ -83,7 +95,7 @@ class Coordinator(Actor):
     async def on_start(self) -> None:
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
-        self._scores = Scoreboard(self._schedule.table.batch, self._solver.average_loss)
+        self._scores = Scoreboard(self._schedule.table.batch, self._shape.solver.average_loss)
         gauge = self.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
         self._tested = {
@@ -112,6 +124,9 @@ class Coordinator(Actor):
                 await self._change()
                 self._schedule.changed()
                 await self._serve()
+            if self._schedule.stage is RunStage.HELD:
+                await self._hold()
+        await self._probing.end()
         await self._serve()
         self.emit("finished", **self._scores.summary(self._schedule.completed, self.now()), checkpoint=self._checkpoint)
         if self._unsaved:
@@ -156,48 +171,51 @@ class Coordinator(Actor):
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
         """Other groups, workers or rates after the iterations under way; answered when it is so."""
-        self._regrouped(message)  # MessageError if it cannot be
+        self._shape.wanted(message)  # MessageError if it cannot be
         self._wishes.append((message, envelope))
         self._schedule.change()
         await self._serve()
 
-    # -- inside
+    async def on_hold(self, message: Hold, envelope: Envelope) -> None:
+        """Hand out nothing more until released; answered when nothing is under way."""
+        self._probing.hear(message, envelope)
+        self._schedule.hold()
+        await self._serve()
 
-    def _regrouped(self, wish: Regroup) -> tuple[list[list[str]], SolverSpec]:
-        table = self._schedule.table
-        rows = min(table.batch, *(test.batch for test in table.tests), table.batch)
-        given = {"base_lr": wish.base_lr, "momentum": wish.momentum}
-        for name, rate in given.items():
-            if not math.isfinite(rate):
-                raise impossible(f"found {name} {rate}, expected a finite number")
-        try:
-            solver = self._solver.override({name: value for name, value in given.items() if value >= 0})
-        except NetError as error:
-            raise impossible(str(error)) from None
-        return self._live.groups(wish, self._grouping.groups, self._shares, rows), solver
+    async def on_probe(self, message: Probe, envelope: Envelope) -> None:
+        """Train for a while from the model that is held; answered when that is put back."""
+        self._probing.hear(message, envelope)
+        self._changed.set()
+
+    async def on_release(self, message: Release, envelope: Envelope) -> None:
+        """Go on from the model that is held; answered when it is so."""
+        self._probing.hear(message, envelope)
+        self._changed.set()
+
+    # -- inside
 
     async def _change(self) -> None:
         """Nothing is under way: tell everybody who must know, then answer who asked."""
         while self._wishes:
             wish, envelope = self._wishes.popleft()
             try:
-                groups, self._solver = self._regrouped(wish)
+                wanted = self._shape.wanted(wish)
             except MessageError as error:  # it could be when it was asked for; another wish came first
                 await self.reply(envelope, Refusal(error=str(error)))
                 continue
-            proto = self._solver.proto
-            rates = Rates(base_lr=proto.base_lr, momentum=proto.momentum)
-            told: list[tuple[str, Message]] = []
-            if max(wish.base_lr, wish.momentum) >= 0:
-                told += [(name, rates) for name in self._holders]
-            if groups != [list(members) for members in self._grouping.groups]:
-                told += self._live.places(groups)
-                self._grouping = Grouping(groups)
-            await asyncio.gather(*(self.ask(name, what, Done) for name, what in told))
-            sizes = [len(members) for members in groups]
-            now = {"iteration": self._schedule.completed, "workers": sum(sizes), "groups": len(sizes)}
-            self.emit("regrouped", **now, base_lr=proto.base_lr, momentum=proto.momentum)
+            await self._shape.become(wanted)
+            self._shape.tell(self._schedule.completed)
             await self.reply(envelope, Done())
+
+    async def _hold(self) -> None:
+        """The run is held: do what is wanted, if something is."""
+        if not self._probing.held:
+            self._scores.pause(self.now())
+        await self._probing.go_on()
+        if not self._probing.held:
+            self._scores.resume(self.now())
+        if self._schedule.stage is not RunStage.HELD:
+            await self._serve()
 
     async def _serve(self) -> None:
         """Answer every worker that can be answered now. Members of a group get the same pass."""
@@ -213,7 +231,7 @@ class Coordinator(Actor):
     def _ticket(self, worker: str) -> Ticket | None:
         if self._schedule.stage is RunStage.DONE:
             return Ticket(phase=STOP, number=0)
-        return self._grouping.next_of(worker, self._next_pass)
+        return self._shape.grouping.next_of(worker, self._next_pass)
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """What a group does next, and how its batch is cut."""
@@ -227,7 +245,7 @@ class Coordinator(Actor):
 
     def _at_once(self) -> int:
         """How many iterations to hand out: several groups take turns; a progress report ends a run of them."""
-        if len(self._grouping.groups) > 1:
+        if len(self._shape.sizes) > 1:
             return 1
         issued = self._schedule.issued
         if issued == self._schedule.completed:  # after a test, a save, a change
@@ -236,12 +254,15 @@ class Coordinator(Actor):
         return min(most, self._display - issued % self._display) if self._display else most
 
     def _check_loss(self, done: PassDone) -> None:
-        """Stop at a part's loss that is no number."""
+        """Stop at a part's loss that is no number; a probe is only cut."""
         loss = float(done.scores.get("loss", 0.0))
-        if loss - loss != 0.0:
-            rate = self._solver.rate(done.number)
+        if loss - loss != 0.0 and self._probing.under_way:
+            self._probing.diverged()
+        elif loss - loss != 0.0:
+            iteration = done.number - self._schedule.probed
+            rate = self._shape.solver.rate(iteration)
             raise ProgramFailed(
-                f"the loss is {loss} at iteration {done.number}: training diverged; "
+                f"the loss is {loss} at iteration {iteration}: training diverged; "
                 f"the learning rate is {rate:g}, try a smaller base_lr"
             )
 
@@ -249,14 +270,18 @@ class Coordinator(Actor):
         if not self._schedule.reported(number):
             return
         ended = self._ledger.end(number)
+        self.stepped()
+        if self._probing.under_way:
+            self._probing.ended(ended)
+            await self._serve()
+            return
         self._scores.trained(ended)
         if ended.loss is not None:
             self._loss.set(ended.loss)
         done = self._schedule.completed
-        self.stepped()
         self._done.inc()
         self._images.inc(self._schedule.table.batch)
-        self._rate.set(self._solver.rate(done))
+        self._rate.set(self._shape.solver.rate(done))
         first = done == self._schedule.table.first + 1
         if first or (self._display and done % self._display == 0):
             self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))

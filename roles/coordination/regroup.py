@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from roles.learning.batch_split import Shares
 from roles.learning.tree import forest, split
-from roles.messages import Place, Regroup
+from roles.messages import Place, Probe, Regroup, Release
 from runtime import MessageError
+
+Wish = Regroup | Probe | Release  # of other groups, workers and rates
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Live:
     workers: tuple[str, ...] = ()
     trees: Mapping[str, LiveTree] = field(default_factory=dict)
 
-    def groups(self, wish: Regroup, now: Sequence[Sequence[str]], shares: Shares, rows: int) -> list[list[str]]:
+    def groups(self, wish: Wish, now: Sequence[Sequence[str]], shares: Shares, rows: int) -> list[list[str]]:
         """The workers of each group that is wished for. MessageError in words if it cannot be."""
         if not wish.workers and not wish.groups:
             return [list(members) for members in now]

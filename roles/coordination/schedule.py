@@ -3,6 +3,9 @@
 Iterations are handed out one by one, to whichever group asks, or several in a row to a group that is alone. When a
 test, a snapshot or a change of the groups is due, no further iteration is handed out until every one that was is in the
 model; so each sees one definite model, whatever the number of groups.
+
+A run that is held can be probed: iterations are handed out that do not count. The samples of a probe come again, but
+its numbers do not: whoever hears of an iteration knows it by a number that only grows.
 """
 
 from __future__ import annotations
@@ -22,16 +25,20 @@ class RunStage(Enum):
     TESTING = "testing"
     SAVING = "saving"
     CHANGING = "changing"
+    HELD = "held"
+    PROBING = "probing"
     DONE = "done"
 
 
 class Pass(NamedTuple):
-    """What a group does next: batch `number`, its first `rows` rows, in this phase; and `passes` - 1 more after it."""
+    """What a group does next: pass `number` of this phase, on the first `rows` rows of its batch; and `passes` - 1 more
+    after it. Of the numbers before it, `probed` were those of probes, so it is about batch `number` - `probed`."""
 
     phase: str
     number: int
     rows: int
     passes: int = 1
+    probed: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,14 +81,16 @@ class Schedule:
         self.issued = timetable.first  # iterations handed out
         self.completed = timetable.first  # iterations whose update is in the model and whose workers are done
         self._last = timetable.last
-        self._owed: dict[int, int] = {}  # iteration -> reports still missing
+        self.probed = 0  # iterations of probes so far
+        self._owed: dict[int, int] = {}  # number of an iteration -> reports still missing
         self._tests = [each for test in timetable.tests for each in test.passes]  # of one test
         self._tests_issued = 0
         self._tests_missing = 0
         self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
         self._winding_down = False
         self._save_asked = False
-        self._change_asked = False
+        self._change_asked = self._hold_asked = False
+        self._probe: range | None = None  # the iterations of the present probe; what is held is the model before them
         self._saved_at = -1  # iterations in the model that was saved last
         self._test_due = timetable.test_first and bool(self._tests)
         self._snapshot_due = False
@@ -93,13 +102,14 @@ class Schedule:
     def next_pass(self, reports: int, at_most: int = 1) -> Pass | None:
         """The next thing for a group that will send `reports` reports about it, `at_most` so many training iterations
         in a row; None: nothing yet, ask again later."""
-        if self.stage is RunStage.TRAINING:
-            number, boundary = self.issued, self._next_boundary(self.issued)
-            self.issued = min(number + at_most, boundary)
-            self._owed |= dict.fromkeys(range(number, self.issued), reports)
+        if self.stage in (RunStage.TRAINING, RunStage.PROBING):
+            first, boundary = self.issued, self._probe.stop if self._probe else self._next_boundary(self.issued)
+            self.issued = min(first + at_most, boundary)
+            number, count = first + self.probed, self.issued - first
+            self._owed |= dict.fromkeys(range(number, number + count), reports)
             if self.issued == boundary:
                 self.stage = RunStage.DRAINING
-            return Pass(TRAIN, number, self.table.batch, self.issued - number)
+            return Pass(TRAIN, number, self.table.batch, count, self.probed)
         if self.stage is RunStage.TESTING and self._tests_issued < len(self._tests):
             self._tests_issued += 1
             return self._tests[self._tests_issued - 1]
@@ -143,12 +153,40 @@ class Schedule:
         self._change_asked = False
         self._go_on()
 
-    def wind_down(self) -> None:
-        """Hand out no further iteration and begin no test; save what there is, then end."""
-        self._winding_down = True
-        self._last = self.issued
-        self._test_due = False
+    def hold(self) -> None:
+        """Hand out nothing more as soon as what was handed out is in the model, until `released`."""
+        self._hold_asked = True
         self._drain()
+
+    def probe(self, iterations: int) -> None:
+        """Hand out so many iterations of a run that is held; when they have ended, it is held again."""
+        self._probe = range(self.completed, self.completed + iterations)
+        self.stage = RunStage.PROBING
+
+    def cut_probe(self) -> None:
+        """The probe ends with the iterations that were handed out."""
+        if self.stage is RunStage.PROBING:
+            self.stage = RunStage.DRAINING
+            self._settle()
+
+    def released(self) -> None:
+        """Nobody holds the run any more."""
+        self._hold_asked = False
+        self._settle_after_test()
+
+    def wind_down(self) -> None:
+        """Hand out no further iteration and begin no test; save what there is, then end. Whoever holds the run is asked
+        to release it."""
+        self._winding_down = True
+        self._last = self._probe.start if self._probe else self.issued
+        self._test_due = False
+        self.cut_probe()
+        self._drain()
+
+    @property
+    def winding_down(self) -> bool:
+        """Is it to end before its time?"""
+        return self._winding_down
 
     def save(self) -> None:
         """Save as soon as what was handed out is in the model, then go on."""
@@ -178,6 +216,11 @@ class Schedule:
         """If everything handed out is done, decide what follows."""
         if self.stage is not RunStage.DRAINING or self._owed:
             return
+        if self._probe is not None:
+            self.probed += self.completed - self._probe.start
+            self.issued = self.completed = self._probe.start
+            self._probe, self.stage = None, RunStage.HELD
+            return
         done, table = self.completed, self.table
         trained = done > table.first
         if trained and self._tests and not self._winding_down and done != self._tested_at:
@@ -202,5 +245,7 @@ class Schedule:
     def _go_on(self) -> None:
         if self._at_end:
             self.stage = RunStage.DONE
+        elif self._hold_asked:
+            self.stage = RunStage.HELD
         else:
             self.stage = RunStage.CHANGING if self._change_asked else RunStage.TRAINING

@@ -65,7 +65,7 @@ class Passes:
         if isinstance(net, AccumulatedNet):
             net.begin_with(ticket.number, (low, high), partial(self._read_one, ticket))
             return
-        batch = self._readers[ticket.phase].get(ticket.number, low, high)
+        batch = self._readers[ticket.phase].get(ticket.batch, low, high)
         net.begin(ticket.number, (low, high))
         for name, array in zip(net.inputs, batch, strict=True):
             net.feed(name, array)
@@ -73,9 +73,9 @@ class Passes:
     def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
         """The rows of one of the net's passes; those of the next are read meanwhile."""
         reader = self._readers[ticket.phase]
-        rows = reader.get(ticket.number, *spans[at])
+        rows = reader.get(ticket.batch, *spans[at])
         for low, high in spans[at + 1 : at + 2]:
-            reader.request(ticket.number, low, high)
+            reader.request(ticket.batch, low, high)
         return rows
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class Passes:
 
     def _read_ahead(self, ticket: Ticket) -> None:
         first, *_ = spans_of(ticket.mine, self._repeats if ticket.phase == TRAIN else 1)
-        self._readers[ticket.phase].request(ticket.number, *first)
+        self._readers[ticket.phase].request(ticket.batch, *first)
 
 
 async def further_passes(actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False) -> None:

@@ -14,7 +14,7 @@ from roles.learning.job import phase_of_test
 from roles.messages import TEST, TRAIN
 
 Event = tuple[str, int]
-WAITING = (RunStage.SAVING, RunStage.CHANGING)  # for somebody other than the workers
+WAITING = (RunStage.SAVING, RunStage.CHANGING, RunStage.HELD)  # for somebody other than the workers
 
 
 class Play:
@@ -33,6 +33,10 @@ class Play:
         self.rows: list[tuple[str, int, int]] = []  # (phase, number, rows) of the present test
         self.wound_down_at: int | None = None
         self.changed_at: int | None = None
+        self.last_number = table.first - 1
+        self.held_at: int | None = None
+        self.probes: list[list[int]] = []  # the batches of each
+        self.probing = False
 
     def run(self, interrupt: tuple[str, int] | None = None) -> None:
         """To the end; `interrupt` = (what, at which step) calls `wind_down` or `save` in between."""
@@ -53,6 +57,8 @@ class Play:
             self.wound_down_at = len(self.trained)
         elif what == "save":
             self.schedule.save()
+        elif what == "hold":
+            self.schedule.hold()
         else:
             self.schedule.change()
 
@@ -64,6 +70,11 @@ class Play:
         if self.schedule.stage is RunStage.CHANGING:
             assert not self.training and not self.testing, "something was under way while changing"
             moves.append(self.change)
+        if self.schedule.stage is RunStage.HELD:
+            assert not self.training and not self.testing, "something was under way while the run was held"
+            moves.append(self.while_held)
+        if self.schedule.stage is RunStage.PROBING:
+            moves.append(self.schedule.cut_probe)
         self.choice.choice(moves)()
 
     def ask(self) -> None:
@@ -80,7 +91,10 @@ class Play:
             assert 1 <= ticket.passes <= most
             numbers = range(ticket.number, ticket.number + ticket.passes)
             self.training |= dict.fromkeys(numbers, (group, self.reports[group]))
-            self.trained += numbers
+            assert ticket.number == self.last_number + 1, "a number was given twice, or left out"
+            self.last_number = numbers[-1]
+            batches = [number - ticket.probed for number in numbers]
+            (self.probes[-1] if self.probing else self.trained).extend(batches)
             self.in_a_row[group] = ticket.passes
         else:
             assert ticket.phase.startswith(TEST)
@@ -118,6 +132,17 @@ class Play:
     def save(self) -> None:
         self.schedule.saved()
         self.events.append(("save", self.schedule.completed))
+
+    def while_held(self) -> None:
+        self.probing, at = False, self.schedule.completed
+        assert self.held_at in (None, at), "a probe changed the model"
+        self.held_at = at
+        if not self.schedule.winding_down and len(self.probes) < 3:
+            self.schedule.probe(self.choice.randint(1, 9))
+            self.probes.append([])
+            self.probing = True
+        else:
+            self.schedule.released()
 
     def change(self) -> None:
         self.schedule.changed()
@@ -215,6 +240,19 @@ def test_a_change_asked_for_at_any_point_happens_between_two_iterations_and_chan
     assert play.events == expected(table)
     if play.changed_at is not None:
         assert table.first <= play.changed_at < table.last
+
+
+@settings(max_examples=100, deadline=None)
+@given(at=st.integers(0, 60), **everything)
+def test_a_hold_at_any_point_tries_the_same_batches_again_and_again_and_changes_nothing_else(
+    table: Timetable, groups: int, choice: random.Random, at: int
+) -> None:
+    play = Play(table, groups, choice)
+    play.run(("hold", at))
+    assert play.trained == list(range(table.first, table.last))
+    assert play.events == expected(table)
+    assert all(batches == [play.held_at + n for n in range(len(batches))] for batches in play.probes)
+    assert play.schedule.probed == sum(map(len, play.probes))
 
 
 def drained(table: Timetable) -> Schedule:

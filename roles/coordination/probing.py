@@ -1,0 +1,158 @@
+"""A run that is held: its model is kept in memory, probes train from it and put it back, until it is released.
+
+going on -- Hold --> to be held -- all that was handed out is in the model --> held -- Release --> going on
+                                                                               held -- Probe --> probing --> held
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from roles.coordination.regroup import impossible
+from roles.coordination.schedule import Schedule
+from roles.coordination.shape import Settings, Shape
+from roles.learning.scoreboard import Iteration
+from roles.messages import Done, GetState, Held, Hold, Probe, Probed, Release, SetState, State
+from runtime import Actor, Conversation, Envelope, Standing
+from runtime.messages.message import Refusal
+
+GOING_ON, ASKED, HELD, PROBING = "going on", "to be held", "held", "probing"
+HOLD, PUT_BACK, END = "hold", "put back", "end"
+HOLDING = Conversation(
+    "the hold on the run",
+    "run",
+    GOING_ON,
+    {
+        (GOING_ON, Hold): (ASKED,),
+        (ASKED, HOLD): (HELD,),
+        (HELD, Probe): (PROBING,),
+        (PROBING, PUT_BACK): (HELD,),
+        (HELD, Release): (GOING_ON,),
+        (ASKED, END): (GOING_ON,),
+        (HELD, END): (GOING_ON,),
+        (PROBING, END): (GOING_ON,),
+    },
+)
+RUN = ("this",)
+NO_LIMIT = math.inf
+
+
+class Probing:
+    """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or replicas of it."""
+
+    def __init__(
+        self, actor: Actor, schedule: Schedule, shape: Shape, *, servers: Sequence[str], holders: Sequence[str]
+    ) -> None:
+        self._actor, self._schedule, self._shape = actor, schedule, shape
+        self._servers, self._holders = tuple(servers), tuple(holders)
+        self._standing: Standing[tuple[str]] = Standing(HOLDING)
+        self._wish: tuple[Hold | Probe | Release, Envelope] | None = None  # what comes once nothing is under way
+        self._kept: Mapping[str, State] | None = None  # who has the model -> what of it
+        self._asked: Envelope | None = None  # who waits for the present probe
+        self._before: Settings | None = None  # what was before it
+        self._began = self._ended = 0.0
+        self._until = NO_LIMIT
+        self._losses: list[float] = []
+        self._diverged = False
+
+    def __repr__(self) -> str:
+        return f"<the run is {self._standing.state(RUN)}, {len(self._losses)} losses>"
+
+    @property
+    def under_way(self) -> bool:
+        """Do the iterations that end now belong to a probe?"""
+        return self._asked is not None
+
+    @property
+    def held(self) -> bool:
+        """Is the model kept?"""
+        return self._kept is not None
+
+    def hear(self, message: Hold | Probe | Release, envelope: Envelope) -> None:
+        """Somebody wants something, which is done once nothing is under way. MessageError if it may not come now or
+        cannot be."""
+        self._standing.check(message, envelope.sender, RUN)
+        if not isinstance(message, Hold):
+            self._shape.wanted(message)
+        if isinstance(message, Probe) and message.iterations < 1:
+            raise impossible(f"found a probe of {message.iterations} iterations, expected at least 1")
+        self._standing.hear(message, envelope.sender, RUN)
+        self._wish = message, envelope
+
+    async def go_on(self) -> None:
+        """Nothing is under way: keep the model, or put it back; then do what is wanted, if something is."""
+        if self._kept is None:
+            self._kept = {name: await self._actor.ask(name, GetState(), State) for name in self._servers}
+        if self._asked is not None:
+            await self._put_back(self._asked)
+        if self._schedule.winding_down:
+            await self.end()
+            self._schedule.released()
+        elif self._wish is not None:
+            (wish, envelope), self._wish = self._wish, None
+            if isinstance(wish, Hold):
+                await self._answer_hold(envelope)
+            elif isinstance(wish, Probe):
+                await self._begin(wish, envelope)
+            else:
+                if await self._shape.become(self._shape.wanted(wish)):
+                    self._shape.tell(self._schedule.completed)
+                self._kept = None
+                self._schedule.released()
+                await self._actor.reply(envelope, Done())
+
+    def ended(self, iteration: Iteration) -> None:
+        """An iteration of the probe has ended."""
+        self._ended = self._actor.now()
+        if iteration.loss is not None and not self._diverged:
+            self._losses.append(iteration.loss)
+        if self._ended >= self._until:
+            self._schedule.cut_probe()
+
+    def diverged(self) -> None:
+        """A loss of the probe is no number: it ends with the iterations under way."""
+        self._diverged = True
+        self._schedule.cut_probe()
+
+    async def end(self) -> None:
+        """The run ends, nobody may hold it: whoever wants something is told."""
+        if self._standing.state(RUN) != GOING_ON:
+            self._standing.move(END, RUN)
+        wish, self._wish, self._kept = self._wish, None, None
+        if wish is not None:
+            await self._actor.reply(wish[1], Refusal(error="the run ends"))
+
+    async def _answer_hold(self, envelope: Envelope) -> None:
+        self._standing.move(HOLD, RUN)
+        held = Held(
+            iteration=self._schedule.completed,
+            workers=sum(self._shape.sizes),
+            groups=len(self._shape.sizes),
+            base_lr=self._shape.rates.base_lr,
+            momentum=self._shape.rates.momentum,
+        )
+        await self._actor.reply(envelope, held)
+
+    async def _begin(self, probe: Probe, envelope: Envelope) -> None:
+        self._before = self._shape.settings
+        await self._shape.become(self._shape.wanted(probe))
+        self._asked, self._losses, self._diverged = envelope, [], False
+        self._began = self._ended = self._actor.now()
+        self._until = self._began + probe.seconds if probe.seconds > 0 else NO_LIMIT
+        self._schedule.probe(probe.iterations)
+
+    async def _put_back(self, asked: Envelope) -> None:
+        """Everybody who holds something of the model gets it back; replicas what the first of them gave."""
+        assert self._kept is not None
+        assert self._before is not None
+        if self._kept:
+            for name in dict.fromkeys((*self._servers, *self._holders)):
+                state = self._kept.get(name) or self._kept[self._servers[0]]
+                back = SetState(names=state.names, arrays=state.arrays, version=state.version)
+                await self._actor.ask(name, back, Done)
+        await self._shape.become(self._before)
+        self._asked = self._before = None
+        self._standing.move(PUT_BACK, RUN)
+        probed = Probed(losses=tuple(self._losses), seconds=self._ended - self._began, diverged=self._diverged)
+        await self._actor.reply(asked, probed)

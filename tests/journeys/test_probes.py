@@ -1,0 +1,203 @@
+"""A run that is held, tried with other groups and rates, and released: what comes out is as if nobody had tried."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets.files.checkpoint import load as load_checkpoint
+from roles import ROLES, Options, plan
+from roles.messages import Done, Held, Hold, Probe, Probed, Release
+from runtime import Actor, ActorSpec, Message, Refused, WindDown
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import simulate
+from tests.support import Simulated, configure, train
+
+ITERATIONS = 12
+SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
+    "hold": (Hold, Held),
+    "probe": (Probe, Probed),
+    "release": (Release, Done),
+}
+
+
+class Scientist(Actor):
+    """Asks the coordinator for one thing after the other; emits each answer. With `ends`, so many seconds after the
+    last of them was asked for somebody winds the run down."""
+
+    def __init__(self, *, asks: list[dict[str, Any]], ends: float = 0.0) -> None:
+        self._asks, self._ends = asks, ends
+
+    async def run(self) -> None:
+        for number, given in enumerate(self._asks, 1):
+            fields = {name: value for name, value in given.items() if name != "what"}
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._ask(given["what"], fields))
+                if self._ends and number == len(self._asks):
+                    group.create_task(self._wind_down())
+
+    async def _ask(self, what: str, fields: dict[str, Any]) -> None:
+        message, answer = SAYS[what]
+        try:
+            said = await self.ask("coordinator", message(**fields), answer)
+            self.emit(what, **dataclasses.asdict(said))
+        except Refused as refused:
+            self.emit("refused", reason=str(refused))
+
+    async def _wind_down(self) -> None:
+        await asyncio.sleep(self._ends)
+        await self.tell("coordinator", WindDown(reason="somebody wants it"))
+
+
+def tried(cluster: Path, asks: list[dict[str, Any]], *settings: str, ends: float = 0.0) -> Simulated:
+    """A run on virtual time, 10 ms for each piece of work, with a scientist in it."""
+    loaded = load_with_program(cluster, settings)
+    assert isinstance(loaded.options, Options)
+    topology = plan(loaded.config, loaded.options)
+    actor = ActorSpec("scientist", "scientist", {"asks": asks, "ends": ends})
+    more = dataclasses.replace(
+        topology, actors=(*topology.actors, actor), links=(*topology.links, ("scientist", "coordinator"))
+    )
+    journal = run_virtual(
+        simulate(
+            place(more, loaded.config),
+            {**ROLES, "scientist": Scientist},
+            directory=cluster.parent,
+            service_time=lambda actor, label: 0.01,
+        )
+    )
+    arrays, _ = load_checkpoint(cluster.parent / journal.of("checkpoint")[-1]["file"])
+    return Simulated(journal, arrays)
+
+
+def same(one: Simulated, other: Simulated) -> None:
+    """The same losses of the same iterations, the same parameters and histories, to the last bit."""
+    assert one.losses() == other.losses()
+    assert one.arrays.keys() == other.arrays.keys()
+    for name, array in one.arrays.items():
+        np.testing.assert_array_equal(array, other.arrays[name], err_msg=name)
+
+
+def asks(*probes: dict[str, Any], release: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    return [{"what": "hold"}, *({"what": "probe", **one} for one in probes), {"what": "release", **(release or {})}]
+
+
+PRESETS = (
+    "single", "sync", "mxnet-sync", "replicas", "firecaffe", "parameter-server", "host-accumulate", "one-weird-trick",
+    "local-fc-shards",
+)  # fmt: skip
+
+
+@pytest.mark.few("single", "sync", "one-weird-trick")
+@pytest.mark.parametrize("preset", PRESETS)
+def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(tmp_path: Path, preset: str) -> None:
+    apart = tmp_path / "apart"
+    plain = train(configure(apart, preset, workers=2, iterations=ITERATIONS))
+    probes = ({"iterations": 3}, {"iterations": 4, "base_lr": 0.05, "momentum": 0.5}, {"iterations": 3})
+    found = tried(configure(tmp_path / "tried", preset, workers=2, iterations=ITERATIONS), asks(*probes))
+    same(found, plain)
+    (held,) = found.journal.of("hold")
+    at = held["iteration"]
+    assert 0 < at < ITERATIONS
+    first, other, again = (probe["losses"] for probe in found.journal.of("probe"))
+    assert first == again == tuple(plain.losses()[at : at + 3])  # the same model, the same samples
+    assert other[0] == first[0]
+    assert other[2] != first[2]
+    assert [fields["iterations"] for fields in found.journal.of("finished")] == [ITERATIONS]
+
+
+def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iterations(tmp_path: Path) -> None:
+    cluster = configure(tmp_path / "a", "sync", workers=4, iterations=ITERATIONS, more="")
+    live = "train.strategy.live=true"
+    plain = tried(cluster, [], live)
+    wanted = asks({"iterations": 6}, {"iterations": 6, "groups": 4}, {"iterations": 6, "groups": 2})
+    found = tried(configure(tmp_path / "b", "sync", workers=4, iterations=ITERATIONS), wanted, live)
+    same(found, plain)
+    one, four, two = found.journal.of("probe")
+    assert [len(probe["losses"]) for probe in (one, four, two)] == [6, 6, 6]
+    assert one["losses"] != four["losses"]
+    assert 0 < four["seconds"] < one["seconds"]
+
+
+def test_a_probe_ends_after_its_seconds(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
+    found = tried(cluster, asks({"iterations": 1000, "seconds": 2.0}, {"iterations": 1000, "seconds": 4.0}))
+    short, long = found.journal.of("probe")
+    assert 2.0 <= short["seconds"] < 3.0
+    assert 4.0 <= long["seconds"] < 5.0
+    assert len(short["losses"]) < len(long["losses"]) < 1000
+
+
+def test_a_probe_that_diverges_is_cut_and_the_run_goes_on_from_the_model_before(tmp_path: Path) -> None:
+    plain = train(configure(tmp_path / "plain", "sync", workers=2, iterations=ITERATIONS))
+    cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
+    with np.errstate(all="ignore"):
+        found = tried(cluster, asks({"iterations": 500, "base_lr": 1e9}, {"iterations": 2}))
+    same(found, plain)
+    wild, tame = found.journal.of("probe")
+    assert wild["diverged"]
+    assert len(wild["losses"]) < 50
+    assert np.isfinite(wild["losses"]).all()
+    assert not tame["diverged"]
+
+
+def test_a_release_says_how_the_run_goes_on(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=4, iterations=ITERATIONS)
+    wanted = asks({"iterations": 2, "groups": 4}, release={"groups": 2, "momentum": 0.4, "base_lr": 0.02})
+    found = tried(cluster, wanted, "train.strategy.live=true")
+    (now,) = found.journal.of("regrouped")
+    (held,) = found.journal.of("hold")
+    rates = {"base_lr": pytest.approx(0.02), "momentum": pytest.approx(0.4)}
+    assert now == {"iteration": held["iteration"], "workers": 4, "groups": 2, **rates}
+    assert [fields["iteration"] for fields in found.journal.of("progress")] == [f"{n}/12" for n in range(1, 13)]
+    assert [round(fields["staleness"]) for fields in found.journal.of("progress")][-1] == 1
+
+
+def test_a_run_that_ends_during_a_probe_saves_the_model_before_it(tmp_path: Path) -> None:
+    cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
+    wanted = [{"what": "hold"}, {"what": "probe", "iterations": 500, "base_lr": 0.1}]
+    found = tried(cluster, wanted, ends=3.0)
+    (held,) = found.journal.of("hold")
+    assert 0 < len(found.journal.of("probe")[0]["losses"]) < 500
+    plain = train(configure(tmp_path / "plain", "sync", workers=2, iterations=held["iteration"]))
+    same(found, plain)
+    assert found.journal.of("checkpoint") == plain.journal.of("checkpoint")
+
+
+def test_a_run_that_is_held_can_end_too(tmp_path: Path) -> None:
+    cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
+    found = tried(cluster, [{"what": "hold"}], ends=2.0)
+    (held,) = found.journal.of("hold")
+    same(found, train(configure(tmp_path / "plain", "sync", workers=2, iterations=held["iteration"])))
+
+
+def test_a_run_that_has_no_more_to_do_refuses_to_be_held(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2, iterations=1)
+    (refused,) = tried(cluster, [{"what": "hold"}]).journal.of("refused")
+    assert refused["reason"].endswith("the run ends")
+
+
+def test_what_cannot_be_is_refused_in_words_and_changes_nothing(tmp_path: Path) -> None:
+    plain = train(configure(tmp_path / "plain", "sync", workers=2, iterations=ITERATIONS))
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"what": "probe", "iterations": 0}, "found a probe of 0 iterations, expected at least 1"),
+        ({"what": "probe", "iterations": 1, "groups": 3}, "this run was not prepared for it"),
+        ({"what": "probe", "iterations": 1, "base_lr": float("inf")}, "found base_lr inf, expected a finite number"),
+        ({"what": "hold"}, "is 'held', it may come in 'going on'"),
+        ({"what": "release", "momentum": 1.5}, "momentum"),
+    ]
+    cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
+    found = tried(cluster, [{"what": "hold"}, *(one for one, _ in wrong), {"what": "release"}])
+    same(found, plain)
+    for refused, (_, why) in zip(found.journal.of("refused"), wrong, strict=True):
+        assert why in refused["reason"]
+    early = tried(configure(tmp_path / "early", "sync", workers=2, iterations=2), [{"what": "probe", "iterations": 1}])
+    assert "is 'going on', it may come in 'held'" in early.journal.of("refused")[0]["reason"]
