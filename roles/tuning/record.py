@@ -7,8 +7,8 @@
     iteration_seconds   seconds of an iteration, by groups
     searches            each: the iteration, its choice and why, the seconds it took, its probes
 
-A probe has its setting, `iterations`, `seconds`, whether it `diverged`, and the mean `loss` of its last half (null if it
-diverged).
+A probe has its setting, `iterations`, `seconds`, whether it `diverged`, and the mean `loss` of its last half (null if
+it diverged).
 """
 
 from __future__ import annotations
