@@ -14,12 +14,11 @@ from roles.tuning.judgement import clearly_worse, judged, mean
 from roles.tuning.trials import Trials
 
 WIDENINGS = 3  # of one grid, at each edge
-PART = 1 / 3  # of what is left to spend that a tie may cost: later questions are to be asked too
 FINER = (0.1, 0.2)  # momenta that are tried when 0 is the best (Omnivore, E.3)
 
 
 class Grids:
-    """Asks by `trials`. `stays`: the setting that wins a tie, that which the run has."""
+    """Asks by `trials`. `stays`: the setting that wins a tie, that which the run has, or had with other groups."""
 
     def __init__(self, trials: Trials, choices: Choices, stays: Setting) -> None:
         self.trials, self.choices, self.stays = trials, choices, stays
@@ -36,7 +35,7 @@ class Grids:
             left = _not_clearly_worse(found)
             longer = sum(self.trials.cost(setting, 2 * length) for setting in left)
             most = 2**self.choices.prolonged
-            if len(left) == 1 or times == most or longer > PART * self.trials.left_to_spend:
+            if len(left) == 1 or times == most or longer > self.trials.spare:
                 break
             times *= 2
         self._tell(settings, left, found)
@@ -108,7 +107,7 @@ class Grids:
             self.trials.tell(f"{left[0]} is the best {what}, clearly: {loss}")
         else:
             kept = self.stays if self.stays in left else left[0]
-            reason = "which the run has" if kept == self.stays else f"with the lowest {loss}"
+            reason = "as the run has it" if kept == self.stays else f"with the lowest {loss}"
             self.trials.tell(f"{len(left)} tie {what}: {kept} is taken, {reason}")
 
 

@@ -17,6 +17,7 @@ import dataclasses
 import json
 import math
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,11 @@ def read(path: Path) -> Start:
     try:
         record = json.loads(path.read_text("utf-8"))
         choice = record["choice"]
-        setting = Setting(int(choice["groups"]), float(choice["momentum"]), float(choice["base_lr"]))
-        saturated, following = int(record["saturated_groups"]), int(record["next_groups"])
+        setting = Setting(index(choice["groups"]), float(choice["momentum"]), float(choice["base_lr"]))
+        saturated, following = index(record["saturated_groups"]), index(record["next_groups"])
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror or error}"]) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError([f"{path}: expected a {FILE} that a run with a tuner wrote"]) from None
     if setting.groups < 1 or not 0 <= setting.momentum < 1 or not 0 < setting.base_lr < math.inf:
         text = "expected at least 1 group, 0 <= momentum < 1 and a base_lr > 0"

@@ -81,6 +81,7 @@ class _Search:
             most = max(self.saturated or choices.groups[-1], now.groups)
             counts = [count for count in choices.groups if count in near and count <= most]
             return await self._race([await self.grids.around(now, count) for count in counts])
+        self.grids.stays = now.but(groups=groups)
         best = await self.grids.around(now, groups)
         while choices.momenta and best.momentum == 0:
             best = await self.grids.finer(best)
@@ -89,6 +90,7 @@ class _Search:
                 break
             self.trials.tell(f"with {groups} groups momentum 0 is the best: there are too many, {fewer[-1]} are tried")
             groups = fewer[-1]
+            self.grids.stays = now.but(groups=groups)
             best = await self.grids.around(now, groups, freely=True)  # fewer groups leave room for more momentum
         self.why = self._lowest(best)
         return self._unless_worse(best)

@@ -47,6 +47,7 @@ class Trials:
         self._lab, self._choices, self._left, self.tell = lab, choices, left, tell
         self._trained, self._paused = trained, paused
         self.length = choices.length(left)
+        self._planned = choices.probes(cold=not known)
         self.spent = 0.0
         self.made: list[tuple[Setting, Trial]] = []
         self._found: dict[tuple[Setting, int], Trial] = {}
@@ -68,6 +69,17 @@ class Trials:
             return float("inf")
         training = self._trained + self._left * min(self._known.values())
         return self._choices.budget * training - self._paused - self.spent
+
+    @property
+    def spare(self) -> float:
+        """Seconds that nothing planned needs: what a tie may cost. Groups that were not measured may be twice as fast,
+        which would halve the budget."""
+        if not self._known:
+            return float("inf")
+        factor = 1.0 if set(self._choices.groups) <= set(self._known) else 0.5
+        training = self._trained + factor * self._left * min(self._known.values())
+        ahead = max(0, self._planned - len(self.made)) * self.length * max(self._known.values())
+        return self._choices.budget * training - self._paused - self.spent - ahead
 
     def cost(self, setting: Setting, iterations: int) -> float:
         """Seconds that such a probe will take, as far as is known: nothing for one that was made."""

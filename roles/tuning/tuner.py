@@ -18,6 +18,8 @@ from roles.tuning.search import tune
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
 
+WARM = 3  # iterations before the first probe of a run: they are slower than all that follow
+
 
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
@@ -59,13 +61,8 @@ class Tuner(Actor):
         held = await self.ask(self._coordinator, Hold(), Held)
         now = Setting(held.groups, held.momentum, held.base_lr).but()
         left = self._choices.last - held.iteration
-        known = self._chosen.iteration_seconds if self._chosen else None
-        trials = Trials(
-            _Cluster(self, self._coordinator, now), self._choices, left,
-            trained=self._trained, paused=self._paused, known=known, tell=self._tell,
-        )  # fmt: skip
         try:
-            chosen = await self._taken_over(trials, now) or await tune(trials, self._choices, now, self._chosen)
+            trials, chosen = await self._choose(_Cluster(self, self._coordinator, now), now, left, began)
         except Refused:
             await self._release(now, now)
             raise
@@ -77,6 +74,17 @@ class Tuner(Actor):
         self.emit("tuning", iteration=held.iteration, **shown, base_lr=chosen.setting.base_lr, **spent, why=chosen.why)
         await self._keep(held.iteration, chosen)
         return self._epoch(trials, chosen, left)
+
+    async def _choose(self, cluster: _Cluster, now: Setting, left: int, began: float) -> tuple[Trials, Chosen]:
+        """What is tried in a run that has `left` iterations to go and stands still since `began`; what is chosen."""
+        before = self._chosen
+        if before is None:
+            await cluster.probe(now, WARM, 0.0)
+        trials = Trials(
+            cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
+            known=before.iteration_seconds if before else None, tell=self._tell,
+        )  # fmt: skip
+        return trials, await self._taken_over(trials, now) or await tune(trials, self._choices, now, before)
 
     async def _taken_over(self, trials: Trials, now: Setting) -> Chosen | None:
         """What the other run chose, if that is the start and does not diverge here."""
@@ -116,9 +124,9 @@ class Tuner(Actor):
             self._tell("no further search: an iteration takes no time here")
         elif epoch >= left:
             self._tell(f"no further search: the next would be after {epoch} iterations, and the run has {left}")
-        elif paid < trials.length * each:
+        elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
-            self._tell(f"no further search: the budget has too little left for a probe ({used})")
+            self._tell(f"no further search: the budget has too little left for one ({used})")
         else:
             self._tell(f"the next search is after about {epoch} iterations")
             return epoch * each

@@ -72,7 +72,7 @@ class Quadratic:
         for _ in range(iterations):
             seen = old.pop(0)
             sample = chance.normal(size=w.shape)
-            loss = float(np.sum(self._h * seen * seen) / 2) * (1 + self._noise * sample[0]) + 0.1
+            loss = float(np.sum(self._h * seen * seen) / 2 * (1 + self._noise * sample[0]) + 0.1)
             if not math.isfinite(loss) or loss > 1e12:
                 return losses, (w, v), True
             losses.append(loss)
