@@ -67,9 +67,14 @@ class Choices:
     prolonged: int = 2
     last: int = 0
 
+    @property
+    def per_groups(self) -> int:
+        """Probes of the grid at one number of groups."""
+        return max(1, len(self.momenta)) * (2 if self.rates else 1)
+
     def probes(self, *, cold: bool) -> int:
         """How many probes a search has where nothing is a tie and no edge is met: the cold start, or an epoch's."""
-        per_groups = max(1, len(self.momenta)) * (2 if self.rates else 1)
+        per_groups = self.per_groups
         if not cold:
             around = 3 if self.groups and not self.momenta else 1  # half as many groups, and twice as many
             return per_groups * around + (2 if self.momenta else 0)

@@ -1,12 +1,13 @@
 """What is asked in which order: the cold start of a run (Omnivore, E.4) and Algorithm 1 in each epoch (5.2, E.3).
 
-Cold start: the learning rate with one group at the solver's momentum; the seconds of an iteration for each number of
-groups; then 2, 4, ... groups, up to the fewest that are within 5 % of the fastest, each with its grid around the best
-of the one before; last, the best of each number of groups beside one another after equal seconds.
+Cold start: the seconds of an iteration for each number of groups; the learning rate with one group at the solver's
+momentum; then 2, 4, ... groups, up to the fewest that are within 5 % of the fastest, each with its grid around the best
+of the one before; last, the best of each number of groups beside one another after equal seconds. Where the budget does
+not pay for so many grids, Algorithm 1 alone, beside what the run has.
 
-Epoch: the grid at the groups the run has, after the cold start at those that are as fast as any. Where momentum 0 is
-the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
-groups, and again. What wins must not be clearly worse than what the run has.
+Algorithm 1: the grid at the groups the run has, after the cold start at those that are as fast as any. Where momentum 0
+is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
+groups, and again. In an epoch, what wins must not be clearly worse than what the run has.
 
 Where momentum is not to be chosen, it cannot say when there are too many groups: half as many, and twice as many, are
 then compared with those that the run has.
@@ -52,12 +53,19 @@ class _Search:
         self.grids = Grids(trials, choices, now)
         self.saturated = before.saturated if before else 0
         self._begin = (before.next_groups if before else 0) or now.groups
-        self.why = ""
+        self._cold, self.why = before is None, ""
 
     async def cold_start(self) -> Setting:
         """See the module docstring."""
         best = self.now
         await self.trials.of(best)  # first: what is chosen is held against what the run has
+        if self.choices.groups:
+            await self._measure_groups(best)
+        if self._costs() > self.trials.left_to_spend:
+            self.trials.tell(
+                f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
+            )
+            return await self._race([best, await self._algorithm_1(self.saturated)])
         if self.choices.rates:
             best = await self.grids.rates(best)
         if not self.choices.groups:
@@ -65,35 +73,51 @@ class _Search:
                 best = await self.grids.around(best, best.groups, freely=True)
             self.why = self._lowest(best)
             return best
-        await self._measure_groups(best)
         bests = [best]
-        for groups in self.choices.groups:
-            if 1 < groups <= self.saturated:
-                bests.append(await self.grids.around(bests[-1], groups))
+        for groups in self._counts():
+            bests.append(await self.grids.around(bests[-1], groups))
         return await self._race(bests)
 
     async def epoch(self) -> Setting:
         """See the module docstring."""
-        choices, now, groups = self.choices, self.now, self._begin
+        choices, now = self.choices, self.now
         await self.trials.of(now)
         if choices.groups and not choices.momenta:
             near = {now.groups // 2, now.groups, 2 * now.groups}
             most = max(self.saturated or choices.groups[-1], now.groups)
             counts = [count for count in choices.groups if count in near and count <= most]
             return await self._race([await self.grids.around(now, count) for count in counts])
-        self.grids.stays = now.but(groups=groups)
-        best = await self.grids.around(now, groups)
-        while choices.momenta and best.momentum == 0:
-            best = await self.grids.finer(best)
-            fewer = [count for count in choices.groups if count < groups]
-            if best.momentum or not fewer:
-                break
-            self.trials.tell(f"with {groups} groups momentum 0 is the best: there are too many, {fewer[-1]} are tried")
-            groups = fewer[-1]
-            self.grids.stays = now.but(groups=groups)
-            best = await self.grids.around(now, groups, freely=True)  # fewer groups leave room for more momentum
+        best = await self._algorithm_1(self._begin)
         self.why = self._lowest(best)
         return self._unless_worse(best)
+
+    async def _algorithm_1(self, groups: int) -> Setting:
+        """Lines 3 to 7: the grid at so many groups, and at half as many while the best momentum is 0."""
+        freely = False
+        while True:
+            if not self._cold:
+                self.grids.stays = self.now.but(groups=groups)
+            best = await self.grids.around(self.now, groups, freely=freely)
+            if not self.choices.momenta or best.momentum:
+                return best
+            best = await self.grids.finer(best)
+            fewer = [count for count in self.choices.groups if count < groups]
+            if best.momentum or not fewer:
+                return best
+            self.trials.tell(f"with {groups} groups momentum 0 is the best: there are too many, {fewer[-1]} are tried")
+            groups, freely = fewer[-1], True  # fewer groups leave room for more momentum
+
+    def _counts(self) -> list[int]:
+        """The numbers of groups whose grids the cold start asks for."""
+        return [groups for groups in self.choices.groups if 1 < groups <= self.saturated]
+
+    def _costs(self) -> float:
+        """Seconds of the grids of a cold start over groups, as far as is known before; 0 where no groups are chosen."""
+        counts = self._counts()
+        if not counts or not (self.choices.momenta or self.choices.rates):
+            return 0.0
+        grids = sum(self.choices.per_groups * self.trials.cost_of_another(groups) for groups in counts)
+        return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
 
     async def _measure_groups(self, best: Setting) -> None:
         """Seconds of an iteration for each number of groups: at momentum 0 where that is to be chosen, which is in the
@@ -113,7 +137,7 @@ class _Search:
     async def _race(self, bests: Sequence[Setting]) -> Setting:
         """Which of these settings of different groups is the best after equal seconds; ties are prolonged. A tie to the
         end is for what the run has, then for the fewest groups: what staleness costs near the optimum does not show."""
-        left = list(bests)
+        bests = left = list(dict.fromkeys(bests))
         seconds = _comparable([self._longest(setting) for setting in left])
         for doubled in range(self.choices.prolonged + 1):
             left = _level({setting: await self._for(setting, seconds) for setting in left}, seconds)
@@ -182,7 +206,7 @@ class _Search:
             return "everything that was tried diverges"
         loss = f"{mean(judged(trial, ended_in(trial, seconds))):.4g}"
         if len(asked) == 1:
-            return f"{best.groups} groups are as fast as any: loss {loss}"
+            return f"the best with {best.groups} groups, the fewest that are as fast as any: loss {loss}"
         if len(left) == 1:
             return f"after {seconds:.3g} s its loss is clearly the lowest of {len(asked)} settings, {loss}"
         kept = "the run has it" if best == self.now else "fewer groups are less stale"

@@ -84,10 +84,12 @@ class Trials:
     def cost(self, setting: Setting, iterations: int) -> float:
         """Seconds that such a probe will take, as far as is known: nothing for one that was made."""
         iterations = _whole(iterations, setting.groups)
-        if (setting, iterations) in self._found:
-            return 0.0
-        nearest = min(self._known, key=lambda groups: abs(groups - setting.groups), default=0)
-        return iterations * self._known.get(nearest, 0.0) + self._beside
+        return 0.0 if (setting, iterations) in self._found else self.cost_of_another(setting.groups, iterations)
+
+    def cost_of_another(self, groups: int, iterations: int = 0) -> float:
+        """Seconds that a new probe with so many groups will take, of the usual length or so many iterations."""
+        nearest = min(self._known, key=lambda known: abs(known - groups), default=0)
+        return _whole(iterations or self.length, groups) * self._known.get(nearest, 0.0) + self._beside
 
     async def of(self, setting: Setting, iterations: int = 0) -> Trial:
         """The probe of a setting, of the usual length or so many iterations; made once. SpentUp: it costs too much."""
