@@ -61,7 +61,7 @@ class _Search:
         await self.trials.of(best)  # first: what is chosen is held against what the run has
         if self.choices.groups:
             await self._measure_groups(best)
-        if self._costs() > self.trials.left_to_spend:
+        if self._counts() and self._costs() > self.trials.left_to_spend:
             self.trials.tell(
                 f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
             )
@@ -112,11 +112,11 @@ class _Search:
         return [groups for groups in self.choices.groups if 1 < groups <= self.saturated]
 
     def _costs(self) -> float:
-        """Seconds of the grids of a cold start over groups, as far as is known before; 0 where no groups are chosen."""
-        counts = self._counts()
-        if not counts or not (self.choices.momenta or self.choices.rates):
+        """Seconds of the grids of a cold start over groups, as far as is known before; 0 where groups alone are chosen,
+        whose probes were made when they were measured."""
+        if not self.choices.momenta and not self.choices.rates:
             return 0.0
-        grids = sum(self.choices.per_groups * self.trials.cost_of_another(groups) for groups in counts)
+        grids = sum(self.choices.per_groups * self.trials.cost_of_another(groups) for groups in self._counts())
         return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
 
     async def _measure_groups(self, best: Setting) -> None:
