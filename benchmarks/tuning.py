@@ -2,6 +2,7 @@
 
     formulas    mean values and the event model beside textbook results, and the closed formula beside both
     large       10 000 machines, event by event
+    bayes       the tuner's search beside a Bayesian one (`tuning_bayes`)
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
 """
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.tuning_bayes import bayes
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
@@ -137,6 +139,7 @@ def large(record: Record, cycles: int) -> None:
 PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "formulas": ("Formulas, mean values and events beside textbook results", formulas),
     "large": ("10 000 machines, event by event", large),
+    "bayes": ("The tuner's search beside a Bayesian one", bayes),
 }
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, me
 from roles.tuning.trials import SpentUp, Trials
 
 AS_FAST = 1.05  # times the fastest seconds per iteration
+UNTRIED = Trial((), 0.0, diverged=True)  # worse than all that was tried
 
 
 async def tune(trials: Trials, choices: Choices, now: Setting, before: Chosen | None = None) -> Chosen:
@@ -174,9 +175,7 @@ class _Search:
         return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
 
     def _longest(self, setting: Setting) -> Trial:
-        found = self.trials.longest(setting)
-        assert found is not None, setting
-        return found
+        return self.trials.longest(setting) or UNTRIED
 
     async def _for(self, setting: Setting, seconds: float) -> Trial:
         """A probe that lasts so many seconds."""

@@ -17,7 +17,9 @@ from runtime import ConfigError, Topology
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
-from tests.support import Simulated, configure, environment, events, run_directory, run_up, runtime_command, train
+from tests.support import ROOT, Simulated, configure, environment, events, run_directory, run_up, runtime_command, train
+
+EXAMPLE = ROOT / "examples" / "tuned.toml"
 
 
 def service_time(actor: str, label: str) -> float:
@@ -191,7 +193,7 @@ def test_the_tuner_lives_with_the_coordinator_unless_it_is_placed(tmp_path: Path
 
 
 def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
-    run = train(tuned(tmp_path, "omnivore", "groups", iterations=60, budget=0.5), service_time=service_time)
+    run = train(tuned(tmp_path, "omnivore", "groups", iterations=100, budget=0.5), service_time=service_time)
     tried = [fields["groups"] for fields in run.journal.of("probe")]
     assert tried[:4] == [1, 1, 2, 4]
     chosen = choice_of(run)
@@ -201,7 +203,7 @@ def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
     assert record["why"] == chosen["why"] != ""
     staleness = [fields["staleness"] for fields in run.journal.of("progress")][10:]
     assert sum(staleness) / len(staleness) == pytest.approx(chosen["groups"] - 1, abs=0.3)
-    assert run.journal.of("finished")[0]["iterations"] == 60
+    assert run.journal.of("finished")[0]["iterations"] == 100
 
 
 def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path) -> None:
@@ -241,6 +243,21 @@ def test_a_learning_rate_that_is_far_too_high_is_mended(tmp_path: Path) -> None:
 
 
 # -- in real processes
+
+
+def test_the_example_plans_and_tells_what_it_chooses_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(EXAMPLE)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_the_example_tunes_itself_and_learns(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(EXAMPLE.read_text("utf-8"))
+    done = run_up(tmp_path / "cluster.toml", "--set", "train.max_iter=400", "--set", "train.tuning.budget=0.3")
+    assert (done.returncode, done.stderr) == (0, "")
+    directory = run_directory(tmp_path / "cluster.toml")
+    assert events(directory, "finished")[0]["accuracy"] > 0.95
+    assert {fields["groups"] for fields in events(directory, "probe")} == {1, 2, 4}
 
 
 @pytest.mark.slow
