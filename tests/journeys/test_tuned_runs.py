@@ -222,14 +222,14 @@ def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_is_tuned_to_its_end(tmp_path: Path, preset: str) -> None:
+@pytest.mark.parametrize("preset", ["local-fc-shards", "singa", "replicas", "sparknet"])
+def test_presets_of_every_kind_are_tuned_to_their_end(tmp_path: Path, preset: str) -> None:
     auto = ("groups",) * ("groups" in PRESETS[preset].uses) + ("momentum", "base_lr")
-    cluster = tuned(tmp_path, preset, *auto, workers=2, iterations=100, budget=0.5, momenta=[0.3, 0.9], rates=[1.0])
+    cluster = tuned(tmp_path, preset, *auto, workers=2, iterations=60, budget=0.5, momenta=[0.3, 0.9], rates=[1.0])
     run = train(cluster, service_time=lambda actor, label: 0.01)
-    assert run.journal.of("finished")[0]["iterations"] == 100
+    assert run.journal.of("finished")[0]["iterations"] == 60
     assert choice_of(run)["why"]
-    assert len(run.journal.of("probe")) >= 4
+    assert len(run.journal.of("probe")) >= 3
 
 
 def test_a_learning_rate_that_is_far_too_high_is_mended(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_the_example_plans_and_tells_what_it_chooses_from(capsys: pytest.Capture
 @pytest.mark.slow
 def test_the_example_tunes_itself_and_learns(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text(EXAMPLE.read_text("utf-8"))
-    done = run_up(tmp_path / "cluster.toml", "--set", "train.max_iter=400", "--set", "train.tuning.budget=0.3")
+    done = run_up(tmp_path / "cluster.toml", "--set", "train.max_iter=300", "--set", "train.tuning.budget=0.5")
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(tmp_path / "cluster.toml")
     assert events(directory, "finished")[0]["accuracy"] > 0.95
@@ -276,7 +276,7 @@ def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_an_interrupt_during_a_probe_ends_the_run_well(tmp_path: Path) -> None:
-    cluster = tuned(tmp_path, "omnivore", "groups", "momentum", iterations=5000, probe_iterations=100)
+    cluster = tuned(tmp_path, "omnivore", "groups", "momentum", iterations=10_000, probe_iterations=100)
     command = runtime_command("up", cluster.name)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
