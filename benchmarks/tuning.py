@@ -5,6 +5,7 @@
     clusters    `plan` for Omnivore's own clusters (`tuning_clusters`)
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
     real        what runs of real work predict of themselves, beside what they take (no other load, please)
+    bayes       the tuner's search beside a Bayesian one (`tuning_bayes`)
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
 """
@@ -22,6 +23,7 @@ from benchmarks import tuning_real
 from benchmarks.report import ROOT, Record, machine, write
 from benchmarks.tuning_clusters import clusters
 from benchmarks.tuning_prediction import prediction
+from benchmarks.tuning_bayes import bayes
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
@@ -146,6 +148,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "large": ("10 000 machines, event by event", large),
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
     "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
+    "bayes": ("The tuner's search beside a Bayesian one", bayes),
 }
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ base                         what every role says of itself before it runs
 workers                      conv workers, replicas, one worker that does it all
 servers  fc                  model servers and reducers; the FC phase on one server or several
 exchange                     how workers with replicas add up
-coordination                 tickets, tests, checkpoints, the end
+coordination  tuning         tickets, tests, checkpoints, the end; who tries settings and chooses
 learning  formats            plain objects behind the roles; how gradients travel
 presets  registry            families of topologies; the names of presets and exchanges
 planning                     cluster.toml, or options from Python, to a topology
@@ -28,6 +28,7 @@ from roles.fc.server import FcServer
 from roles.fc.shard import FcShard
 from roles.servers.conv_model import ConvModel
 from roles.servers.tree_reducer import TreeReducer
+from roles.tuning.tuner import Tuner
 from roles.workers.averaging import AveragingReplica
 from roles.workers.conv import ConvCompute
 from roles.workers.conv_replica import ConvReplica
@@ -57,6 +58,7 @@ ROLES: dict[str, type[Actor]] = {
     "replica": Replica,
     "single": Single,
     "tree_reducer": TreeReducer,
+    "tuner": Tuner,
 }
 
 __all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "observer", "plan", "preload", "prospects", "training"]

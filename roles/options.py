@@ -16,6 +16,17 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
+AUTO = "auto"  # the tuner chooses it while the run goes on (roles.tuning)
+
+if TYPE_CHECKING:  # where a topology is laid out the planner has replaced what is "auto" by what the run begins with
+    Groups = int
+    Rate = float
+    Momentum = float
+else:
+    Groups = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
+    Rate = Annotated[Positive | Literal[AUTO], Expected("a finite number > 0, or 'auto'")]
+    Momentum = Annotated[Fraction | Literal[AUTO], Expected("a number >= 0 and < 1, or 'auto'")]
+
 Device = Annotated[
     str,
     Field(pattern=r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"),
@@ -64,8 +75,9 @@ MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a g
 
 class Strategy(Section):
     """[train.strategy]: the preset and its shape. `groups` is omnivore's, singa's and adam's: sync has one, async one
-    per worker. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief). With
-    `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
+    per worker; "auto": the run begins with one, and the tuner chooses. `servers` share the layers where the FC phase is
+    not merged (1 by default, 2 for distbelief). With `shares` "throughput" a group's batch is cut in proportion to what
+    its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process.
     `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves.
@@ -79,7 +91,7 @@ class Strategy(Section):
 
     preset: Annotated[str, AfterValidator(registry.PRESETS.judged)] = "omnivore"
     workers: Count = 2
-    groups: Count = 1
+    groups: Groups = 1
     servers: Count | None = None
     fan_in: Annotated[int, Field(ge=2)] = 2
     tau: Count = 10
@@ -101,6 +113,20 @@ class Strategy(Section):
         }
 
 
+class Tuning(Section):
+    """[train.tuning]: how the tuner searches what is "auto". All its probes together take at most `budget` of the
+    seconds of the training. A probe has `probe_iterations` (10 to 50, as the budget allows), an epoch between two
+    searches `epoch_iterations` (as many as pay for the next). `momenta` are tried, and the solver's base_lr times
+    `rates`. `start` is the tuning.json of another run, whose choice this one begins with."""
+
+    budget: Annotated[float, Field(gt=0, le=0.5)] = 0.1
+    probe_iterations: Annotated[int, Field(ge=10)] | None = None
+    epoch_iterations: Count | None = None
+    momenta: Annotated[list[Fraction], Field(min_length=1)] = Field(default=[0.0, 0.3, 0.6, 0.9])
+    rates: Annotated[list[Positive], Field(min_length=1)] = Field(default=[0.01, 0.1, 1.0, 10.0])
+    start: Text | None = None
+
+
 class Data(Section):
     """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys.
     `test` may be a list of them, one for each test net of the solver. Without `shuffle`, a folder with a folder per
@@ -115,7 +141,8 @@ class Train(Section):
     """[train]. `net` and `solver` are zoo names or paths of prototxt files, relative to cluster.toml. Without `net` a
     solver's own nets are trained and tested, without `seed` its random_seed counts, without `weights` its own.
 
-    `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group.
+    `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group. `base_lr`
+    and `momentum` may be "auto": the run begins with the solver's, and the tuner chooses (`tuning`).
     `resume` is a checkpoint to go on from; `weights` are first parameters (.caffemodel, .h5, .safetensors), matched by
     layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
     counts, all others are on the CPU; "emulated" ones compute nothing and take the time of a profile. `kernels` "numpy"
@@ -133,13 +160,14 @@ class Train(Section):
     precision: Literal["exact", "fast", "double"] = "fast"
     b_p: Count | None = None
     max_iter: Count | None = None
-    base_lr: Positive | None = None
-    momentum: Fraction | None = None
+    base_lr: Rate | None = None
+    momentum: Momentum | None = None
     batch: Count | None = None
     resume: Text | None = None
     weights: Text | None = None
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
+    tuning: Tuning = Tuning()
     gradients: Gradients = Gradients()
 
 

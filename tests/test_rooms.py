@@ -72,16 +72,17 @@ ROOMS: dict[str, str] = {
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
     "roles.servers": "nets! roles roles.base roles.learning runtime!",
     "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
+    "roles.tuning": "nets.files roles roles.base runtime!",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.forecasting"
-    " roles.formats roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
+    " roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.forecasting roles.learning"
     " roles.planning runtime runtime.cli runtime.compute runtime.config runtime.plan runtime.runs",
     "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"
-    " roles.servers roles.workers runtime! runtime.actors runtime.cluster",
+    " roles.servers roles.tuning roles.workers runtime! runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

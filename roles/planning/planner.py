@@ -30,6 +30,7 @@ from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
 from roles.planning.remarks import Remarks
 from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
+from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
@@ -66,11 +67,12 @@ class _Planner(Remarks):
 
     def __init__(self, config: ClusterConfig, train: Train, preset: Preset | None = None) -> None:
         super().__init__(config.raw)
-        self.config, self.train = config, train
-        self.base = config.raw.path.resolve().parent
+        self.config, self.base = config, config.raw.path.resolve().parent
         with self.reading("train", "strategy", "preset"):
             self.preset = preset or preset_called(train.strategy.preset)
         self.stop_if_wrong()
+        self.tuned = Tuned(train, self.preset, self.base)
+        self.train = self.tuned.begun_with
         self.layers: Layers = {}  # of the part that workers compute: what travels
         self.options: Any = None  # of the preset
         self.weights: Weights = {}  # first parameters, if a file is named
@@ -104,6 +106,7 @@ class _Planner(Remarks):
                 job.batches(phase, source, nets[phase])
         self._check_servers()
         self._look_into_files(job, sources, nets)
+        self.tuned.check(self, job, timetable)
         self.stop_if_wrong()
         strategy = self.train.strategy
         timetable = self._with_tests(timetable, job, sources)
@@ -118,7 +121,8 @@ class _Planner(Remarks):
             exchange=strategy.exchange or self.preset.exchange,
             options=self.options,
         )
-        topology = checked(self.preset.layout(request))
+        topology = self.tuned.with_tuner(self, checked(self.preset.layout(request)), timetable)
+        self.stop_if_wrong()
         self._check_messages(topology, nets[TRAIN])
         return self._on_devices(self._with_formats(topology, job), sources)
 
@@ -173,7 +177,7 @@ class _Planner(Remarks):
     def job(self) -> Job:
         """Net, solver and data as cluster.toml names them; problems are noted."""
         train = self.train
-        for text, keys in mistakes_in_double(train):
+        for text, keys in (*mistakes_in_double(train), *self.tuned.mistakes()):
             self.problem(text, "train", *keys)
         values = {"max_iter": train.max_iter, "base_lr": train.base_lr, "momentum": train.momentum}
         job = Job(

@@ -1,0 +1,155 @@
+"""The Bayesian baseline (Omnivore, F.8; Snoek et al.): optuna over the same laboratory, choices and budget.
+
+    bayes    probes and seconds until each search has a setting within 1 % of the best of the grid, in laboratories of
+             noisy quadratics (`Quadratic`, below), whose best setting is found by trying all of them
+
+The Bayesian search asks for one probe after the other, each of the usual length, from the same model, as the tuner.
+It knows nothing of pruning, of ties or of saturation; what it minimises is the loss after as many seconds. It chooses
+from the whole grid: groups, momenta, and the learning rates of the cold start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import numpy as np
+
+from benchmarks.report import Record
+from roles.tuning.choices import Choices, Chosen, Setting, Trial, counts_up_to
+from roles.tuning.judgement import ended_in, judged, mean
+from roles.tuning.search import tune
+from roles.tuning.trials import Lab, SpentUp, Trials
+
+SEEDS = 5
+WITHIN = 1.01  # of the best loss
+WORKERS = 8
+MOMENTA, RATES = (0.0, 0.3, 0.6, 0.9), (0.01, 0.1, 1.0, 10.0)
+START = Setting(1, 0.9, 0.1)
+LAST = 20_000  # iterations of the run whose tenth both searches may spend
+
+
+class BayesianSearch:
+    """A tree-structured Parzen estimator over groups, momenta and learning rates; ends with the budget."""
+
+    def __init__(self, trials: Trials, choices: Choices, now: Setting, seed: int) -> None:
+        self._trials, self._choices, self._now, self._seed = trials, choices, now, seed
+
+    async def chosen(self) -> Chosen:
+        """The setting with the lowest loss after as many seconds as the shortest probe took. ImportError without
+        optuna (extra `tuning-peers`)."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=self._seed))
+        asked: set[Setting] = set()
+        grid = max(1, len(self._choices.groups)) * max(1, len(self._choices.momenta)) * max(1, len(self._choices.rates))
+        with_ties = 20 * grid  # it may ask for what it knows, which costs nothing, and never for anything else
+        for _ in range(with_ties):
+            wish = study.ask()
+            setting = self._now.but(
+                groups=wish.suggest_categorical("groups", self._choices.groups or (self._now.groups,)),
+                momentum=wish.suggest_categorical("momentum", self._choices.momenta or (self._now.momentum,)),
+                base_lr=self._now.base_lr * wish.suggest_categorical("rate", self._choices.rates or (1.0,)),
+            )
+            try:
+                trial = await self._trials.of(setting)
+            except SpentUp:
+                break
+            asked.add(setting)
+            study.tell(wish, min(1e9, self._loss(trial)))
+            if len(asked) == grid:
+                break
+        seen = {setting: self._loss(trial) for setting, trial in self._trials.made}
+        best = min(seen, key=lambda setting: seen[setting], default=self._now)
+        seconds = self._trials.iteration_seconds
+        return Chosen(
+            best, "the lowest loss", iteration_seconds=seconds, spent=self._trials.spent, tried=tuple(self._trials.made)
+        )
+
+    def _loss(self, trial: Trial) -> float:
+        seconds = min(made.seconds for _, made in self._trials.made if not made.diverged or made is trial)
+        return mean(judged(trial, max(2, ended_in(trial, seconds))))
+
+
+class Quadratic:
+    """A laboratory: noisy SGD with Caffe's momentum on sum(h w^2) / 2 + 0.1 by g groups that take turns, so that a
+    gradient is g - 1 updates old. Every probe begins from the same model and meets the same noise."""
+
+    def __init__(self, seed: int) -> None:
+        chance = np.random.default_rng(seed)
+        self._h = np.geomspace(10.0 ** chance.uniform(-2, -1), 1.0, 8)
+        self._seconds = {groups: chance.uniform(0.05, 0.4) + 1.0 / groups for groups in counts_up_to(WORKERS)}
+        self._seed = seed
+
+    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+        """See `Lab`."""
+        each = self._seconds[setting.groups]
+        most = math.floor(seconds / each + 1e-9) if seconds else iterations
+        losses = self.losses(setting, min(iterations, most))
+        diverged = len(losses) < min(iterations, most)
+        taken = (len(losses) + diverged) * each
+        return Trial(tuple(losses), taken, diverged, taken)
+
+    def losses(self, setting: Setting, iterations: int) -> list[float]:
+        """Up to the first that is no number, or above 1e9."""
+        chance = np.random.default_rng([self._seed, 1])
+        w, v = np.ones_like(self._h), np.zeros_like(self._h)
+        old, losses = [w] * setting.groups, list[float]()
+        for _ in range(iterations):
+            seen, noise = old.pop(0), chance.normal(size=w.shape)
+            loss = float(np.sum(self._h * seen * seen) / 2 * (1 + 0.1 * noise[0]) + 0.1)
+            if not loss < 1e9:
+                break
+            losses.append(loss)
+            v = setting.momentum * v - setting.base_lr * (self._h * seen + 0.01 * noise)
+            w = w + v
+            old.append(w)
+        return losses
+
+    def after(self, setting: Setting, seconds: float) -> float:
+        """Mean loss of the last half of so many seconds; infinite where it diverged."""
+        iterations = max(2, int(seconds / self._seconds[setting.groups]))
+        losses = self.losses(setting, iterations)
+        return mean(losses[iterations // 2 :]) if len(losses) == iterations else math.inf
+
+
+def bayes(record: Record, cycles: int) -> None:
+    """Both searches in the same laboratories. `cycles`: not used."""
+    try:
+        import optuna  # noqa: F401
+    except ImportError:
+        record.status = "skipped"
+        record.note("optuna is not installed: pip install 'convoy-runtime[tuning-peers]'")
+        return
+    record.table(
+        "Settings that each search chose", "laboratory", "search", "groups", "momentum", "base_lr", "probes",
+        "seconds spent", "loss / best of the grid", f"probes to within {WITHIN - 1:.0%}",
+    )  # fmt: skip
+    choices = Choices(groups=counts_up_to(WORKERS), momenta=MOMENTA, rates=RATES, last=LAST)
+    for seed in range(SEEDS):
+        lab = Quadratic(seed)
+        seconds = choices.length(LAST) * 1.2
+        grid = {
+            START.but(groups=groups, momentum=momentum, base_lr=START.base_lr * rate)
+            for groups in choices.groups for momentum in MOMENTA for rate in RATES
+        }  # fmt: skip
+        best = min(lab.after(setting, seconds) for setting in grid)
+        for name, found in searched(lab, choices, seed).items():
+            ratio = lab.after(found.setting, seconds) / best
+            close = (
+                number
+                for number, (setting, _) in enumerate(found.tried, start=1)
+                if lab.after(setting, seconds) <= WITHIN * best
+            )
+            row = (found.setting.groups, found.setting.momentum, found.setting.base_lr, len(found.tried), found.spent)
+            record.row(seed, name, *row, ratio, next(close, "never"))
+
+
+def searched(lab: Lab, choices: Choices, seed: int) -> dict[str, Chosen]:
+    """What each search chooses in a laboratory, by its name."""
+    made = Trials(lab, choices, choices.last), Trials(lab, choices, choices.last)
+    return {
+        "Algorithm 1": asyncio.run(tune(made[0], choices, START)),
+        "Bayesian": asyncio.run(BayesianSearch(made[1], choices, START, seed).chosen()),
+    }

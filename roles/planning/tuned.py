@@ -1,0 +1,154 @@
+"""What is "auto" in [train]: what the run begins with in its place, what the tuner may choose from, and the tuner."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from nets import NetError
+from roles.coordination.coordinator import CoordinatorOptions
+from roles.coordination.schedule import Timetable
+from roles.learning.job import Job
+from roles.options import AUTO, Train, Tuning
+from roles.planning.refusals import Problem
+from roles.planning.remarks import Remarks
+from roles.planning.strategies import WHY
+from roles.presets.request import Preset
+from roles.tuning.choices import Choices, counts_up_to
+from roles.tuning.record import Start, read
+from roles.tuning.tuner import TunerOptions
+from runtime.plan.topology import ActorSpec, Topology
+
+TUNER = "tuner"
+GROUPS, MOMENTUM, BASE_LR = ("strategy", "groups"), ("momentum",), ("base_lr",)
+OF_THE_GRID = {"momenta": MOMENTUM, "rates": BASE_LR}  # keys of [train.tuning] -> what they say something about
+
+
+class Tuned:
+    """What of one [train] is "auto". Falsy if nothing is."""
+
+    def __init__(self, train: Train, preset: Preset, base: Path) -> None:
+        self._train, self._preset, self._base = train, preset, base
+        said: dict[tuple[str, ...], Any] = {GROUPS: train.strategy.groups}
+        said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr}
+        self.keys = [keys for keys, value in said.items() if value == AUTO]
+
+    def __repr__(self) -> str:
+        return f"<auto: {', '.join(keys[-1] for keys in self.keys) or 'nothing'}>"
+
+    def __bool__(self) -> bool:
+        return bool(self.keys)
+
+    @property
+    def _tuning(self) -> Tuning:
+        return self._train.tuning
+
+    @property
+    def _can_regroup(self) -> bool:
+        return self._preset.uses >= {"groups", "live"}
+
+    @property
+    def begun_with(self) -> Train:
+        """The same section as the run begins: one group, which can be changed; the solver's rates."""
+        values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
+        if GROUPS in self.keys:
+            values["strategy"] = self._train.strategy.model_copy(update={"groups": 1, "live": self._can_regroup})
+        return self._train.model_copy(update=values)
+
+    def mistakes(self) -> Iterator[Problem]:
+        """What cannot be chosen here, before any file is read; keys of [train.tuning] that say nothing."""
+        strategy = self._train.strategy
+        for keys in self.keys:
+            if strategy.reproducible:
+                yield "found 'auto', but what is chosen by measured times does not repeat: reproducible = false", keys
+            if any(device.startswith("emulated") for device in self._train.devices.values()):
+                yield "found 'auto', but emulated devices have no losses to compare", keys
+        if GROUPS in self.keys:
+            if not self._can_regroup:
+                yield f"found 'auto', but {WHY['groups'].format(strategy.preset)}", GROUPS
+            elif strategy.workers == 1:
+                yield "found 'auto', but 1 worker is 1 group", GROUPS
+            if "live" in strategy.model_fields_set and not strategy.live:
+                yield "found false, but groups = 'auto' changes groups while the run goes on", ("strategy", "live")
+            if strategy.pipeline > 1:
+                text = f"found {strategy.pipeline}, but with groups = 'auto' the tuner says how many groups there are"
+                yield text, ("strategy", "pipeline")
+        for key, field in Tuning.model_fields.items():
+            found = getattr(self._tuning, key)
+            if found != field.default and OF_THE_GRID.get(key) not in (None, *self.keys):
+                yield f"found {found}, but {OF_THE_GRID[key][0]} is not 'auto'", ("tuning", key)
+            elif found != field.default and not self.keys:
+                yield f"found {found!r}, but nothing is 'auto', so nothing is tuned", ("tuning", key)
+
+    def check(self, remarks: Remarks, job: Job, timetable: Timetable) -> None:
+        """Note what this solver does not let choose, a run that pays for no probe or for no whole search, a start that
+        does not fit."""
+        with remarks.reading("train", "tuning", "start"):
+            for text, keys in self._cannot(job, timetable):
+                remarks.problem(text, "train", *keys)
+        choices, paid = self._choices(timetable), self._paid(timetable)
+        count, length = choices.probes(cold=True), choices.length(timetable.last - timetable.first)
+        if self.keys and length <= paid < count * length:
+            text = f"it pays for {paid} iterations of probes, and a whole search has about {count} probes of {length}: "
+            text += "it will end early, with the best of what it saw; raise it or train.max_iter"
+            remarks.warn(text, "train", "tuning", "budget")
+
+    def with_tuner(self, remarks: Remarks, topology: Topology, timetable: Timetable) -> Topology:
+        """The topology with the tuner in the coordinator's process, if something is to be chosen. Notes if it cannot be
+        changed."""
+        if not self.keys:
+            return topology
+        lead = next(actor for actor in topology.actors if actor.name == topology.lead)
+        if GROUPS in self.keys and not (isinstance(lead.options, CoordinatorOptions) and lead.options.live.trees):
+            text = f"found 'auto', but preset '{self._train.strategy.preset}' lays out nothing that could be changed"
+            remarks.problem(text, "train", *GROUPS)
+        process = lead.process or lead.name
+        options = TunerOptions(coordinator=lead.name, choices=self._choices(timetable), start=self.start)
+        placed = dataclasses.replace(lead, process=process)
+        actors = (*(placed if actor is lead else actor for actor in topology.actors),)
+        tuner = ActorSpec(TUNER, "tuner", options, process)
+        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, (TUNER, lead.name)))
+
+    @cached_property
+    def start(self) -> Start | None:
+        """The record of another run. ConfigError in words if it is none."""
+        return read(self._base / self._tuning.start) if self.keys and self._tuning.start else None
+
+    def _cannot(self, job: Job, timetable: Timetable) -> Iterator[Problem]:
+        tuning, workers = self._tuning, self._train.strategy.workers
+        if MOMENTUM in self.keys:
+            try:
+                for momentum in tuning.momenta:
+                    job.solver_spec.override({"momentum": momentum})
+            except NetError as error:
+                yield f"found 'auto', but this solver has none to choose: {error}", MOMENTUM
+        left = timetable.last - timetable.first
+        length, paid = self._choices(timetable).length(left), self._paid(timetable)
+        if self.keys and length > paid:
+            key = "probe_iterations" if tuning.probe_iterations else "budget"
+            text = (
+                f"found {getattr(tuning, key)}: a probe has {length} iterations, but {tuning.budget:g} of the {left} "
+            )
+            yield f"{text}that the run has are {paid}: raise train.tuning.budget or train.max_iter", ("tuning", key)
+        if self.start and GROUPS in self.keys and self.start.setting.groups > workers:
+            text = f"{self.start.file} says {self.start.setting.groups} groups, expected at most {workers}, the number"
+            yield f"{text} of workers", ("tuning", "start")
+
+    def _paid(self, timetable: Timetable) -> int:
+        """Iterations of probes that the budget pays for where all take as long."""
+        return int(self._tuning.budget * (timetable.last - timetable.first) + 1e-9)
+
+    def _choices(self, timetable: Timetable) -> Choices:
+        tuning = self._tuning
+        return Choices(
+            groups=counts_up_to(self._train.strategy.workers) if GROUPS in self.keys else (),
+            momenta=tuple(sorted(set(tuning.momenta))) if MOMENTUM in self.keys else (),
+            rates=tuple(sorted(set(tuning.rates))) if BASE_LR in self.keys else (),
+            probe_iterations=tuning.probe_iterations or 0,
+            epoch_iterations=tuning.epoch_iterations or 0,
+            budget=tuning.budget,
+            last=timetable.last,
+        )

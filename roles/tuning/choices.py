@@ -1,0 +1,127 @@
+"""What the tuner may choose from, what it tries, what it chooses. Plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+LEAST, MOST = 10, 50  # iterations of a probe that nobody gave a length; 50 are judged at most (Omnivore, E.3)
+TENTH = 0.1  # the step of the grid of learning rates
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the trade-off: compute groups, explicit momentum, base learning rate."""
+
+    groups: int
+    momentum: float
+    base_lr: float
+
+    def __str__(self) -> str:
+        return f"groups {self.groups}, momentum {self.momentum:g}, base_lr {self.base_lr:.4g}"
+
+    def but(self, **values: float) -> Setting:
+        """The same with other values. Rates that differ by rounding only (a solver's are float32) are one."""
+        found = dataclasses.replace(self, **values)  # type: ignore[arg-type]
+        return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the `seconds` that they
+    took. `cost`: seconds that training stood still for it."""
+
+    losses: tuple[float, ...]
+    seconds: float
+    diverged: bool = False
+    cost: float = 0.0
+
+    @property
+    def iteration_seconds(self) -> float:
+        """Mean seconds of an iteration; infinite where none ended."""
+        return self.seconds / len(self.losses) if self.losses else math.inf
+
+    def iterations_in(self, seconds: float) -> float:
+        """How many such iterations fit into so many seconds; infinite where they take no time."""
+        return seconds / self.iteration_seconds if self.iteration_seconds else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What may be chosen. Empty `groups`, `momenta` or `rates`: not that, it stays as it is.
+
+    `groups` ascend from 1; `rates` are factors of the learning rate that the run begins with. A probe has
+    `probe_iterations`, 0: as many as the budget allows, 10 to 50; one that shows no clear winner is repeated at most
+    `prolonged` times with twice as many. All probes together take at most `budget` of the seconds of the training.
+    After `epoch_iterations` (0: as many as the budget needs) the search is repeated. `last`: the iterations of the run.
+    """
+
+    groups: tuple[int, ...] = ()
+    momenta: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()
+    probe_iterations: int = 0
+    epoch_iterations: int = 0
+    budget: float = 0.1
+    prolonged: int = 2
+    last: int = 0
+
+    @property
+    def per_groups(self) -> int:
+        """Probes of the grid at one number of groups."""
+        return max(1, len(self.momenta)) * (2 if self.rates else 1)
+
+    def probes(self, *, cold: bool) -> int:
+        """How many probes a search has where nothing is a tie and no edge is met: the cold start, or an epoch's."""
+        per_groups = self.per_groups
+        if not cold:
+            around = 3 if self.groups and not self.momenta else 1  # half as many groups, and twice as many
+            return per_groups * around + (2 if self.momenta else 0)
+        count = max(1, len(self.rates))
+        if self.groups:
+            return count + (len(self.groups) - 1) * per_groups
+        return count + (per_groups - 1 if self.momenta else 0)
+
+    def length(self, left: int) -> int:
+        """Iterations of a probe in a run that has so many left. Half of the budget is for what is not known before:
+        faster groups, which make it smaller, ties, edges."""
+        paid = int(self.budget * left / (2 * self.probes(cold=True)))
+        return self.probe_iterations or max(LEAST, min(paid, MOST))
+
+    def affordable(self, left: int) -> bool:
+        """Does a run that has so many iterations left pay for one probe?"""
+        return self.length(left) <= self.budget * left
+
+    def epoch(self, length: int) -> int:
+        """Training iterations between two searches: those that pay for the next one (Omnivore, F.7: ten times as long
+        as the optimizer ran)."""
+        return self.epoch_iterations or math.ceil(length * self.probes(cold=False) / self.budget)
+
+
+def counts_up_to(workers: int) -> tuple[int, ...]:
+    """Numbers of groups that are tried: 1, 2, 4, ... and all workers apart (Omnivore, E.4)."""
+
+    def doubled() -> Iterator[int]:
+        groups = 1
+        while groups < workers:
+            yield groups
+            groups *= 2
+        yield workers
+
+    return tuple(doubled())
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a search ends with. `saturated`: the smallest number of groups within 5 % of the fastest, 0: not measured.
+    `next_groups`: where the search of the next epoch begins. `iteration_seconds`: by groups (the measured HE). `spent`:
+    seconds of its probes. `tried`: every probe."""
+
+    setting: Setting
+    why: str
+    saturated: int = 0
+    next_groups: int = 0
+    iteration_seconds: Mapping[int, float] = field(default_factory=dict)
+    spent: float = 0.0
+    tried: tuple[tuple[Setting, Trial], ...] = ()

@@ -1,0 +1,97 @@
+"""tuning.json: every search of a run with what was tried, and what was chosen; another run starts from it.
+
+    choice              groups, momentum, base_lr: what the run goes on with
+    why                 in words
+    saturated_groups    the fewest that are as fast as any, 0: not measured
+    next_groups         where the next search begins
+    iteration_seconds   seconds of an iteration, by groups
+    searches            each: the iteration, its choice and why, the seconds it took, its probes
+
+A probe has its setting, `iterations`, `seconds`, whether it `diverged`, and the mean `loss` of its last half (null if
+it diverged).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from dataclasses import dataclass
+from operator import index
+from pathlib import Path
+from typing import Any
+
+from nets.files.binary import replacing
+from roles.tuning.choices import Chosen, Setting, Trial
+from roles.tuning.judgement import judged, mean
+from runtime import ConfigError
+
+FILE = "tuning.json"
+
+
+@dataclass(frozen=True)
+class Start:
+    """What another run's tuning.json, called `file`, says: its choice, the fewest groups that were as fast as any (0:
+    not measured), where its next search would have begun."""
+
+    setting: Setting
+    saturated: int
+    next_groups: int
+    file: str
+
+
+def search_of(iteration: int, chosen: Chosen) -> dict[str, Any]:
+    """One search at this iteration, for `write`."""
+    probes = [
+        {
+            **dataclasses.asdict(setting),
+            "iterations": len(trial.losses),
+            "loss": _finite(mean(judged(trial))),
+            "seconds": trial.seconds,
+            "diverged": trial.diverged,
+        }
+        for setting, trial in chosen.tried
+    ]
+    choice = {"choice": dataclasses.asdict(chosen.setting), "why": chosen.why}
+    return {"iteration": iteration, **choice, "seconds": chosen.spent, "probes": probes}
+
+
+def write(path: Path, chosen: Chosen, searches: list[dict[str, Any]]) -> None:
+    """Write the record at once: a reader sees the old one or the new one. OSError passes through."""
+    record = {
+        "choice": dataclasses.asdict(chosen.setting),
+        "why": chosen.why,
+        "saturated_groups": chosen.saturated,
+        "next_groups": chosen.next_groups,
+        "iteration_seconds": {str(groups): seconds for groups, seconds in sorted(chosen.iteration_seconds.items())},
+        "searches": searches,
+    }
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def read(path: Path) -> Start:
+    """The record of another run. ConfigError in words if it cannot be read or is none."""
+    try:
+        record = json.loads(path.read_text("utf-8"))
+        choice = record["choice"]
+        setting = Setting(index(choice["groups"]), float(choice["momentum"]), float(choice["base_lr"]))
+        saturated, following = index(record["saturated_groups"]), index(record["next_groups"])
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror or error}"]) from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ConfigError([f"{path}: expected a {FILE} that a run with a tuner wrote"]) from None
+    if setting.groups < 1 or not 0 <= setting.momentum < 1 or not 0 < setting.base_lr < math.inf:
+        text = "expected at least 1 group, 0 <= momentum < 1 and a base_lr > 0"
+        raise ConfigError([f"{path}: choice: found {setting}, {text}"])
+    return Start(setting, saturated, following, path.name)
+
+
+def _finite(loss: float) -> float | None:
+    return loss if math.isfinite(loss) else None
+
+
+def as_chosen(start: Start, setting: Setting, trial: Trial, seconds: dict[int, float], spent: float) -> Chosen:
+    """What a run begins with that starts from another's record, of which `setting` could be taken over."""
+    why = f"as {start.file} says"
+    return Chosen(setting, why, start.saturated, start.next_groups, seconds, spent, ((setting, trial),))

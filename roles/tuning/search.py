@@ -1,0 +1,227 @@
+"""What is asked in which order: the cold start of a run (Omnivore, E.4) and Algorithm 1 in each epoch (5.2, E.3).
+
+Cold start: the seconds of an iteration for each number of groups; the learning rate with one group at the solver's
+momentum; then 2, 4, ... groups, up to the fewest that are within 5 % of the fastest, each with its grid around the best
+of the one before; last, the best of each number of groups beside one another after equal seconds. Where the budget does
+not pay for so many grids, Algorithm 1 alone, beside what the run has.
+
+Algorithm 1: the grid at the groups the run has, after the cold start at those that are as fast as any. Where momentum 0
+is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
+groups, and again. In an epoch, what wins must not be clearly worse than what the run has.
+
+Where momentum is not to be chosen, it cannot say when there are too many groups: half as many, and twice as many, are
+then compared with those that the run has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from roles.tuning.choices import Choices, Chosen, Setting, Trial
+from roles.tuning.grids import Grids
+from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
+from roles.tuning.trials import SpentUp, Trials
+
+AS_FAST = 1.05  # times the fastest seconds per iteration
+UNTRIED = Trial((), 0.0, diverged=True)  # worse than all that was tried
+
+
+async def tune(trials: Trials, choices: Choices, now: Setting, before: Chosen | None = None) -> Chosen:
+    """The setting to go on with from the model of this moment, where the run has `now` and chose `before` (None: this
+    is its cold start). Ends at the latest when the budget does, with the best of what was seen by then."""
+    search = _Search(trials, choices, now, before)
+    try:
+        setting = await (search.cold_start() if before is None else search.epoch())
+    except SpentUp:
+        trials.tell(f"the budget has no {trials.length} iterations left to try: what was seen by now decides")
+        setting = search.best_seen()
+    return Chosen(
+        setting=setting,
+        why=search.why,
+        saturated=search.saturated,
+        # Algorithm 1 begins where more groups would not be faster, and goes down from there epoch by epoch
+        next_groups=search.saturated if before is None and search.saturated else setting.groups,
+        iteration_seconds=trials.iteration_seconds,
+        spent=trials.spent,
+        tried=tuple(trials.made),
+    )
+
+
+class _Search:
+    def __init__(self, trials: Trials, choices: Choices, now: Setting, before: Chosen | None) -> None:
+        self.trials, self.choices, self.now = trials, choices, now
+        self.grids = Grids(trials, choices, now)
+        self.saturated = before.saturated if before else 0
+        self._begin = (before.next_groups if before else 0) or now.groups
+        self._cold, self.why = before is None, ""
+
+    async def cold_start(self) -> Setting:
+        """See the module docstring."""
+        best = self.now
+        await self.trials.of(best)  # first: what is chosen is held against what the run has
+        if self.choices.groups:
+            await self._measure_groups(best)
+        if self._counts() and self._costs() > self.trials.left_to_spend:
+            self.trials.tell(
+                f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
+            )
+            return await self._race([best, await self._algorithm_1(self.saturated)])
+        if self.choices.rates:
+            best = await self.grids.rates(best)
+        if not self.choices.groups:
+            if self.choices.momenta:
+                best = await self.grids.around(best, best.groups, freely=True)
+            self.why = self._lowest(best)
+            return best
+        bests = [best]
+        for groups in self._counts():
+            bests.append(await self.grids.around(bests[-1], groups))
+        return await self._race(bests)
+
+    async def epoch(self) -> Setting:
+        """See the module docstring."""
+        choices, now = self.choices, self.now
+        await self.trials.of(now)
+        if choices.groups and not choices.momenta:
+            near = {now.groups // 2, now.groups, 2 * now.groups}
+            most = max(self.saturated or choices.groups[-1], now.groups)
+            counts = [count for count in choices.groups if count in near and count <= most]
+            return await self._race([await self.grids.around(now, count) for count in counts])
+        best = await self._algorithm_1(self._begin)
+        self.why = self._lowest(best)
+        return self._unless_worse(best)
+
+    async def _algorithm_1(self, groups: int) -> Setting:
+        """Lines 3 to 7: the grid at so many groups, and at half as many while the best momentum is 0."""
+        freely = False
+        while True:
+            if not self._cold:
+                self.grids.stays = self.now.but(groups=groups)
+            best = await self.grids.around(self.now, groups, freely=freely)
+            if not self.choices.momenta or best.momentum:
+                return best
+            best = await self.grids.finer(best)
+            fewer = [count for count in self.choices.groups if count < groups]
+            if best.momentum or not fewer:
+                return best
+            self.trials.tell(f"with {groups} groups momentum 0 is the best: there are too many, {fewer[-1]} are tried")
+            groups, freely = fewer[-1], True  # fewer groups leave room for more momentum
+
+    def _counts(self) -> list[int]:
+        """The numbers of groups whose grids the cold start asks for."""
+        return [groups for groups in self.choices.groups if 1 < groups <= self.saturated]
+
+    def _costs(self) -> float:
+        """Seconds of the grids of a cold start over groups, as far as is known before; 0 where groups alone are chosen,
+        whose probes were made when they were measured."""
+        if not self.choices.momenta and not self.choices.rates:
+            return 0.0
+        grids = sum(self.choices.per_groups * self.trials.cost_of_another(groups) for groups in self._counts())
+        return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
+
+    async def _measure_groups(self, best: Setting) -> None:
+        """Seconds of an iteration for each number of groups: at momentum 0 where that is to be chosen, which is in the
+        grid of each and does not diverge."""
+        momentum = min(self.choices.momenta, default=best.momentum)
+        for groups in self.choices.groups[1:]:
+            await self.trials.of(best.but(groups=groups, momentum=momentum))
+        seconds = self.trials.iteration_seconds
+        timed = {groups: seconds[groups] for groups in self.choices.groups if groups in seconds}
+        if not timed:  # all diverged at once
+            return
+        self.saturated = next(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
+        shown = ", ".join(f"{1000 * value:.4g}" for value in timed.values())
+        text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
+        self.trials.tell(f"{text}: {self.saturated} are the fewest that are as fast as any")
+
+    async def _race(self, bests: Sequence[Setting]) -> Setting:
+        """Which of these settings of different groups is the best after equal seconds; ties are prolonged. A tie to the
+        end is for what the run has, then for the fewest groups: what staleness costs near the optimum does not show."""
+        bests = left = list(dict.fromkeys(bests))
+        seconds = _comparable([self._longest(setting) for setting in left])
+        for doubled in range(self.choices.prolonged + 1):
+            left = _level({setting: await self._for(setting, seconds) for setting in left}, seconds)
+            if len(left) == 1 or doubled == self.choices.prolonged or not self._affords(left, 2 * seconds):
+                break
+            seconds *= 2
+        best = self._of_ties(left)
+        self.why = self._after(bests, left, best, seconds)
+        return best
+
+    def _unless_worse(self, best: Setting) -> Setting:
+        """`best`, but what the run has where that is clearly better after equal seconds."""
+        trials = {setting: self._longest(setting) for setting in (best, self.now)}
+        seconds = _comparable(list(trials.values()))
+        if best == self.now or _level(trials, seconds) != [self.now]:
+            return best
+        self.why = f"{best} is the best of its groups, but clearly worse than what the run has"
+        return self.now
+
+    def best_seen(self) -> Setting:
+        """The best of the settings that were probed, after equal seconds."""
+        seen = {setting: self._longest(setting) for setting, _ in self.trials.made}
+        whole = {setting: trial for setting, trial in seen.items() if trial.diverged or len(trial.losses) >= LEAST_IN}
+        if not whole:
+            self.why = "the budget was spent before anything could be compared"
+            return self.now
+        seconds = _comparable(list(whole.values()))
+        left = _level(whole, seconds)
+        best = self._of_ties(left)
+        self.why = f"the budget was spent; {self._after(list(whole), left, best, seconds)}"
+        return best
+
+    def _of_ties(self, left: Sequence[Setting]) -> Setting:
+        return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
+
+    def _longest(self, setting: Setting) -> Trial:
+        return self.trials.longest(setting) or UNTRIED
+
+    async def _for(self, setting: Setting, seconds: float) -> Trial:
+        """A probe that lasts so many seconds."""
+        known = self._longest(setting)
+        if known.diverged or known.seconds >= seconds:
+            return known
+        return await self.trials.of(setting, self._iterations(setting, seconds))
+
+    def _affords(self, left: Sequence[Setting], seconds: float) -> bool:
+        return (
+            sum(self.trials.cost(each, self._iterations(each, seconds)) for each in left) <= self.trials.left_to_spend
+        )
+
+    def _iterations(self, setting: Setting, seconds: float) -> int:
+        trial = self._longest(setting)
+        return math.ceil(seconds / trial.iteration_seconds) if trial.iteration_seconds else len(trial.losses)
+
+    def _lowest(self, best: Setting) -> str:
+        trial = self._longest(best)
+        if trial.diverged:
+            return "everything that was tried diverges"
+        return f"the lowest loss of {len(self.trials.made)} probes, {mean(judged(trial)):.4g}"
+
+    def _after(self, asked: Sequence[Setting], left: Sequence[Setting], best: Setting, seconds: float) -> str:
+        trial = self._longest(best)
+        if trial.diverged:
+            return "everything that was tried diverges"
+        loss = f"{mean(judged(trial, ended_in(trial, seconds))):.4g}"
+        if len(asked) == 1:
+            return f"the best with {best.groups} groups, the fewest that are as fast as any: loss {loss}"
+        if len(left) == 1:
+            return f"after {seconds:.3g} s its loss is clearly the lowest of {len(asked)} settings, {loss}"
+        kept = "the run has it" if best == self.now else "fewer groups are less stale"
+        return f"after {seconds:.3g} s {len(left)} of {len(asked)} settings tie at loss {loss}, and {kept}"
+
+
+def _comparable(trials: Sequence[Trial]) -> float:
+    """After how many seconds to compare them: when the first of them ended, and enough iterations of the slowest."""
+    found = [trial for trial in trials if not trial.diverged]
+    slowest = max((trial.iteration_seconds for trial in found), default=0.0)
+    return max(min((trial.seconds for trial in found), default=0.0), LEAST_IN * slowest)
+
+
+def _level(trials: Mapping[Setting, Trial], seconds: float) -> list[Setting]:
+    """Those that tie with the best after so many seconds, the best first."""
+    losses = {setting: judged(trial, ended_in(trial, seconds)) for setting, trial in trials.items()}
+    ranked = sorted(losses, key=lambda setting: mean(losses[setting]))
+    best = ranked[0]
+    return [each for each in ranked if not clearly_worse(losses[each], losses[best], paired=each.groups == best.groups)]

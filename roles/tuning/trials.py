@@ -1,0 +1,122 @@
+"""What was tried in one search, what it cost, and when there is no more to spend.
+
+All probes of a search begin from the same model with the same samples, so none is made twice. The budget is a share of
+the seconds that the training takes without probes: those so far, and what is left at the fastest seconds per iteration
+that was measured. So the budget shrinks when faster groups are found; it is asked before each probe, and the seconds
+that are left are the probe's limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from roles.tuning.choices import Choices, Setting, Trial
+from roles.tuning.judgement import LEAST_IN
+
+FEWEST = 3  # iterations that tell how long one takes
+
+
+class Lab(Protocol):
+    """Where settings are tried: the training cluster, or a model of one."""
+
+    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+        """Train so, from the model that is kept, for `iterations` or `seconds`, whichever is first (0: no limit)."""
+        ...
+
+
+class SpentUp(Exception):
+    """The budget has not enough left for another probe."""
+
+
+class Trials:
+    """Of one search in a run with `left` iterations to go, that trained for `trained` seconds and stood still for
+    `paused` ones; `known` are seconds per iteration of earlier searches, by groups."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        choices: Choices,
+        left: int,
+        *,
+        trained: float = 0.0,
+        paused: float = 0.0,
+        known: Mapping[int, float] | None = None,
+        tell: Callable[[str], None] = lambda why: None,
+    ) -> None:
+        self._lab, self._choices, self._left, self.tell = lab, choices, left, tell
+        self._trained, self._paused = trained, paused
+        self.length = choices.length(left)
+        self._planned = choices.probes(cold=not known)
+        self.spent = 0.0
+        self.made: list[tuple[Setting, Trial]] = []
+        self._found: dict[tuple[Setting, int], Trial] = {}
+        self._known = dict(known or {})
+        self._beside = 0.0  # the longest that a probe took beside its iterations
+
+    def __repr__(self) -> str:
+        return f"<{len(self.made)} probes, {self.spent:.3g} s spent, {self.left_to_spend:.3g} s left>"
+
+    @property
+    def iteration_seconds(self) -> dict[int, float]:
+        """Seconds per iteration, by groups, as the last probe of each showed."""
+        return dict(self._known)
+
+    @property
+    def left_to_spend(self) -> float:
+        """Seconds; infinite before anything was measured."""
+        if not self._known:
+            return float("inf")
+        training = self._trained + self._left * min(self._known.values())
+        return self._choices.budget * training - self._paused - self.spent
+
+    @property
+    def spare(self) -> float:
+        """Seconds that nothing planned needs: what a tie may cost. Groups that were not measured may be twice as fast,
+        which would halve the budget."""
+        if not self._known:
+            return float("inf")
+        factor = 1.0 if set(self._choices.groups) <= set(self._known) else 0.5
+        training = self._trained + factor * self._left * min(self._known.values())
+        ahead = max(0, self._planned - len(self.made)) * self.length * max(self._known.values())
+        return self._choices.budget * training - self._paused - self.spent - ahead
+
+    def cost(self, setting: Setting, iterations: int) -> float:
+        """Seconds that such a probe will take, as far as is known: nothing for one that was made."""
+        iterations = _whole(iterations, setting.groups)
+        return 0.0 if (setting, iterations) in self._found else self.cost_of_another(setting.groups, iterations)
+
+    def cost_of_another(self, groups: int, iterations: int = 0) -> float:
+        """Seconds that a new probe with so many groups will take, of the usual length or so many iterations."""
+        nearest = min(self._known, key=lambda known: abs(known - groups), default=0)
+        return _whole(iterations or self.length, groups) * self._known.get(nearest, 0.0) + self._beside
+
+    async def of(self, setting: Setting, iterations: int = 0) -> Trial:
+        """The probe of a setting, of the usual length or so many iterations; made once. SpentUp: it costs too much."""
+        iterations = _whole(iterations or self.length, setting.groups)
+        if (setting, iterations) in self._found:
+            return self._found[setting, iterations]
+        left = self.left_to_spend
+        if self.cost(setting, iterations) > left:
+            raise SpentUp
+        trial = await self._lab.probe(setting, iterations, left - self._beside if self._known else 0.0)
+        self.spent += trial.cost
+        self.made.append((setting, trial))
+        self._beside = max(self._beside, trial.cost - trial.seconds)
+        if len(trial.losses) >= FEWEST and not (trial.diverged and setting.groups in self._known):
+            self._known[setting.groups] = trial.iteration_seconds
+        if not trial.diverged and len(trial.losses) < min(iterations, LEAST_IN):
+            raise SpentUp
+        self._found[setting, iterations] = trial
+        return trial
+
+    def longest(self, setting: Setting) -> Trial | None:
+        """The longest probe of a setting that was made."""
+        found = [trial for made, trial in self.made if made == setting]
+        return max(found, key=lambda trial: len(trial.losses), default=None)
+
+
+def _whole(iterations: int, groups: int) -> int:
+    """So many that each group ends as many: groups that begin together end together, and a probe that ends between two
+    of their turns would count one turn too much."""
+    return -(-iterations // groups) * groups

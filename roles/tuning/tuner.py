@@ -1,0 +1,160 @@
+"""The tuner: has the coordinator hold the run, tries settings from the model of that moment, lets the run go on with
+the best; after an epoch again. What is asked and chosen is decided in `search`; this shell talks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from roles.base.role import RoleOptions
+from roles.messages import Done, Held, Hold, Probe, Probed, Release
+from roles.tuning.choices import Choices, Chosen, Setting, Trial
+from roles.tuning.judgement import judged, mean
+from roles.tuning.record import FILE, Start, as_chosen, search_of, write
+from roles.tuning.search import tune
+from roles.tuning.trials import SpentUp, Trials
+from runtime import Actor, Refused
+
+WARM = 3  # iterations before the first probe of a run: they are slower than all that follow
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunerOptions(RoleOptions):
+    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose."""
+
+    coordinator: str
+    choices: Choices
+    start: Start | None = None
+
+
+class Tuner(Actor):
+    """See the module docstring."""
+
+    Options = TunerOptions
+
+    def __init__(self, options: TunerOptions) -> None:
+        self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start
+        self._searches: list[dict[str, Any]] = []
+        self._chosen: Chosen | None = None
+        self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
+
+    async def run(self) -> None:
+        """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends."""
+        wait: float | None = 0.0
+        self._since = self.now()
+        try:
+            while wait is not None:
+                await asyncio.sleep(wait)
+                wait = await self._search()
+        except Refused as refused:  # the run winds down, or it is over
+            self._tell(f"no further search: {refused}")
+
+    # -- inside
+
+    async def _search(self) -> float | None:
+        """Hold, choose, release; the seconds until the next search, None: there is none."""
+        began = self.now()
+        self._trained += began - self._since
+        held = await self.ask(self._coordinator, Hold(), Held)
+        now = Setting(held.groups, held.momentum, held.base_lr).but()
+        left = self._choices.last - held.iteration
+        try:
+            trials, chosen = await self._choose(_Cluster(self, self._coordinator, now), now, left, began)
+        except Refused:
+            await self._release(now, now)
+            raise
+        await self._release(now, chosen.setting)
+        self._since, self._chosen = self.now(), chosen
+        self._paused += self._since - began
+        shown = {"groups": chosen.setting.groups, "momentum": chosen.setting.momentum}
+        spent = {"probes": len(chosen.tried), "seconds": self._since - began}
+        self.emit("tuning", iteration=held.iteration, **shown, base_lr=chosen.setting.base_lr, **spent, why=chosen.why)
+        await self._keep(held.iteration, chosen)
+        return self._epoch(trials, chosen, left)
+
+    async def _choose(self, cluster: _Cluster, now: Setting, left: int, began: float) -> tuple[Trials, Chosen]:
+        """What is tried in a run that has `left` iterations to go and stands still since `began`; what is chosen."""
+        before = self._chosen
+        if before is None:
+            await cluster.probe(now, WARM, 0.0)
+        trials = Trials(
+            cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
+            known=before.iteration_seconds if before else None, tell=self._tell,
+        )  # fmt: skip
+        return trials, await self._taken_over(trials, now) or await tune(trials, self._choices, now, before)
+
+    async def _taken_over(self, trials: Trials, now: Setting) -> Chosen | None:
+        """What the other run chose, if that is the start and does not diverge here."""
+        start, self._start = self._start, None
+        if start is None:
+            return None
+        choices = self._choices
+        chosen = {"groups": choices.groups, "momentum": choices.momenta, "base_lr": choices.rates}
+        setting = now.but(**{name: getattr(start.setting, name) for name, among in chosen.items() if among})
+        try:
+            trial = await trials.of(setting)
+        except SpentUp:
+            self._tell(f"{setting}, as {start.file} says, could not be tried: the budget is too small")
+            return None
+        if trial.diverged:
+            self._tell(f"{setting}, as {start.file} says, diverges here: the search begins anew")
+            return None
+        return as_chosen(start, setting, trial, trials.iteration_seconds, trials.spent)
+
+    async def _release(self, now: Setting, then: Setting) -> None:
+        await self.ask(self._coordinator, Release(**_changed(now, then)), Done)
+
+    async def _keep(self, iteration: int, chosen: Chosen) -> None:
+        self._searches.append(search_of(iteration, chosen))
+        try:
+            await self.compute("write tuning", write, self.run_directory / FILE, chosen, self._searches)
+        except OSError as error:  # training goes on without its record
+            self.log.warning("%s: cannot be written: %s", FILE, error.strerror or error)
+
+    def _epoch(self, trials: Trials, chosen: Chosen, left: int) -> float | None:
+        """Seconds until the next search; None: none is paid for."""
+        each = trials.iteration_seconds.get(chosen.setting.groups, 0.0)
+        epoch = self._choices.epoch(trials.length)
+        training = self._trained + left * min(trials.iteration_seconds.values(), default=0.0)
+        paid = self._choices.budget * training - self._paused
+        if each == 0:
+            self._tell("no further search: an iteration takes no time here")
+        elif epoch >= left:
+            self._tell(f"no further search: the next would be after {epoch} iterations, and the run has {left}")
+        elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
+            used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
+            self._tell(f"no further search: the budget has too little left for one ({used})")
+        else:
+            self._tell(f"the next search is after about {epoch} iterations")
+            return epoch * each
+        return None
+
+    def _tell(self, why: str) -> None:
+        self.emit("tuning", why=why)
+
+
+class _Cluster:
+    """The training cluster as a laboratory, while the run is held with the setting `now`."""
+
+    def __init__(self, tuner: Tuner, coordinator: str, now: Setting) -> None:
+        self._tuner, self._coordinator, self._now = tuner, coordinator, now
+
+    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+        """See `Lab`. Refused if the run winds down."""
+        tuner, began = self._tuner, self._tuner.now()
+        wish = Probe(iterations=iterations, seconds=seconds, **_changed(self._now, setting))
+        found = await tuner.ask(self._coordinator, wish, Probed)
+        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began)
+        shown = {"groups": setting.groups, "momentum": setting.momentum, "base_lr": setting.base_lr}
+        loss = "diverged" if trial.diverged else mean(judged(trial))
+        tuner.emit("probe", **shown, iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
+        return trial
+
+
+def _changed(now: Setting, then: Setting) -> dict[str, Any]:
+    """What to say of a setting in Probe and Release: only what differs, the rest stays to the last bit."""
+    was = dataclasses.asdict(now)
+    return {name: value for name, value in dataclasses.asdict(then).items() if value != was[name]}

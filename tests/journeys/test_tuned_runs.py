@@ -1,0 +1,294 @@
+"""Runs in which the tuner chooses: what may be "auto", what is refused, how such a run goes and ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles import training
+from roles.planning.strategies import PRESETS
+from roles.tuning.choices import counts_up_to
+from runtime import ConfigError, Topology
+from runtime.cli.main import main
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from tests.support import ROOT, Simulated, configure, environment, events, run_directory, run_up, runtime_command, train
+
+EXAMPLE = ROOT / "examples" / "tuned.toml"
+
+
+def service_time(actor: str, label: str) -> float:
+    """Conv workers take longer than the FC phase, so that groups that do not wait for one another are faster."""
+    return 0.02 if actor.startswith("conv-") else 0.002 if actor.startswith("fc") else 0.0
+
+
+def tuned(directory: Path, preset: str, *auto: str, workers: int = 4, iterations: int = 120, **tuning: Any) -> Path:
+    """A cluster.toml in which these keys are "auto"."""
+    cluster = configure(directory, preset, workers=workers, iterations=iterations)
+    text = cluster.read_text()
+    if "groups" in auto:
+        text = text.replace("groups = 1", 'groups = "auto"')
+    text = text.replace(
+        "[train]\n", "[train]\nbatch = 16\n" + "".join(f'{key} = "auto"\n' for key in auto if key != "groups")
+    )
+    text += "[train.tuning]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in tuning.items())
+    cluster.write_text(text)
+    return cluster
+
+
+def choice_of(run: Simulated) -> dict[str, Any]:
+    """The first choice that was made."""
+    return next(fields for fields in run.journal.of("tuning") if "groups" in fields)
+
+
+# -- what may be said
+
+AUTO = "[train.strategy]\nworkers = 4\ngroups = 'auto'\n"
+BROKEN = {
+    "groups of a preset that makes them": (
+        "[train.strategy]\npreset = 'sync'\ngroups = 'auto'\n",
+        "cluster.toml:3: train.strategy.groups: found 'auto', but preset 'sync' makes its groups itself",
+    ),
+    "groups of one worker": (
+        "[train.strategy]\nworkers = 1\ngroups = 'auto'\n",
+        "cluster.toml:3: train.strategy.groups: found 'auto', but 1 worker is 1 group",
+    ),
+    "another word": (
+        "[train.strategy]\ngroups = 'automatic'\n",
+        "cluster.toml:2: train.strategy.groups: found 'automatic' (string), expected an integer >= 1, or 'auto' "
+        "(did you mean 'auto'?)",
+    ),
+    "a batch that nobody chooses": (
+        "[train]\nbatch = 'auto'\n",
+        "cluster.toml:2: train.batch: found 'auto' (string), expected an integer >= 1",
+    ),
+    "groups that may not change": (
+        f"{AUTO}live = false\n",
+        "cluster.toml:4: train.strategy.live: found false, but groups = 'auto' changes groups while the run goes on",
+    ),
+    "a pipeline": (
+        f"{AUTO}pipeline = 2\n",
+        "cluster.toml:4: train.strategy.pipeline: found 2, but with groups = 'auto' the tuner says how many groups "
+        "there are",
+    ),
+    "a run that shall repeat itself": (
+        "[train]\nmomentum = 'auto'\n[train.strategy]\nreproducible = true\n",
+        "cluster.toml:2: train.momentum: found 'auto', but what is chosen by measured times does not repeat: "
+        "reproducible = false",
+    ),
+    "devices without losses": (
+        "[train]\nbase_lr = 'auto'\ndevices = {'*' = 'emulated'}\n",
+        "cluster.toml:2: train.base_lr: found 'auto', but emulated devices have no losses to compare",
+    ),
+    "a solver without momentum": (
+        "[train]\nmomentum = 'auto'\nsolver = 's.prototxt'\nnet = 'lenet'\n",
+        "cluster.toml:2: train.momentum: found 'auto', but this solver has none to choose: s.prototxt:1: ",
+    ),
+    "a budget that pays for no probe": (
+        f"[train]\nmax_iter = 99\n{AUTO}",
+        "cluster.toml:1: train.tuning.budget: found 0.1: a probe has 10 iterations, but 0.1 of the 99 that the run has "
+        "are 9: raise train.tuning.budget or train.max_iter",
+    ),
+    "a probe as long as the run": (
+        f"{AUTO}[train.tuning]\nprobe_iterations = 300\n",
+        "cluster.toml:5: train.tuning.probe_iterations: found 300: a probe has 300 iterations, but 0.1 of the 300 that "
+        "the run has are 30: raise train.tuning.budget or train.max_iter",
+    ),
+    "a budget that is no share": (
+        f"{AUTO}[train.tuning]\nbudget = 2.0\n",
+        "cluster.toml:5: train.tuning.budget: found 2.0 (float), expected a number > 0 and <= 0.5",
+    ),
+    "a grid of what is given": (
+        f"{AUTO}[train.tuning]\nmomenta = [0.5]\n",
+        "cluster.toml:5: train.tuning.momenta: found [0.5], but momentum is not 'auto'",
+    ),
+    "a budget for nothing": (
+        "[train.tuning]\nbudget = 0.2\n",
+        "cluster.toml:2: train.tuning.budget: found 0.2, but nothing is 'auto', so nothing is tuned",
+    ),
+    "a start that is not there": (
+        f"{AUTO}[train.tuning]\nstart = 'none.json'\n",
+        "cluster.toml:5: train.tuning.start: {folder}/none.json: cannot be read: No such file or directory",
+    ),
+    "a start with more groups than workers": (
+        f"{AUTO}[train.tuning]\nstart = 'eight.json'\n",
+        "cluster.toml:5: train.tuning.start: eight.json says 8 groups, expected at most 4, the number of workers",
+    ),
+}
+FILES = {
+    "s.prototxt": 'type: "AdaGrad" net: "lenet" base_lr: 0.01 max_iter: 1000 lr_policy: "fixed"',
+    "eight.json": '{"choice": {"groups": 8, "momentum": 0, "base_lr": 1}, "saturated_groups": 8, "next_groups": 8}',
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_chosen_ends_with_its_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    text, expected = BROKEN[name]
+    (tmp_path / "cluster.toml").write_text(text)
+    for file, content in FILES.items():
+        (tmp_path / file).write_text(content)
+    assert main(["check", str(tmp_path / "cluster.toml")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].replace(f"{tmp_path}/cluster", "cluster").startswith(expected.replace("{folder}", str(tmp_path)))
+    assert len(said) == 1
+
+
+def test_a_budget_that_pays_for_less_than_a_search_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.toml").write_text(f"[train]\nmomentum = 'auto'\nbase_lr = 'auto'\n{AUTO}")
+    assert main(["check", str(tmp_path / "cluster.toml")]) == 0
+    warned = capsys.readouterr().err
+    assert "train.tuning.budget: it pays for 30 iterations of probes, and a whole search has about 20 probes" in warned
+    assert "it will end early, with the best of what it saw" in warned
+
+
+def planned(preset: str, strategy: dict[str, Any], **train: Any) -> Topology:
+    data = {"train": {"format": "digits", "split": "train"}}
+    return training({"kernels": "numpy", "data": data, "strategy": {"preset": preset, **strategy}, **train})
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_groups_can_be_chosen_where_a_preset_has_them_and_rates_everywhere(preset: str) -> None:
+    workers = {} if preset == "single" else {"workers": 4}
+    made = planned(preset, workers, momentum="auto", base_lr="auto", max_iter=5000)
+    tuner = next(actor for actor in made.actors if actor.role == "tuner")
+    assert tuner.options.choices.groups == ()
+    if "groups" in PRESETS[preset].uses:
+        made = planned(preset, {**workers, "groups": "auto"}, max_iter=5000)
+        tuner = next(actor for actor in made.actors if actor.role == "tuner")
+        assert (tuner.options.choices.groups, tuner.options.choices.momenta) == ((1, 2, 4), ())
+    else:
+        with pytest.raises(ConfigError, match=f"found 'auto', but preset '{preset}' makes its groups itself"):
+            planned(preset, {**workers, "groups": "auto"}, max_iter=5000)
+
+
+def test_without_auto_there_is_no_tuner() -> None:
+    assert "tuner" not in {actor.role for actor in planned("omnivore", {"workers": 4}).actors}
+
+
+def test_the_numbers_of_groups_are_doubled_up_to_all_workers_apart() -> None:
+    assert [counts_up_to(workers) for workers in (1, 2, 3, 8, 12)] == [
+        (1,), (1, 2), (1, 2, 3), (1, 2, 4, 8), (1, 2, 4, 8, 12),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "where"), [("", "coordinator"), ("[[process]]\nname='t'\nactors=['tuner']\n", "t")])
+def test_the_tuner_lives_with_the_coordinator_unless_it_is_placed(tmp_path: Path, rule: str, where: str) -> None:
+    cluster = tuned(tmp_path, "omnivore", "groups")
+    cluster.write_text(rule + cluster.read_text())
+    loaded = load_with_program(cluster)
+    home = place(loaded.program.plan(loaded.config, loaded.options), loaded.config).process_of()
+    assert (home["tuner"], home["coordinator"]) == (where, "coordinator")
+
+
+# -- runs on virtual time, with real gradients
+
+
+def test_a_run_chooses_its_groups_and_goes_on_with_them(tmp_path: Path) -> None:
+    run = train(tuned(tmp_path, "omnivore", "groups", iterations=100, budget=0.5), service_time=service_time)
+    tried = [fields["groups"] for fields in run.journal.of("probe")]
+    assert tried[:4] == [1, 1, 2, 4]
+    chosen = choice_of(run)
+    assert chosen["iteration"] == 0
+    record = json.loads((tmp_path / "tuning.json").read_text())
+    assert record["choice"]["groups"] == chosen["groups"]
+    assert record["why"] == chosen["why"] != ""
+    staleness = [fields["staleness"] for fields in run.journal.of("progress")][10:]
+    assert sum(staleness) / len(staleness) == pytest.approx(chosen["groups"] - 1, abs=0.3)
+    assert run.journal.of("finished")[0]["iterations"] == 100
+
+
+def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path) -> None:
+    """All momenta but the solver's own are far worse after so few iterations: the run is that without a tuner."""
+    cluster = tuned(tmp_path / "a", "sync", "momentum", workers=2, iterations=40, momenta=[0.0, 0.9], budget=0.5)
+    run = train(cluster, service_time=service_time)
+    assert {fields["groups"] for fields in run.journal.of("probe")} == {1}
+    assert {fields["base_lr"] for fields in run.journal.of("probe")} == {0.01}
+    assert choice_of(run)["momentum"] == 0.9
+    cluster = configure(tmp_path / "b", "sync", workers=2, iterations=40)
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n"))
+    plain = train(cluster, service_time=service_time)
+    assert run.losses() == plain.losses()
+    for name, expected in plain.arrays.items():
+        assert run.arrays[name].tobytes() == expected.tobytes(), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["local-fc-shards", "singa", "replicas", "sparknet"])
+def test_presets_of_every_kind_are_tuned_to_their_end(tmp_path: Path, preset: str) -> None:
+    auto = ("groups",) * ("groups" in PRESETS[preset].uses) + ("momentum", "base_lr")
+    cluster = tuned(tmp_path, preset, *auto, workers=2, iterations=60, budget=0.5, momenta=[0.3, 0.9], rates=[1.0])
+    run = train(cluster, service_time=lambda actor, label: 0.01)
+    assert run.journal.of("finished")[0]["iterations"] == 60
+    assert choice_of(run)["why"]
+    assert len(run.journal.of("probe")) >= 3
+
+
+def test_a_learning_rate_that_is_far_too_high_is_mended(tmp_path: Path) -> None:
+    cluster = tuned(tmp_path, "single", "base_lr", iterations=150, budget=0.5, probe_iterations=10)
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("base_lr: 0.01", "base_lr: 10"))
+    run = train(cluster, service_time=lambda actor, label: 0.01)
+    assert any(fields["loss"] == "diverged" for fields in run.journal.of("probe"))
+    assert choice_of(run)["base_lr"] < 1
+    assert run.losses()[-1] < 0.5
+
+
+# -- in real processes
+
+
+def test_the_example_plans_and_tells_what_it_chooses_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(EXAMPLE)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+def test_the_example_tunes_itself_and_learns(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(EXAMPLE.read_text("utf-8"))
+    done = run_up(tmp_path / "cluster.toml", "--set", "train.max_iter=300", "--set", "train.tuning.budget=0.5")
+    assert (done.returncode, done.stderr) == (0, "")
+    directory = run_directory(tmp_path / "cluster.toml")
+    assert events(directory, "finished")[0]["accuracy"] > 0.95
+    assert {fields["groups"] for fields in events(directory, "probe")} == {1, 2, 4}
+
+
+@pytest.mark.slow
+def test_groups_auto_and_nothing_else_changed_trains_the_digits(tmp_path: Path) -> None:
+    data = '[train.data]\ntrain = {format = "digits", split = "train"}\ntest = {format = "digits", split = "test"}\n'
+    (tmp_path / "cluster.toml").write_text(data + AUTO)
+    done = run_up(tmp_path / "cluster.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    directory = run_directory(tmp_path / "cluster.toml")
+    (end,) = events(directory, "finished")
+    assert end["accuracy"] >= 0.975
+    (chosen,) = (line for line in done.stdout.splitlines() if line.startswith("tuning     iteration 0  groups "))
+    assert "  why " in chosen
+    assert json.loads((directory / "tuning.json").read_text())["choice"]["momentum"] == 0.9
+
+
+@pytest.mark.slow
+def test_an_interrupt_during_a_probe_ends_the_run_well(tmp_path: Path) -> None:
+    cluster = tuned(tmp_path, "omnivore", "groups", "momentum", iterations=10_000, probe_iterations=100)
+    command = runtime_command("up", cluster.name)
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while not process.stdout.readline().startswith("probe"):
+            pass
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read()
+        assert (process.wait(60), process.stderr.read()) == (130, "")
+    assert "no further search: " in said
+    directory = run_directory(cluster)
+    assert len(events(directory, "probe")) <= 3
+    assert [path.name for path in directory.glob("tuning*")] == []

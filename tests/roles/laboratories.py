@@ -1,0 +1,82 @@
+"""Laboratories without a cluster: losses that are written down, and a quadratic whose optimum is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from roles.tuning.choices import Setting, Trial
+
+Losses = Callable[[Setting, int], float]  # of a setting at an iteration
+
+
+class Written:
+    """`losses(setting, iteration)`, no number: it diverges there; `seconds(groups)` an iteration takes."""
+
+    def __init__(
+        self, losses: Losses, seconds: Callable[[int], float] = lambda groups: 1.0, *, beside: float = 0.0
+    ) -> None:
+        self._losses, self._seconds, self._beside = losses, seconds, beside
+        self.asked: list[tuple[Setting, int]] = []
+
+    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+        self.asked.append((setting, iterations))
+        each = self._seconds(setting.groups)
+        if seconds:
+            iterations = min(iterations, math.floor(seconds / each + 1e-9))
+        losses: list[float] = []
+        for at in range(iterations):
+            loss = self._losses(setting, at)
+            if not math.isfinite(loss):
+                return Trial(tuple(losses), (len(losses) + 1) * each, True, (len(losses) + 1) * each + self._beside)
+            losses.append(loss)
+        return Trial(tuple(losses), len(losses) * each, cost=len(losses) * each + self._beside)
+
+
+class Quadratic:
+    """Noisy SGD on sum(h w^2) / 2 + 0.1 by g groups that take turns, so that a gradient is g - 1 updates old; the
+    coupled momentum of Caffe. Iteration n has the same samples in every probe. `now` is the model that is kept."""
+
+    def __init__(
+        self, seconds: Mapping[int, float], *, noise: float = 0.1, seed: int = 1, curvatures: Sequence[float] = ()
+    ) -> None:
+        self._h = np.array(curvatures or np.geomspace(0.05, 1.0, 8))
+        self._noise, self._seed, self._seconds = noise, seed, dict(seconds)
+        self.now = (np.ones_like(self._h), np.zeros_like(self._h))
+        self.iteration = 0
+        self.asked: list[tuple[Setting, int]] = []
+
+    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+        self.asked.append((setting, iterations))
+        each = self._seconds[setting.groups]
+        if seconds:
+            iterations = min(iterations, math.floor(seconds / each + 1e-9))
+        losses, _, diverged = self.learnt(setting, iterations)
+        taken = (len(losses) + diverged) * each
+        return Trial(tuple(losses), taken, diverged, taken)
+
+    def train(self, setting: Setting, iterations: int) -> list[float]:
+        """Go on from the model that is kept."""
+        losses, self.now, _ = self.learnt(setting, iterations)
+        self.iteration += iterations
+        return losses
+
+    def learnt(self, setting: Setting, iterations: int) -> tuple[list[float], tuple[np.ndarray, np.ndarray], bool]:
+        """Losses, the model after them, whether it diverged."""
+        chance = np.random.default_rng([self._seed, self.iteration])
+        w, v = (part.copy() for part in self.now)
+        old = [w.copy() for _ in range(setting.groups)]
+        losses: list[float] = []
+        for _ in range(iterations):
+            seen = old.pop(0)
+            sample = chance.normal(size=w.shape)
+            loss = float(np.sum(self._h * seen * seen) / 2 * (1 + self._noise * sample[0]) + 0.1)
+            if not math.isfinite(loss) or loss > 1e12:
+                return losses, (w, v), True
+            losses.append(loss)
+            v = setting.momentum * v - setting.base_lr * (self._h * seen + self._noise * sample * 0.1)
+            w = w + v
+            old.append(w.copy())
+        return losses, (w, v), False

@@ -1,0 +1,198 @@
+"""The tuner with a stand-in for the coordinator, on virtual time: what it asks, tells, keeps, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.messages import Done, Held, Hold, Probe, Probed, Release
+from roles.tuning.choices import Choices, Setting
+from roles.tuning.record import FILE, Start, read
+from roles.tuning.tuner import Tuner, TunerOptions
+from runtime import Actor, ActorSpec, ConfigError, Envelope, MessageError, Topology
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Journal, simulate
+from tests.roles.laboratories import Quadratic
+
+SECONDS = {1: 1.0, 2: 0.6, 4: 0.5}
+MOMENTA = (0.0, 0.3, 0.6, 0.9)
+
+
+class Coordinator(Actor):
+    """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses probes after
+    `patience` of them, as one does whose run winds down."""
+
+    def __init__(self, *, last: int, base_lr: float = 0.1, patience: int = 1000) -> None:
+        self._last, self._patience = last, patience
+        self._lab = Quadratic(SECONDS)
+        self._now = Setting(1, 0.9, base_lr)
+        self._held: asyncio.Event | None = None
+        self.released = asyncio.Event()
+        self.released.set()
+
+    async def run(self) -> None:
+        while self._lab.iteration < self._last:
+            await self.released.wait()
+            await asyncio.sleep(SECONDS[self._now.groups])
+            if self.released.is_set():
+                self._lab.train(self._now, 1)
+        self.emit("finished", iterations=self._lab.iteration)
+
+    async def on_hold(self, message: Hold, envelope: Envelope) -> None:
+        self.released.clear()
+        await asyncio.sleep(0.25)  # what is under way ends
+        now = self._now
+        held = Held(
+            iteration=self._lab.iteration, workers=4, groups=now.groups, base_lr=now.base_lr, momentum=now.momentum
+        )
+        await self.reply(envelope, held)
+
+    async def on_probe(self, message: Probe, envelope: Envelope) -> None:
+        self._patience -= 1
+        if self._patience < 0:
+            raise MessageError("bad_value", "the run ends")
+        trial = await self._lab.probe(self._wanted(message), message.iterations, message.seconds)
+        await asyncio.sleep(trial.seconds + 0.1)  # and puts the model back
+        await self.reply(envelope, Probed(losses=trial.losses, seconds=trial.seconds, diverged=trial.diverged))
+
+    async def on_release(self, message: Release, envelope: Envelope) -> None:
+        self._now = self._wanted(message)
+        self.emit("released", **vars(self._now))
+        self.released.set()
+        await self.reply(envelope, Done())
+
+    def _wanted(self, wish: Probe | Release) -> Setting:
+        now = self._now
+        return Setting(
+            wish.groups or now.groups,
+            now.momentum if wish.momentum < 0 else wish.momentum,
+            now.base_lr if wish.base_lr < 0 else wish.base_lr,
+        )
+
+
+def tuned(directory: Path, choices: Choices, start: Start | None = None, **coordinator: Any) -> Journal:
+    options = TunerOptions(coordinator="coordinator", choices=choices, start=start)
+    actors = (
+        ActorSpec("coordinator", "coordinator", {"last": choices.last, **coordinator}),
+        ActorSpec("tuner", "tuner", options),
+    )
+    topology = Topology("roles", actors, (("tuner", "coordinator"),), "coordinator")
+    placement = Placement(topology, (ProcessSpec("here", "here", ("coordinator", "tuner")),))
+    return run_virtual(simulate(placement, {"coordinator": Coordinator, "tuner": Tuner}, directory=directory))
+
+
+def everything(last: int, **more: Any) -> Choices:
+    return Choices(**{"groups": (1, 2, 4), "momenta": MOMENTA, "rates": (0.1, 1.0, 10.0), "last": last, **more})
+
+
+def told(journal: Journal) -> list[str]:
+    return [fields["why"] for fields in journal.of("tuning") if "groups" not in fields]
+
+
+def choices_of(journal: Journal) -> list[dict[str, Any]]:
+    return [fields for fields in journal.of("tuning") if "groups" in fields]
+
+
+def test_it_searches_again_after_each_epoch_within_its_budget_and_every_choice_has_its_reason(tmp_path: Path) -> None:
+    choices = everything(6000)
+    journal = tuned(tmp_path, choices)
+    made = choices_of(journal)
+    assert len(made) >= 2
+    assert all(choice["why"] for choice in made)
+    released = [Setting(**fields) for fields in journal.of("released")]
+    assert released == [Setting(each["groups"], each["momentum"], each["base_lr"]) for each in made]
+    assert sum(choice["seconds"] for choice in made) <= 0.1 * 6000 * 1.0
+    for choice, later in itertools.pairwise(made):
+        epoch = choices.epoch(choices.length(6000 - choice["iteration"]))
+        assert later["iteration"] - choice["iteration"] == pytest.approx(epoch, rel=0.01)
+    assert told(journal)[-1].startswith("no further search: ")
+    assert journal.of("finished") == [{"iterations": 6000}]
+
+
+def test_the_seconds_that_are_told_are_all_in_which_the_run_was_held(tmp_path: Path) -> None:
+    journal = tuned(tmp_path, everything(400))
+    (made,) = choices_of(journal)
+    probes = sum(fields["seconds"] + 0.1 for fields in journal.of("probe"))
+    assert made["seconds"] == pytest.approx(0.25 + probes)
+    assert journal.of("probe")[0]["iterations"] == 3  # slow first iterations say nothing of the others
+
+
+def test_its_record_has_every_probe_and_another_run_starts_from_it(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    journal = tuned(first, everything(6000))
+    record = json.loads((first / FILE).read_text())
+    made = choices_of(journal)
+    assert [search["iteration"] for search in record["searches"]] == [choice["iteration"] for choice in made]
+    assert [search["why"] for search in record["searches"]] == [choice["why"] for choice in made]
+    probes = [probe for search in record["searches"] for probe in search["probes"]]
+    names = ("groups", "momentum", "base_lr", "iterations", "seconds")
+    shown = [tuple(fields[name] for name in names) for fields in journal.of("probe")[1:]]
+    assert [tuple(probe[name] for name in names) for probe in probes] == shown
+    assert record["choice"] == record["searches"][-1]["choice"]
+    assert record["iteration_seconds"] == pytest.approx({"1": 1.0, "2": 0.6, "4": 0.5})
+    assert not [path for path in first.iterdir() if path.name != FILE]
+
+    start = read(first / FILE)
+    journal = tuned(second, everything(6000), start)
+    taken = Setting(**record["choice"])
+    assert Setting(**journal.of("released")[0]) == taken
+    assert choices_of(journal)[0]["why"] == f"as {FILE} says"
+    assert [fields["iterations"] > 3 for fields in journal.of("probe")[:2]] == [False, True]
+    assert len(choices_of(journal)) > 1  # and goes on to search
+
+
+def test_what_another_run_chose_is_taken_of_what_is_to_be_chosen_only(tmp_path: Path) -> None:
+    start = Start(Setting(4, 0.3, 0.05), 4, 4, FILE)
+    journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=1000), start)
+    assert Setting(**journal.of("released")[0]) == Setting(1, 0.3, 0.1)
+
+
+def test_a_start_that_diverges_here_is_told_and_the_search_begins_anew(tmp_path: Path) -> None:
+    journal = tuned(tmp_path, everything(6000), Start(Setting(4, 0.9, 100.0), 4, 4, FILE))
+    assert "as tuning.json says, diverges here: the search begins anew" in told(journal)[0]
+    assert journal.of("released")[0]["base_lr"] < 100
+
+
+@pytest.mark.parametrize("patience", [0, 1, 5])
+def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(tmp_path: Path, patience: int) -> None:
+    journal = tuned(tmp_path, everything(1000), patience=patience)
+    assert len(journal.of("probe")) == patience
+    assert [Setting(**fields) for fields in journal.of("released")] == [Setting(1, 0.9, 0.1)]
+    assert told(journal)[-1].startswith("no further search: coordinator refused Probe")
+    assert journal.of("finished") == [{"iterations": 1000}]
+    assert not (tmp_path / FILE).exists()
+
+
+def test_a_disk_that_takes_no_record_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / FILE).mkdir()
+    journal = tuned(tmp_path, everything(400))
+    assert journal.of("finished") == [{"iterations": 400}]
+    assert "tuning.json: cannot be written: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "expected a tuning.json that a run with a tuner wrote"),
+        ("[]", "expected a tuning.json that a run with a tuner wrote"),
+        ('{"choice": {"groups": 1}}', "expected a tuning.json that a run with a tuner wrote"),
+        ('{"choice": {"groups": 0, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "at least"),
+        ('{"choice": {"groups": 1, "momentum": 1, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "< 1"),
+        ('{"choice": {"groups": 1, "momentum": 0, "base_lr": NaN}, "saturated_groups": 0, "next_groups": 1}', "> 0"),
+        ('{"choice": {"groups": 1e999, "momentum": 0, "base_lr": 1}, "saturated_groups": 0, "next_groups": 1}', "run"),
+        (None, "No such file"),
+    ],
+)
+def test_a_record_that_is_none_is_refused_in_words(tmp_path: Path, text: str | None, why: str) -> None:
+    if text is not None:
+        (tmp_path / FILE).write_text(text)
+    with pytest.raises(ConfigError, match=why):
+        read(tmp_path / FILE)

@@ -1,0 +1,236 @@
+"""The tuner's decisions in laboratories whose best setting is known: what is asked, what is taken, what it may cost."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roles.tuning.choices import Choices, Chosen, Setting, counts_up_to
+from roles.tuning.search import tune
+from roles.tuning.trials import Lab, Trials
+from tests.roles.laboratories import Quadratic, Written
+
+START = Setting(1, 0.9, 0.01)
+MOMENTA = (0.0, 0.3, 0.6, 0.9)
+RATES = (0.01, 0.1, 1.0, 10.0)
+LONG = 100_000  # iterations of a run that pays for any search
+
+
+def chosen(lab: Lab, choices: Choices, now: Setting = START, before: Chosen | None = None, **run: Any) -> Chosen:
+    trials = Trials(lab, choices, run.pop("left", choices.last), **run)
+    return asyncio.run(tune(trials, choices, now, before))
+
+
+def alone(**what: Any) -> Choices:
+    return Choices(**{"probe_iterations": 20, "last": LONG, **what})
+
+
+def best_rate(best: float) -> Callable[[Setting, int], float]:
+    """Learning rates lose the more the further they are from the best; ten times the best diverges."""
+
+    def loss(setting: Setting, at: int) -> float:
+        far = abs(math.log10(setting.base_lr / best))
+        return math.nan if setting.base_lr > 5 * best and at > 3 else 1 + far - at / 1000
+
+    return loss
+
+
+@pytest.mark.parametrize("best", [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0])
+def test_the_cold_start_finds_the_learning_rate_also_beyond_an_edge_of_its_grid(best: float) -> None:
+    found = chosen(Written(best_rate(best)), alone(rates=RATES))
+    assert found.setting == START.but(base_lr=best)
+
+
+def test_learning_rates_are_tried_from_the_lowest_up_until_one_is_worse_and_what_diverges_is_cut() -> None:
+    lab = Written(best_rate(1e-3))
+    chosen(lab, alone(rates=RATES))
+    assert [setting.base_lr for setting, _ in lab.asked] == [0.01, 1e-4, 1e-3]  # 0.01, what the run has, is known
+    lab = Written(best_rate(1e-2))
+    found = chosen(lab, alone(rates=RATES))
+    assert [setting.base_lr for setting, _ in lab.asked] == [0.01, 1e-4, 1e-3, 0.1]
+    (cut,) = (trial for setting, trial in found.tried if setting.base_lr == 0.1)
+    assert (cut.diverged, len(cut.losses), cut.seconds) == (True, 4, 5.0)
+
+
+def test_a_clear_winner_ends_a_question_and_a_tie_is_asked_again_for_longer() -> None:
+    def clear(setting: Setting, at: int) -> float:
+        return 1.0 + setting.momentum
+
+    lab = Written(clear)
+    assert chosen(lab, alone(momenta=MOMENTA)).setting.momentum == 0.0
+    assert {iterations for _, iterations in lab.asked} == {20}
+
+    def near(setting: Setting, at: int) -> float:  # those of 0.3 and 0.6 part after 35 iterations
+        return {0.0: 2.0, 0.3: 1.0 if at < 35 else 0.5, 0.6: 1.0, 0.9: 2.0}[setting.momentum]
+
+    lab = Written(near)
+    assert chosen(lab, alone(momenta=MOMENTA)).setting.momentum == 0.3
+    longer = [(setting.momentum, iterations) for setting, iterations in lab.asked if iterations > 20]
+    assert longer == [(0.3, 40), (0.6, 40)]
+
+
+def test_noise_of_more_than_five_percent_is_no_winner_and_what_the_run_has_stays() -> None:
+    def noisy(setting: Setting, at: int) -> float:
+        return 1.0 + 0.5 * math.sin(at * (7 + 10 * setting.momentum))
+
+    lab = Written(noisy)
+    assert chosen(lab, alone(momenta=MOMENTA)).setting == START
+    assert max(iterations for _, iterations in lab.asked) == 80  # twice prolonged
+
+
+def test_the_same_samples_are_compared_pair_by_pair_so_that_hard_ones_are_no_noise() -> None:
+    def hard(setting: Setting, at: int) -> float:
+        return (1.0 + 0.9 * math.sin(at * 2.1)) * (1.0 if setting.momentum == 0.6 else 1.1)
+
+    lab = Written(hard)
+    assert chosen(lab, alone(momenta=MOMENTA)).setting.momentum == 0.6
+    assert {iterations for _, iterations in lab.asked} == {20}
+
+
+def test_groups_are_doubled_up_to_the_fewest_that_are_as_fast_as_any() -> None:
+    seconds = {1: 4.0, 2: 2.0, 4: 1.03, 8: 1.0, 16: 1.0}
+
+    def loss(setting: Setting, at: int) -> float:
+        return 2.0 - at / 500
+
+    lab = Written(loss, seconds.__getitem__)
+    found = chosen(lab, alone(groups=counts_up_to(16), momenta=MOMENTA))
+    assert (found.saturated, found.next_groups) == (4, 4)
+    beyond = [setting for setting, _ in lab.asked if setting.groups > 4]
+    assert beyond == [Setting(8, 0.0, 0.01), Setting(16, 0.0, 0.01)]  # timed, no more
+    assert found.iteration_seconds == seconds
+
+
+def test_a_higher_momentum_than_that_of_fewer_groups_is_tried_at_a_tenth_of_the_learning_rate_only() -> None:
+    def loss(setting: Setting, at: int) -> float:
+        return 1.0 + abs(setting.momentum - {1: 0.9, 2: 0.6, 4: 0.3}[setting.groups]) + (setting.base_lr < 0.01)
+
+    lab = Written(loss, lambda groups: 1.0 / groups)
+    chosen(lab, alone(groups=(1, 2, 4), momenta=MOMENTA, rates=(1.0,)))
+    of_four = {(setting.momentum, setting.base_lr) for setting, _ in lab.asked if setting.groups == 4}
+    assert {momentum for momentum, rate in of_four if rate == 0.01} == {0.0, 0.3, 0.6}
+    assert {momentum for momentum, rate in of_four if rate == 0.001} == set(MOMENTA)
+
+
+def test_groups_are_compared_after_equal_seconds() -> None:
+    def loss(setting: Setting, at: int) -> float:  # an iteration of four groups learns half as much, in a quarter
+        return math.exp(-at / (100 * (1 if setting.groups == 1 else 2)))
+
+    assert chosen(Written(loss, lambda groups: 1.0 / groups), alone(groups=(1, 2, 4))).setting.groups == 4
+    assert chosen(Written(loss, lambda groups: 1.0), alone(groups=(1, 2, 4))).setting.groups == 1
+
+
+def test_an_epoch_halves_the_groups_while_momentum_zero_is_the_best() -> None:
+    best = {16: -0.3, 8: 0.0, 4: 0.3, 2: 0.6, 1: 0.9}
+
+    def loss(setting: Setting, at: int) -> float:
+        return 1.0 + abs(setting.momentum - best[setting.groups])
+
+    choices = alone(groups=counts_up_to(16), momenta=MOMENTA)
+    before = Chosen(Setting(16, 0.3, 0.01), "", saturated=16, next_groups=16)
+    lab = Written(loss)
+    found = chosen(lab, choices, before.setting, before)
+    assert (found.setting, found.next_groups) == (Setting(4, 0.3, 0.01), 4)
+    finer = {setting.momentum for setting, _ in lab.asked if setting.groups == 16}
+    assert finer == {0.0, 0.1, 0.2, 0.3}
+    assert {setting.groups for setting, _ in lab.asked} == {16, 8, 4}
+
+
+def test_an_epoch_keeps_what_the_run_has_where_the_winner_of_its_grid_is_clearly_worse() -> None:
+    def loss(setting: Setting, at: int) -> float:
+        return 1.0 if setting.groups == 1 else 2.0 + setting.momentum
+
+    before = Chosen(START, "", saturated=2, next_groups=2)
+    found = chosen(Written(loss), alone(groups=(1, 2), momenta=(0.3, 0.6, 0.9)), START, before)
+    assert found.setting == START
+    assert "clearly worse than what the run has" in found.why
+
+
+@pytest.mark.parametrize(("best", "taken"), [(1, 2), (2, 2), (4, 4), (8, 8)])
+def test_where_momentum_is_given_an_epoch_compares_half_and_twice_as_many_groups(best: int, taken: int) -> None:
+    def loss(setting: Setting, at: int) -> float:
+        return 1.0 + abs(math.log2(setting.groups / best))
+
+    now = Setting(4, 0.5, 0.01)
+    found = chosen(Written(loss), alone(groups=counts_up_to(8)), now, Chosen(now, "", 8, 4))
+    assert found.setting.groups == taken
+
+
+def test_where_everything_diverges_the_run_keeps_what_it_has() -> None:
+    lab = Written(lambda setting, at: math.nan)
+    assert chosen(lab, alone(groups=(1, 2, 4), momenta=MOMENTA, rates=RATES)).setting == START
+
+
+@pytest.mark.parametrize("left", [100, 200, 400, 800, 10_000, 100_000])
+def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_it(left: int) -> None:
+    told: list[str] = []
+    seconds = {1: 1.0, 2: 0.7, 4: 0.6}
+    lab = Written(lambda setting, at: 1.0 + setting.momentum - at / 1e6, seconds.__getitem__, beside=0.3)
+    choices = Choices(groups=(1, 2, 4), momenta=MOMENTA, rates=RATES, last=left)
+    found = chosen(lab, choices, tell=told.append)
+    assert any("budget" in why for why in told) == ("the budget was spent" in found.why) == (left <= 800)
+    fastest = min(found.iteration_seconds.values())
+    # what was spent before the fastest was known is not unspent; the first probe is asked before anything is known
+    spent_before = sum(trial.cost for setting, trial in found.tried if seconds[setting.groups] > fastest)
+    assert found.spent <= max(0.1 * left * fastest, spent_before + 12 * fastest + 0.3)
+    assert found.spent == pytest.approx(sum(trial.cost for _, trial in found.tried))
+
+
+def test_a_later_search_has_what_the_ones_before_left() -> None:
+    lab = Written(lambda setting, at: 1.0)
+    choices = Choices(momenta=MOMENTA, last=1000, probe_iterations=10)
+    run = {"left": 500, "trained": 500.0, "known": {1: 1.0}}
+    assert chosen(lab, choices, START, Chosen(START, ""), paused=85.0, **run).spent <= 15
+    assert 15 < chosen(lab, choices, START, Chosen(START, ""), paused=20.0, **run).spent <= 80
+
+
+def test_no_setting_is_probed_twice_for_as_long() -> None:
+    lab = Quadratic(dict.fromkeys((1, 2, 4, 8), 1.0))
+    chosen(lab, alone(groups=counts_up_to(8), momenta=MOMENTA, rates=RATES), Setting(1, 0.9, 0.1))
+    assert len(lab.asked) == len(set(lab.asked))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(1, 32), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.003, 0.05, 0.5, 5.0]),
+    st.sampled_from([150, 1500, 30_000]), st.integers(0, 1000),
+)  # fmt: skip
+def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_worse_than_it_began(
+    workers: int, groups: bool, momentum: bool, rate: bool, base_lr: float, last: int, seed: int
+) -> None:
+    counts = counts_up_to(workers)
+    seconds = {count: 0.2 + 1.0 / count for count in counts}
+    lab = Quadratic(seconds, seed=seed)
+    now = Setting(1, 0.9, base_lr)
+    choices = Choices(
+        groups=counts if groups and workers > 1 else (), momenta=MOMENTA if momentum else (),
+        rates=RATES if rate else (), last=last,
+    )  # fmt: skip
+    found, spent, trained = None, 0.0, 0.0
+    for _ in range(3):  # a cold start and two epochs
+        trials = Trials(
+            lab, choices, last - lab.iteration, trained=trained, paused=spent,
+            known=found.iteration_seconds if found else None,
+        )  # fmt: skip
+        found = asyncio.run(tune(trials, choices, now, found))
+        spent += found.spent
+        begun = max(trial.cost for _, trial in found.tried[:1]) if found.tried else 0.0
+        assert spent <= max(choices.budget * (trained + (last - lab.iteration) * 1.2), begun)
+        assert {setting.groups for setting, _ in lab.asked} <= set(counts if choices.groups else (1,))
+        assert momentum or all(setting.momentum == 0.9 for setting, _ in lab.asked)
+        assert rate or all(setting.base_lr == base_lr for setting, _ in lab.asked)
+        horizon = trials.length * seconds[now.groups]  # equal seconds; nobody saw further
+        old, new = (lab.learnt(each, int(horizon / seconds[each.groups])) for each in (now, found.setting))
+        assert not new[2] or old[2]
+        if not old[2]:
+            assert fmean(new[0][len(new[0]) // 2 :]) <= 1.1 * fmean(old[0][len(old[0]) // 2 :])
+        lab.train(found.setting, last // 4)
+        trained += last // 4 * seconds[found.setting.groups]
+        now = found.setting
