@@ -21,9 +21,9 @@ from pathlib import Path
 
 from benchmarks import tuning_real
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.tuning_bayes import bayes
 from benchmarks.tuning_clusters import clusters
 from benchmarks.tuning_prediction import prediction
-from benchmarks.tuning_bayes import bayes
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
