@@ -15,6 +15,7 @@ from typing import Any
 from benchmarks.machines import Machine
 from benchmarks.report import ROOT
 from runtime.actors.actor import Actor
+from runtime.compute.service_times import Recorder
 from runtime.plan.program import actor_of
 from runtime.runs.checking import check
 from runtime.runs.virtual_run import network_of
@@ -98,8 +99,12 @@ class Found:
         return [later - earlier for earlier, later in itertools.pairwise(at)]
 
 
-def simulated(cluster: Path, prepared: Callable[[dict[str, Actor]], None] = lambda actors: None) -> Found:
-    """Run a cluster on the virtual clock, in this process."""
+def simulated(
+    cluster: Path,
+    prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
+    recorder: Recorder | None = None,
+) -> Found:
+    """Run a cluster on the virtual clock, in this process; `recorder` is told of all array work."""
     checked = check(cluster)
     config, transfers = checked.loaded.config, list[Transfer]()
     network = network_of(checked.placement, config)
@@ -107,7 +112,9 @@ def simulated(cluster: Path, prepared: Callable[[dict[str, Actor]], None] = lamb
     limits = Limits(config.links.credit_bytes, config.links.max_message_bytes)
 
     async def main() -> Journal:
-        simulation = Simulation(checked.placement, network=network, limits=limits, directory=cluster.parent)
+        simulation = Simulation(
+            checked.placement, network=network, limits=limits, directory=cluster.parent, recorder=recorder
+        )
         await simulation.run(lambda spec: actor_of(checked.loaded.program, spec), prepared)
         return simulation.journal
 

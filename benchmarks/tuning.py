@@ -3,6 +3,7 @@
     formulas    mean values and the event model beside textbook results, and the closed formula beside both
     large       10 000 machines, event by event
     real        what runs of real work predict of themselves, beside what they take (no other load, please)
+    prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from benchmarks import tuning_real
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.tuning_prediction import prediction
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
@@ -138,6 +140,7 @@ def large(record: Record, cycles: int) -> None:
 
 PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "formulas": ("Formulas, mean values and events beside textbook results", formulas),
+    "prediction": ("Predicted iterations beside clusters on the virtual clock", prediction),
     "large": ("10 000 machines, event by event", large),
     "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
 }

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
-from benchmarks import tuning, tuning_real
+from benchmarks import tuning, tuning_prediction
 from benchmarks.report import Record
-from runtime import Event
+from benchmarks.tuning_prediction import CASES, Point
+from roles.forecasting.prediction import Prediction
 from runtime.queueing.estimates import Estimate
 
 
@@ -28,37 +33,44 @@ def test_a_figure_outside_its_interval_is_told_and_fails() -> None:
     assert record.notes == ["M/M/1 at 0.5: events 1.5 +- 0.1 s, textbook 1 s"]
 
 
-def progress(time: float, iteration: int) -> Event:
-    return Event(time, "coordinator", "progress", {"iteration": f"{iteration}/1000"})
+@pytest.mark.few("[omnivore-4-2", "[singa-2-2", "[firecaffe")
+@pytest.mark.parametrize(
+    ("preset", "workers", "groups"),
+    [("omnivore", 4, 1), ("omnivore", 4, 2), ("omnivore", 4, 4), ("singa", 2, 2), ("local-fc-shards", 4, 2),
+     ("firecaffe", 4, 1), ("parameter-server", 4, 1)],
+)  # fmt: skip
+def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
+    preset: str, workers: int, groups: int, tmp_path: Path
+) -> None:
+    found = tuning_prediction.point(CASES[0], preset, workers, groups, tmp_path)
+    assert abs(found.error) < 0.1
 
 
-def test_a_prediction_is_compared_with_what_is_reported_after_it() -> None:
-    said = Event(3.0, "supervisor", "prediction", {"predicted s": 0.11, "work s": 0.08, "message s": 0.001})
-    reports = [progress(4.0, 10), progress(6.0, 30)]
-    assert tuning_real.after(said, reports, 3.0) is None
-    found = tuning_real.after(said, [*reports, progress(8.0, 50)], 3.0)
-    assert found is not None
-    assert (found.measured, found.error) == (pytest.approx(0.1), pytest.approx(0.1))
-
-
-def test_predictions_that_err_by_more_than_the_bar_fail() -> None:
-    record = Record("r")
-    tuning_real.judged(record, 0.09, 0.2, 0.4)
-    assert (record.status, record.facts["median error %"]) == ("running", pytest.approx(9.0))
-    tuning_real.judged(record, 0.12, 0.2, 0.4)
-    assert record.status == "failed"
-    assert record.notes == ["median error 12.0 %, at most 10 %"]
-
-
-@pytest.mark.slow
-def test_real_work_in_small_predicts_itself_and_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Record("r")
-    monkeypatch.setattr(tuning_real, "STRATEGIES", ({"preset": "single"},))
-    tuning_real.real(record, 0, 1.0, ["LeNet"])
-    (table,) = record.tables
-    assert [row[1:5] for row in table.rows] == [
-        ["single", 1, "", "its first seconds"],
-        ["omnivore", 4, 1, "its first seconds"],
-        ["omnivore", 4, 2, "the groups before"],
-        ["omnivore", 4, 4, "the groups before"],
+def points(*errors: float) -> list[Point]:
+    """Of groups 1, 2, 4 ...: each twice as fast as the one before, predicted with these errors."""
+    return [
+        Point(CASES[0], "omnivore", 8, 2**n, 0.5**n, 0.1, Prediction(0.5**n * (1 + error), {}, ""))
+        for n, error in enumerate(errors)
     ]
+
+
+@pytest.mark.parametrize(
+    ("errors", "missed"),
+    [((0.01, -0.02, 0.03), []), ((0.06, 0.06, 0.06), ["median"]), ((0.0, 0.0, 0.11), ["median"]),
+     ((0.0, -0.49, 0.0), ["median", "saturates"])],
+)  # fmt: skip
+def test_errors_and_another_saturation_point_are_told_and_fail(errors: Sequence[float], missed: list[str]) -> None:
+    record = Record("r")
+    tuning_prediction.judge(record, points(*errors))
+    told = [note for note in record.notes if note.startswith("MISSED")]
+    assert record.status == ("failed" if missed else "running")
+    assert all(word in note for word, note in zip(missed, told, strict=True))
+
+
+def test_without_its_package_adaptdl_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adaptdl.goodput", None)
+    record = Record("r")
+    tuning_prediction.beside_adaptdl(record, points(0.0))
+    assert record.status == "running"
+    assert "left out" in record.notes[0]
+    assert "tuning-peers" in record.notes[0]

@@ -10,11 +10,12 @@ what it is, so that others can wait for it. Messages are steps of their sender, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 Key = tuple[str, ...]  # the actor, what it does, of what
 SENT = "sent"
+FEW = 4
 
 
 @dataclass(frozen=True)
@@ -73,3 +74,24 @@ class Turn:
     def last(self) -> bool:
         """Is it the last of them?"""
         return self.number == self.of - 1
+
+
+def one_by_one(key: Key, to: Sequence[str], size: int | None, after: Key) -> Steps:
+    """The same to each of these, one after the other; to more than FEW at one pace: with a piece each, a graph would
+    grow with the square of those who send so. Who waits for it: `arrival`, `all_sent`."""
+    if len(to) > FEW:
+        yield Step(key, Sending(tuple(to), size), (after,))
+        return
+    for receiver in to:
+        yield Step((*key, receiver), Sending((receiver,), size), (after,))
+        after = sent((*key, receiver))
+
+
+def arrival(key: Key, receiver: str, receivers: int) -> Key:
+    """The step that ends when what is sent `one_by_one` to so many is with one of them."""
+    return key if receivers > FEW else (*key, receiver)
+
+
+def all_sent(key: Key, to: Sequence[str]) -> tuple[Key, ...]:
+    """What to wait for until all that is sent `one_by_one` may leave."""
+    return tuple(sent(arrival(key, receiver, len(to))) for receiver in to[-1:])

@@ -26,7 +26,7 @@ from ops import Array, Backend
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
-from roles.base.steps import Sending, Step, Steps, Work
+from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
 from roles.messages import Contribution, SharedSum
@@ -110,24 +110,27 @@ class CollectiveOptions(ExchangeOptions):
         count = adding(number * size, len(members), self.adders)
         adders = members[: count or None]
         place = size if count and not rank else 0
-        others, rest = [other for other in adders if other != name], members[len(adders) :]
-        mine: Name = (name, "bucket", bucket)
-        yield Step((name, "Contribution", bucket), Sending(tuple(others), number * (size + place)), (mine,))
-        above: tuple[Name, ...] = ((members[0], "SharedSum", bucket),)
+        others = tuple(other for other in adders if other != name)
+        rest = members[len(adders) :]
+        mine, given = (name, "bucket", bucket), (name, "Contribution", bucket)
+        share, whole = (name, "share", bucket), (name, "SharedSum", bucket)
+        yield from one_by_one(given, others, number * (size + place), mine)
+        above: tuple[Name, ...] = (arrival((members[0], *whole[1:]), name, len(rest)),)
         if name in adders:
-            above = (mine, *((other, "Contribution", bucket) for other in members if other != name))
+            # an adder names itself no receiver: others have one receiver less, or as many
+            came = [arrival((other, *given[1:]), name, len(adders) - (other in adders)) for other in members]
+            above = (mine, *all_sent(given, others), *(key for key in came if key[0] != name))
         if name in adders and count:
             yield Step((name, "reduce", bucket), Work("reduce"), above)
             low, high = (0, 0) if shapes.shared_memory else shares(size, count)[rank]
-            yield Step(
-                (name, "share", bucket), Sending(tuple(others), number * (high - low)), ((name, "reduce", bucket),)
-            )
-            gather = None if shapes.shared_memory else Work("gather")
-            shared = tuple((other, "share", bucket) for other in others)
+            yield from one_by_one(share, others, number * (high - low), (name, "reduce", bucket))
+            shares_of = [arrival((other, *share[1:]), name, len(others)) for other in others]
             above = ((name, "gather", bucket),)
-            yield Step(above[0], gather, (*shared, (name, "reduce", bucket)))
+            gather = None if shapes.shared_memory else Work("gather")
+            yield Step(above[0], gather, (*shares_of, (name, "reduce", bucket), *all_sent(share, others)))
         if count and not rank:
-            yield Step((name, "SharedSum", bucket), Sending(rest, number * size), above)
+            yield from one_by_one(whole, rest, number * size, above[0])
+            above = (*above, *all_sent(whole, rest))
         yield Step((name, "summed", bucket), None, above)
 
 

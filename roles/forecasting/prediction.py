@@ -24,6 +24,7 @@ from roles.base.shapes import Shapes
 from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.outlook import plainly
 from roles.forecasting.times import Moments, Rows, Times
+from roles.forecasting.traffic import traffic_of
 from runtime.plan.topology import Topology
 from runtime.queueing.graph import Piece, Sent, evaluate
 from runtime.transport.base import Limits
@@ -62,6 +63,7 @@ def predict(topology: Topology, times: Times, network: Network, home: Mapping[st
     groups = [list(asked.cycle(members)) for members in asked.groups]
     rates = {way: network.bytes_per_second or math.inf for pieces in groups for piece in pieces for way in piece.ways}
     found = evaluate(groups, rates)
+    asked.note_untold()
     use = {name: min(1.0, found.use.get(station, 0.0)) for name, station in asked.stations.items()}
     use |= {way: min(1.0, found.use.get(way, 0.0)) for way in rates}
     bottleneck = max(use, key=lambda name: use[name], default="")
@@ -89,7 +91,7 @@ class _Asked:
         self.notes: dict[str, None] = {}  # in the order in which they were found
         self.stations: dict[str, str] = {}  # actor -> its device
         self._moments: dict[tuple[str, str, int], Moments] = {}
-        self._said = said
+        self._said, self._told = said, set[tuple[str, str]]()  # who sends to whom
         for name in self._actors.keys() - said.keys():
             self._note(f"{name}: its role says nothing of its work, which is counted as none")
 
@@ -144,6 +146,7 @@ class _Asked:
         return self.stations.setdefault(actor, f"{actor}/" if own else f"{self._home.get(actor, actor)}//")
 
     def _sending(self, name: Key, sending: Sending) -> dict[str, Any]:
+        self._told |= {(name[0], to) for to in sending.to}
         sender = self._interface(name[0])
         away = [there for to in sending.to if (there := self._interface(to)) != sender]
         if not away:
@@ -162,6 +165,12 @@ class _Asked:
     def _interface(self, actor: str) -> str:
         process = self._home.get(actor, actor)
         return self._network.interfaces.get(process, process)
+
+    def note_untold(self) -> None:
+        """Who says that it sends something, but not when: a role or an exchange of another package."""
+        for (sender, receiver), kinds in traffic_of(self._shapes).items():
+            if (sender, receiver) not in self._told and any(size != 0 for size in kinds.values()):
+                self._note(f"when {sender} sends {', '.join(kinds)} to {receiver} is not told: counted as nothing")
 
     def _note(self, text: str) -> None:
         self.notes.setdefault(text)

@@ -72,9 +72,9 @@ class ModelOptions(JobOptions):
         for layer, senders in parts.items():
             size = shapes.size(shapes.layers(self.job, self.part, (layer,)))
             for member in ways:
-                publish = (name, "publish", layer, member)
-                yield Step(publish, HANDLED, ((member, "PullLayer", layer),), ((name, "updated", layer),))
-                yield Step((name, "LayerModel", layer, member), Sending((member,), size), (publish,))
+                heard, model = (name, "heard", layer, member), Sending((member,), size)
+                yield Step(heard, HANDLED, ((member, "PullLayer", layer),))
+                yield Step((name, "LayerModel", layer, member), model, (heard,), ((name, "updated", layer),))
             label = "sum" if self.hogwild else "update"
             added = [(name, label, layer, child) for child in senders]
             for child, key in zip(senders, added, strict=True):

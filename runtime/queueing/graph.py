@@ -11,7 +11,8 @@ computing and transfers overlap are such a graph. Besides,
                 that waits for its slowest member waits for the expected maximum, and groups meet at a station as they
                 really do
 
-It is evaluated cycle by cycle until the mean is known well enough. Two evaluations with one seed are the same.
+It is evaluated cycle by cycle until the mean of the later half is known well enough. Two evaluations with one seed are
+the same.
 """
 
 from __future__ import annotations
@@ -27,10 +28,9 @@ from typing import NamedTuple
 
 from runtime.queueing.sharing import Sharing, Transfer
 
-WARM = 2  # cycles of each group that are not measured
-LEAST, MOST = 4, 64  # that are
+LEAST, SEVERAL, MOST = 10, 24, 64  # cycles of each group; SEVERAL: of several groups, whose order changes slowly
 ENOUGH = 0.005  # of the mean: its standard error
-PIECES = 30_000  # evaluated at most, once LEAST is there: about 0.3 s
+PIECES = 60_000  # evaluated at most, once so many are there: about 0.6 s
 BATCHES = 8
 
 
@@ -164,16 +164,18 @@ class _Evaluation:
                 if not waits:
                     self._begin(turn, at, 0.0)
         steps, groups = self._steps(), len(self._cycles)
-        began = self._until(steps, WARM * groups)
-        busy, carried = dict(self._busy), dict(self._sharing.carried)
+        least = LEAST if groups == 1 else SEVERAL
+        marks: list[tuple[float, dict[str, float], dict[str, float]]] = []  # after each time round of all groups
         while True:
-            now = self._until(steps, groups)
-            taken = [later - earlier for earlier, later in pairwise(self._ends[WARM * groups - 1 :: groups])]
-            if len(taken) >= MOST or (len(taken) >= LEAST and (self._done > PIECES or _error(taken) < ENOUGH)):
+            marks.append((self._until(steps, groups), dict(self._busy), dict(self._sharing.carried)))
+            later = marks[len(marks) // 2 :]  # what comes before, all begin at once: it is not measured
+            taken = [after - before for (before, *_), (after, *_) in pairwise(later)]
+            if len(marks) >= least and (len(marks) >= MOST or self._done > PIECES or _error(taken) < ENOUGH):
                 break
-        seconds = now - began
-        use = {name: (spent - busy.get(name, 0.0)) / seconds for name, spent in self._busy.items()}
-        for way, carries in self._sharing.carried.items():
+        (began, busy, carried), (ended, busy_then, carried_then) = later[0], later[-1]
+        seconds = ended - began
+        use = {name: (spent - busy.get(name, 0.0)) / seconds for name, spent in busy_then.items()}
+        for way, carries in carried_then.items():
             use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / seconds
         return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
 

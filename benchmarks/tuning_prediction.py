@@ -1,0 +1,198 @@
+"""Part `prediction` of `benchmarks.tuning`: predicted iterations beside those of the real runtime on the virtual clock.
+
+Emulated devices of SPEED, with a spread of 6 % (Omnivore, Figure 22), links of 1 Gbit/s; 8, 16 and 32 workers in g = 1,
+2, 4 ... groups. The FC phase is 20 % of LeNet's FLOPs, 1 % of CIFAR-10 quick's, 8 % of CaffeNet's. Beside it the
+performance model that AdaptDL publishes (Pollux, OSDI 2021, section 3.2), with its own package, fitted to the very
+points that it is judged by.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.report import Record
+from benchmarks.scaling_runs import GIGABIT, VIRTUAL, Wanted, simulated
+from nets import Net, load_net
+from nets.tools.volumes import LayerVolume, volumes
+from ops import get_backend
+from roles.forecasting.prediction import Network, Prediction, Times, predict
+from runtime.runs.checking import check
+
+SPEED = 1e11  # FLOP/s of a device
+MEMORY = 1e10  # bytes/s that an update or a sum goes through
+LATENCY = 1e-4
+SPREAD = 0.06
+MEDIAN, WORST = 0.05, 0.10  # errors
+SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
+# Iterations of each group that are not measured, and that are. All groups begin at once and get in one another's way
+# until they have found an order: CaffeNet's, eight of singa, took 3.7 s for 20 iterations, and 1.95 s from the 30th on.
+ALONE, SEVERAL = (2, 10), (32, 32)
+WORKERS = (8, 16, 32)
+
+
+class Case(NamedTuple):
+    """A net with its images and the batch of a group."""
+
+    net: str
+    shape: tuple[int, int, int]
+    batch: int
+
+
+CASES = (
+    Case("lenet", (1, 28, 28), 64),
+    Case("cifar10_quick", (3, 32, 32), 128),
+    Case("caffenet", (3, 227, 227), 256),
+)
+GROUPED = ("omnivore", "singa", "local-fc-shards")
+PRESETS = (*GROUPED, "firecaffe", "parameter-server")
+# an FC batch of this many shards costs this machine 0.8 s, though devices are emulated: their gradients are arrays
+SLOW = {("caffenet", "local-fc-shards"): 8}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A cluster, measured and predicted: seconds per iteration. `computing`: of a worker's own work on its rows."""
+
+    case: Case
+    preset: str
+    workers: int
+    groups: int
+    measured: float
+    computing: float
+    prediction: Prediction
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, in parts of what was measured."""
+        return self.prediction.seconds / self.measured - 1
+
+
+def prediction(record: Record, cycles: int, *, cases: Sequence[Case] = CASES, workers: Sequence[int] = WORKERS) -> None:
+    """All points, each beside its prediction; then AdaptDL's model beside both."""
+    del cycles
+    record.facts |= {"device": f"{SPEED:g} FLOP/s, spread {SPREAD}", "link": f"{GIGABIT} bytes/s, {LATENCY} s"}
+    record.table(
+        "Seconds per iteration", "net", "preset", "workers", "groups", "measured", "predicted", "error", "bottleneck",
+        "use",
+    )  # fmt: skip
+    points = []
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        for case, preset, count, groups in wanted(cases, workers):
+            found = point(case, preset, count, groups, Path(folder))
+            points.append(found)
+            told, most = found.prediction, found.prediction.bottleneck
+            record.row(case.net, preset, count, groups, found.measured, told.seconds, found.error, most, told.use[most])
+    judge(record, points)
+    beside_adaptdl(record, points)
+
+
+def wanted(cases: Sequence[Case], workers: Sequence[int]) -> Iterator[tuple[Case, str, int, int]]:
+    """Net, preset, workers, groups of each point."""
+    for case in cases:
+        for preset in PRESETS:
+            for count in workers:
+                if count <= SLOW.get((case.net, preset), count):
+                    for power in range(count.bit_length() if preset in GROUPED else 1):
+                        yield case, preset, count, 2**power
+
+
+def point(case: Case, preset: str, workers: int, groups: int, folder: Path) -> Point:
+    """Run a cluster on the virtual clock, and predict it."""
+    warm, rounds = ALONE if groups == 1 else SEVERAL
+    times, computing = profile(case, workers // groups)
+    cluster = Wanted(
+        preset, workers, iterations=(warm + rounds) * groups, net=case.net, shape=case.shape, batch=case.batch,
+        times=times, strategy=f"groups = {groups}" if preset in GROUPED else "",
+        more=VIRTUAL.format(rate=GIGABIT, latency=LATENCY),
+    ).write(folder / f"{case.net}-{preset}-{workers}-{groups}")  # fmt: skip
+    placement = check(cluster).placement
+    network = Network(LATENCY, GIGABIT)
+    told = predict(placement.topology, Times.of_profile(times), network, placement.process_of())
+    ends = [time for time, _, event, _ in simulated(cluster).journal.entries if event == "progress"]
+    measured = (ends[-1] - ends[warm * groups - 1]) / (len(ends) - warm * groups)
+    return Point(case, preset, workers, groups, measured, computing, told)
+
+
+def profile(case: Case, members: int) -> tuple[dict[str, Any], float]:
+    """Service times from FLOPs and bytes, and the seconds of a worker's own work, one of so many `members`."""
+    spec = load_net(case.net)
+    net = Net(spec, "TRAIN", ops=get_backend("numpy"), batch=case.batch, input_shape=case.shape)
+    layers = [layer for layer in volumes(net).layers if layer.forward]
+    made: dict[str, Any] = {}
+    for layer in layers:
+        made[f"conv_compute/forward {layer.name}"] = _work(layer.forward / SPEED, case.batch)
+        made[f"conv_compute/backward {layer.name}"] = _work(layer.backward / SPEED, case.batch)
+        made[f"*/update {layer.name}"] = _work(12 * layer.parameters / MEMORY)
+    fc, whole = [layer for layer in layers if layer.part == "fc"], _seconds(layers)
+    made["fc_server/fc *"] = _work(_seconds(fc), case.batch)
+    made["fc_shard/fc *"] = _work(_seconds(fc) / 2 / 4, case.batch)  # two shards, four pieces or so each
+    made["replica/forward"] = _work(sum(layer.forward for layer in layers) / SPEED, case.batch)
+    made["replica/backward"] = _work(sum(layer.backward for layer in layers) / SPEED / len(layers), case.batch)
+    made["*/update"] = made["*/reduce"] = _work(12 * sum(layer.parameters for layer in layers) / MEMORY / len(layers))
+    return made | {"*/*": 0}, whole / members
+
+
+def _seconds(layers: Sequence[LayerVolume]) -> float:
+    return sum(layer.forward + layer.backward for layer in layers) / SPEED
+
+
+def _work(seconds: float, rows: int = 0) -> dict[str, Any]:
+    return {"mean": seconds, "cv": SPREAD, "law": "gamma"} | ({"rows": rows} if rows else {})
+
+
+def judge(record: Record, points: Sequence[Point]) -> None:
+    """The errors, and whether the g that saturates is the measured one."""
+    errors = [abs(point.error) for point in points]
+    record.note(f"{len(points)} points: median error {median(errors):.4f}, worst {max(errors):.4f}")
+    if median(errors) > MEDIAN or max(errors) > WORST:
+        record.fail(f"MISSED: median error at most {MEDIAN:g}, worst at most {WORST:g}")
+    record.table("The smallest g that saturates", "net", "preset", "workers", "measured", "predicted")
+    for key in dict.fromkeys((point.case.net, point.preset, point.workers) for point in points):
+        curve = [point for point in points if (point.case.net, point.preset, point.workers) == key]
+        if len(curve) > 1:
+            found = saturating([(point.groups, point.measured) for point in curve])
+            told = saturating([(point.groups, point.prediction.seconds) for point in curve])
+            record.row(*key, found, told)
+            if found != told:
+                record.fail(f"MISSED {' '.join(map(str, key))}: saturates at {found}, predicted {told}")
+
+
+def saturating(curve: Sequence[tuple[int, float]]) -> int:
+    """The smallest g whose time is within SATURATED of the shortest."""
+    least = min(seconds for _, seconds in curve)
+    return min(groups for groups, seconds in curve if seconds <= SATURATED * least)
+
+
+def beside_adaptdl(record: Record, points: Sequence[Point]) -> None:
+    """AdaptDL's model for each net and preset, fitted to all its points: a group is a job with k replicas on k nodes,
+    and its iteration lasts g times as long as the run's."""
+    try:
+        from adaptdl.goodput import GoodputFunction, fit_perf_params  # an extra: it brings scipy and more
+    except ImportError as error:
+        record.note(f"AdaptDL's model is left out: {error}; pip install 'convoy-runtime[tuning-peers]'")
+        return
+    record.table(
+        "Errors beside AdaptDL's", "net", "preset", "points", "ours: median", "worst", "AdaptDL's: median", "worst"
+    )
+    ours, theirs = [], []
+    for key in dict.fromkeys((point.case, point.preset) for point in points):
+        mine = [point for point in points if (point.case, point.preset) == key]
+        members = np.array([point.workers // point.groups for point in mine])
+        rows = key[0].batch / members
+        seconds = np.array([point.measured * point.groups for point in mine])
+        parameters = fit_perf_params(members, members, rows, np.array([point.computing for point in mine]), seconds)
+        rate = GoodputFunction(parameters, (1.0, 1.0), 1).throughput(members, members, rows, np.zeros(len(mine)))
+        errors = np.abs(members * rows / rate / seconds - 1).tolist()
+        own = [abs(point.error) for point in mine]
+        record.row(key[0].net, key[1], len(mine), median(own), max(own), median(errors), max(errors))
+        ours, theirs = [*ours, *own], [*theirs, *errors]
+    record.note(f"median error: ours {median(ours):.4f}, AdaptDL's {median(theirs):.4f}")
+    if median(ours) > median(theirs) / 2:
+        record.fail("MISSED: the median error is at most half of AdaptDL's")

@@ -1,0 +1,134 @@
+"""Graphs of pieces that wait for one another, beside what can be worked out by hand or by mean value analysis."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from runtime.queueing.graph import Piece, Sent, evaluate
+from runtime.queueing.mean_values import Station, solve
+from runtime.queueing.sharing import Sharing, Transfer
+
+EXPONENTIAL = 1.0  # squared coefficient of variation
+
+
+def test_pieces_one_after_the_other_take_the_sum_of_their_times() -> None:
+    cycle = [Piece("a", station="x", seconds=2.0), Piece("b", ("a",), station="y", seconds=3.0, delay=1.0)]
+    found = evaluate([cycle], {})
+    assert found.seconds == pytest.approx(6.0)
+    assert found.use == pytest.approx({"x": 2 / 6, "y": 3 / 6})
+
+
+def test_a_pipeline_of_two_stations_is_as_fast_as_the_slower() -> None:
+    """a(n + 1) waits for a(n) only: the cycle mean of the recursion is the largest of its circles, a or b."""
+    cycle = [Piece("a", since=("a",), station="x", seconds=2.0), Piece("b", ("a",), ("b",), station="y", seconds=3.0)]
+    assert evaluate([cycle], {}).seconds == pytest.approx(3.0)
+
+
+def test_what_was_ready_first_is_served_first() -> None:
+    """Both are ready at once: the second waits for the first, and the third for the second."""
+    cycle = [
+        Piece("first", station="x", seconds=5.0),
+        Piece("second", station="x", seconds=1.0),
+        Piece("third", ("second",), station="y", seconds=1.0),
+    ]
+    assert evaluate([cycle], {}).seconds == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("members", [2, 8])
+def test_a_group_that_waits_for_its_slowest_waits_for_the_expected_maximum(members: int) -> None:
+    """Of k exponential times: the harmonic number H_k (Omnivore, appendix D.4, has no spread)."""
+    cycle = [Piece(n, station=f"device {n}", seconds=1.0, variation=EXPONENTIAL) for n in range(members)]
+    expected = sum(1 / n for n in range(1, members + 1))
+    means = [evaluate([cycle], {}, seed).seconds for seed in range(16)]
+    assert math.fsum(means) / len(means) == pytest.approx(expected, rel=0.06)
+
+
+@pytest.mark.parametrize("groups", [2, 4, 16])
+def test_groups_at_one_server_are_as_fast_as_mean_values_say(groups: int) -> None:
+    """Machine repairman: exponential conv phases of their own, one exponential FC server."""
+    demands = {"conv": 4.0, "fc": 1.0}
+    exact = solve([Station("conv", None), Station("fc")], demands, groups)
+    cycles = [
+        [
+            Piece("conv", station=f"conv {group}", seconds=4.0, variation=EXPONENTIAL),
+            Piece("fc", ("conv",), station="fc", seconds=1.0, variation=EXPONENTIAL),
+        ]
+        for group in range(groups)
+    ]
+    found = [evaluate(cycles, {}, seed) for seed in range(64)]
+    assert sum(each.seconds for each in found) / 64 == pytest.approx(exact.cycle_seconds, rel=0.05)
+    assert sum(each.use["fc"] for each in found) / 64 == pytest.approx(exact.use["fc"], rel=0.05)
+
+
+def test_one_group_at_a_time_is_in_a_stretch() -> None:
+    """Three groups, each 2 s in it and 1 s outside: 2 s per cycle, though every device is its own."""
+    cycles = [
+        [
+            Piece("in", station=f"a {n}", seconds=2.0, takes="stretch"),
+            Piece("over", ("in",), gives="stretch"),
+            Piece("out", ("over",), station=f"b {n}", seconds=1.0),
+        ]
+        for n in range(3)
+    ]
+    assert evaluate(cycles, {}).seconds == pytest.approx(2.0)
+
+
+def test_transfers_share_a_way_and_are_counted_on_each() -> None:
+    cycle = [Piece(n, size=100.0, ways={"out": 1, f"in {n}": 1}, lane=n) for n in range(4)]
+    found = evaluate([cycle], dict.fromkeys(["out", *(f"in {n}" for n in range(4))], 100.0))
+    assert found.seconds == pytest.approx(4.0)
+    assert found.use == pytest.approx({"out": 1.0, **{f"in {n}": 0.25 for n in range(4)}})
+
+
+def test_a_lane_has_room_for_its_window_and_who_sends_waits_for_that_only() -> None:
+    """Of 3 x 100 bytes at 100 bytes/s, with a window of 100: the third is admitted when the second begins."""
+    wide = {"ways": {"way": 1}, "size": 100.0, "lane": "a", "window": 100.0}
+    cycle = [
+        Piece("0", **wide),
+        Piece("1", (Sent("0"),), **wide),
+        Piece("2", (Sent("1"),), **wide),
+        Piece("work", (Sent("2"),), station="x", seconds=10.0),
+    ]
+    assert evaluate([cycle], {"way": 100.0}).seconds == pytest.approx(12.0)
+    last = [*cycle[:3], Piece("work", ("2",), station="x", seconds=10.0)]
+    assert evaluate([last], {"way": 100.0}).seconds == pytest.approx(13.0)
+
+
+def test_nobody_gets_more_of_a_way_until_those_with_less_are_held_back_elsewhere() -> None:
+    """Max-min: three from a slow sender have 10 each, the one from a fast sender has what is left of the receiver."""
+    sharing = Sharing({"slow": 30.0, "fast": 100.0, "in": 100.0})
+    for number in range(3):
+        sharing.start(Transfer(number, 100.0, {"slow": 1, "in": 1}, number), 0.0)
+    sharing.start(Transfer("fast", 140.0, {"fast": 1, "in": 1}, "fast"), 0.0)
+    assert sharing.next_end() == pytest.approx(2.0)
+    assert [transfer.who for transfer in sharing.ended(2.0)] == ["fast"]
+    assert sharing.next_end() == pytest.approx(10.0)
+    assert [transfer.who for transfer in sharing.ended(10.0)] == [0, 1, 2]
+    assert sharing.carried == pytest.approx({"slow": 300.0, "fast": 140.0, "in": 440.0})
+
+
+def test_transfers_of_a_lane_leave_one_after_the_other() -> None:
+    sharing = Sharing({"way": 10.0})
+    for number in range(3):
+        sharing.start(Transfer(number, 10.0, {"way": 1}, "lane"), 0.0)
+    order, ends = [], [0.0]
+    while (now := sharing.next_end()) < math.inf:
+        order += [transfer.who for transfer in sharing.ended(now)]
+        ends.append(now)
+    assert order == [0, 1, 2]
+    assert [later - earlier for earlier, later in pairwise(ends)] == pytest.approx([1.0, 1.0, 1.0])
+
+
+def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> None:
+    with pytest.raises(ValueError, match="wait for no piece of the cycle: \\['b'\\]"):
+        evaluate([[Piece("a", ("b",))]], {})
+    with pytest.raises(ValueError, match="wait for one another"):
+        evaluate([[Piece("a", ("b",)), Piece("b", ("a",))]], {})
+
+
+def test_two_evaluations_with_one_seed_are_the_same() -> None:
+    cycle = [Piece("a", station="x", seconds=1.0, variation=0.5)]
+    assert evaluate([cycle], {}, 7) == evaluate([cycle], {}, 7) != evaluate([cycle], {}, 8)
