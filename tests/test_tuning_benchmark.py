@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import tuning, tuning_prediction, tuning_real
+from benchmarks import tuning, tuning_prediction
 from benchmarks.report import Record
 from benchmarks.tuning_prediction import CASES, Point
 from roles.forecasting.prediction import Prediction
-from runtime import Event
 from runtime.queueing.estimates import Estimate
 
 
@@ -32,42 +31,6 @@ def test_a_figure_outside_its_interval_is_told_and_fails() -> None:
     tuning.compare(record, "M/M/1", 0.5, 1.0, Estimate(1.5, 0.1))
     assert record.status == "failed"
     assert record.notes == ["M/M/1 at 0.5: events 1.5 +- 0.1 s, textbook 1 s"]
-
-
-def progress(time: float, iteration: int) -> Event:
-    return Event(time, "coordinator", "progress", {"iteration": f"{iteration}/1000"})
-
-
-def test_a_prediction_is_compared_with_what_is_reported_after_it() -> None:
-    said = Event(3.0, "supervisor", "prediction", {"predicted s": 0.11, "work s": 0.08, "message s": 0.001})
-    reports = [progress(4.0, 10), progress(6.0, 30)]
-    assert tuning_real.after(said, reports, 3.0) is None
-    found = tuning_real.after(said, [*reports, progress(8.0, 50)], 3.0)
-    assert found is not None
-    assert (found.measured, found.error) == (pytest.approx(0.1), pytest.approx(0.1))
-
-
-def test_predictions_that_err_by_more_than_the_bar_fail() -> None:
-    record = Record("r")
-    tuning_real.judged(record, 0.09, 0.2, 0.4)
-    assert (record.status, record.facts["median error %"]) == ("running", pytest.approx(9.0))
-    tuning_real.judged(record, 0.12, 0.2, 0.4)
-    assert record.status == "failed"
-    assert record.notes == ["median error 12.0 %, at most 10 %"]
-
-
-@pytest.mark.slow
-def test_real_work_in_small_predicts_itself_and_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    record = Record("r")
-    monkeypatch.setattr(tuning_real, "STRATEGIES", ({"preset": "single"},))
-    tuning_real.real(record, 0, 1.0, ["LeNet"])
-    (table,) = record.tables
-    assert [row[1:5] for row in table.rows] == [
-        ["single", 1, "", "its first seconds"],
-        ["omnivore", 4, 1, "its first seconds"],
-        ["omnivore", 4, 2, "the groups before"],
-        ["omnivore", 4, 4, "the groups before"],
-    ]
 
 
 @pytest.mark.few("[omnivore-4-2", "[singa-2-2", "[firecaffe")

@@ -99,14 +99,15 @@ class LiveTimes:
         return {name: labels for name, labels in training.items() if labels}
 
     def use(self) -> dict[str, float]:
-        """Actor -> the share of the time of training for which it computed; empty before the first iteration."""
+        """Actor -> the share of the time of training for which it computed, known to about an iteration in the window;
+        empty before the first."""
         lead = self._actors.get(self._lead)
         if lead is None or lead.at <= lead.since:
             return {}
         share = self._iteration()[1] / (lead.at - lead.since)  # of the time; the rest are tests and checkpoints
         walls = {name: share * (actor.at - actor.since) for name, actor in self._actors.items()}
         busy = {name: sum(sums[1] for sums in labels.values()) for name, labels in self.work().items()}
-        return {name: seconds / walls[name] for name, seconds in busy.items() if walls[name] > 0}
+        return {name: min(1.0, seconds / walls[name]) for name, seconds in busy.items() if walls[name] > 0}
 
     def processors(self) -> float:
         """How many processors all processes have kept busy on average; 0 where nobody tells."""
@@ -116,9 +117,8 @@ class LiveTimes:
     def _hear(self, name: str, told: Labels, now: float) -> None:
         actor = self._actors.get(name)
         if actor is None or any(told[label][0] < actor.sums[label][0] for label in told.keys() & actor.sums.keys()):
-            actor = self._actors[name] = _Actor(now, since=now, next_since=now)  # new, or its process was born anew
-        for label in told.keys() - actor.sums.keys():
-            actor.start[label] = actor.next_start[label] = told[label]
+            actor = self._actors[name] = _Actor(now, dict(told))  # new, or its process was born anew
+            actor.begin()
         actor.at = now
         actor.sums |= told
 

@@ -17,7 +17,7 @@ from runtime.compute.work_sums import Sums
 from runtime.config.sections import ClusterConfig
 from runtime.plan.topology import Placement
 
-FIRST_SECONDS, FIRST_ITERATIONS = 2.0, 5  # of training, before anything is predicted from them
+FIRST_SECONDS, FIRST_ITERATIONS = 2.0, 10  # of training, before anything is predicted from them
 EVERY = 3.0  # seconds between two events at least
 CHANGED = 0.03  # of the seconds told last, or of use: what is worth another event
 AGAIN = 10.0  # seconds until it is predicted anew; then twice as many, and so on
