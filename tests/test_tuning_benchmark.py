@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
-from benchmarks import tuning
+from benchmarks import tuning, tuning_prediction
 from benchmarks.report import Record
+from benchmarks.tuning_prediction import CASES, Point
+from roles.forecasting.prediction import Prediction
 from runtime.queueing.estimates import Estimate
 
 
@@ -25,3 +31,46 @@ def test_a_figure_outside_its_interval_is_told_and_fails() -> None:
     tuning.compare(record, "M/M/1", 0.5, 1.0, Estimate(1.5, 0.1))
     assert record.status == "failed"
     assert record.notes == ["M/M/1 at 0.5: events 1.5 +- 0.1 s, textbook 1 s"]
+
+
+@pytest.mark.few("[omnivore-4-2", "[singa-2-2", "[firecaffe")
+@pytest.mark.parametrize(
+    ("preset", "workers", "groups"),
+    [("omnivore", 4, 1), ("omnivore", 4, 2), ("omnivore", 4, 4), ("singa", 2, 2), ("local-fc-shards", 4, 2),
+     ("firecaffe", 4, 1), ("parameter-server", 4, 1)],
+)  # fmt: skip
+def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
+    preset: str, workers: int, groups: int, tmp_path: Path
+) -> None:
+    found = tuning_prediction.point(CASES[0], preset, workers, groups, tmp_path)
+    assert abs(found.error) < 0.1
+
+
+def points(*errors: float) -> list[Point]:
+    """Of groups 1, 2, 4 ...: each twice as fast as the one before, predicted with these errors."""
+    return [
+        Point(CASES[0], "omnivore", 8, 2**n, 0.5**n, 0.1, Prediction(0.5**n * (1 + error), {}, ""))
+        for n, error in enumerate(errors)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("errors", "missed"),
+    [((0.01, -0.02, 0.03), []), ((0.06, 0.06, 0.06), ["median"]), ((0.0, 0.0, 0.11), ["median"]),
+     ((0.0, -0.49, 0.0), ["median", "saturates"])],
+)  # fmt: skip
+def test_errors_and_another_saturation_point_are_told_and_fail(errors: Sequence[float], missed: list[str]) -> None:
+    record = Record("r")
+    tuning_prediction.judge(record, points(*errors))
+    told = [note for note in record.notes if note.startswith("MISSED")]
+    assert record.status == ("failed" if missed else "running")
+    assert all(word in note for word, note in zip(missed, told, strict=True))
+
+
+def test_without_its_package_adaptdl_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adaptdl.goodput", None)
+    record = Record("r")
+    tuning_prediction.beside_adaptdl(record, points(0.0))
+    assert record.status == "running"
+    assert "left out" in record.notes[0]
+    assert "tuning-peers" in record.notes[0]

@@ -200,8 +200,6 @@ class _Evaluation:
                 for transfer in sharing.ended(now):
                     turn, at = transfer.who
                     self._at(now + turn.cycle.pieces[at].delay, turn, at)
-                    self._windows[transfer.lane].gone(transfer.size)
-                    self._admit(transfer.lane, now)
             else:
                 now, _, turn, at = heapq.heappop(events)
                 self._end(turn, at, now)
@@ -258,9 +256,12 @@ class _Evaluation:
             del self._taken[stretch]
 
     def _end(self, turn: _Turn, at: int, now: float) -> None:
-        cycle = turn.cycle
-        if cycle.pieces[at].gives:
-            self._give(cycle.pieces[at].gives, now)
+        cycle, piece = turn.cycle, turn.cycle.pieces[at]
+        if piece.gives:
+            self._give(piece.gives, now)
+        if piece.ways:
+            self._windows[piece.lane].gone(piece.size)
+            self._admit(piece.lane, now)
         self._done += 1
         turn.left -= 1
         following = turn.following

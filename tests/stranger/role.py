@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from roles.base.role import RoleOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import arriving, encoded
+from roles.base.sizes import arriving, children, encoded
+from roles.base.steps import Sending, Step, Steps, Turn
 from roles.learning.wire_formats import PLAIN
 from roles.messages import LayerGradient
 from runtime import Actor, Envelope
@@ -23,6 +24,13 @@ class TallyOptions(RoleOptions):
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         yield self.parent, LayerGradient, encoded(arriving(name, shapes), PLAIN)
+
+    def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
+        for child, layers in children(name, shapes, turn.members):
+            for layer in layers:
+                size = encoded({layer: arriving(name, shapes)[layer]}, PLAIN)
+                told = Sending((self.parent,), size)
+                yield Step((name, "LayerGradient", layer), told, ((child, "LayerGradient", layer),))
 
 
 class Tally(Actor):
