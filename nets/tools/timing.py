@@ -33,7 +33,7 @@ def time_net(
     iterations: int = 10,
     warmup: int = 1,
     inputs: Mapping[str, Any] | None = None,
-    synchronize: Callable[[], None] = lambda: None,
+    synchronize: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[LayerTime, ...]:
     """Run whole training passes of `net` (its TRAIN phase) and return one LayerTime per layer, in order.
@@ -77,7 +77,7 @@ def taken(
     *,
     iterations: int = 10,
     warmup: int = 1,
-    synchronize: Callable[[], None] = lambda: None,
+    synchronize: Callable[[], object] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Mean seconds of `work`, done again and again."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from nets.tools.timing import taken, time_net
 from roles.base.loads import Load
 from roles.base.role import EMULATED
 from roles.base.shapes import Shapes
-from roles.commands.common import say
+from roles.commands.common import say, waiting
 from roles.forecasting.costs import Timed, loads_of, profile
 from roles.forecasting.outlook import plainly
 from roles.learning.buffers import gradient_buffers
@@ -29,14 +30,8 @@ from runtime.compute.threads import using
 from runtime.errors import ConfigError
 from runtime.plan.topology import Placement
 
-UNTIMED = (
-    "read",
-    "build",
-    "sweep",
-    "write checkpoint",
-    "state",
-    "mean",
-)  # not in it: data, start and end
+# what is not in it: data, start and end
+UNTIMED = ("read", "build", "sweep", "write checkpoint", "state", "mean")
 
 
 def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
@@ -61,16 +56,16 @@ def write(out: Path, placement: Placement, job: Job, iterations: int) -> None:
 
 def _timed(job: Job, loads: Iterable[Load], iterations: int) -> Timed:
     """Measure."""
-    layers, shapes = {}, job.shapes(TRAIN, job.source(TRAIN))
+    layers, shapes, wait = {}, job.shapes(TRAIN, job.source(TRAIN)), waiting(job)
     for rows in sorted({load.rows for load in loads if load.rows}):
         net = dataclasses.replace(job, batch=rows).build(TRAIN, "all", shapes)
-        layers[rows] = {one.name: (one.forward, one.backward) for one in time_net(net, iterations=iterations)}
-    store = ParameterStore(
-        job.learned(net.params), net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True
-    )
+        found = time_net(net, iterations=iterations, synchronize=wait)
+        layers[rows] = {one.name: (one.forward, one.backward) for one in found}
+    params = job.learned(net.params)
+    store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
     updates = {
-        layer: taken(lambda layer=layer, of=of: store.apply(layer, of), iterations=iterations)  # type: ignore[misc]
-        for layer, of in gradient_buffers(net).items()
+        layer: taken(partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait)
+        for layer, gradients in gradient_buffers(net).items()
     }
     size = max((blob.size for of in net.initial_blobs().values() for blob in of), default=1)
     one, other, into = (np.zeros(size, job.dtype) for _ in range(3))

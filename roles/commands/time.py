@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nets.tools.timing import table, time_net
 from nets.tools.volumes import volumes
-from roles.commands.common import job_of_file, say, told
+from roles.commands.common import job_of_file, say, told, waiting
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
 
@@ -33,7 +33,7 @@ def time(
         net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
         size = volumes(net)
         say(f"{net.spec.name}, batch {job.batch}, on {job.device}: {iterations} iterations")
-        say(table(time_net(net, iterations=iterations)))
+        say(table(time_net(net, iterations=iterations, synchronize=waiting(job))))
         say(f"parameters {size.weight_bytes / 1e6:.1f} MB, activations {size.data_bytes / 1e6:.1f} MB")
         plan = net.memory_plan
         arrays = f"arrays {plan.size / 1e6:.1f} MB ({plan.unshared / 1e6:.1f} MB if none shared a place)"

@@ -122,7 +122,8 @@ class Here(Basis):
         """See Basis; without a rate, shared memory."""
         by_machine = self._config.simulation.interfaces == "machine"
         interfaces = {spec.name: spec.machine for spec in placement.processes} if by_machine else {}
-        return Network(self._latency, None if self._rate is None else float(self._rate), interfaces)
+        rate, credit = None if self._rate is None else float(self._rate), self._config.links.credit_bytes
+        return Network(self._latency, rate, interfaces, credit)
 
     def prices(self, placement: Placement) -> Prices:
         """Of the machines that have processes."""
@@ -148,7 +149,7 @@ class Rented(Basis):
 
     def __init__(self, config: ClusterConfig, wanted: Wanted, table: Profile | None) -> None:
         self._kind: Kind = kind_called(wanted.machine, wanted.machines)
-        self._called, self._table = wanted.machine, table
+        self._called, self._table, self._credit = wanted.machine, table, config.links.credit_bytes
         self._price = _only_price(config) or self._kind.price_per_hour
         kind = self._kind
         rate = f"{kind.bytes_per_second / 1e6:g} MB/s each way" if kind.bytes_per_second else "links without a limit"
@@ -175,7 +176,8 @@ class Rented(Basis):
     def network(self, placement: Placement) -> Network:
         """See Basis."""
         rate = self._kind.bytes_per_second
-        return Network(self._kind.latency or 0.0, None if rate is None else float(rate), machines_of(placement))
+        every_second = None if rate is None else float(rate)
+        return Network(self._kind.latency or 0.0, every_second, machines_of(placement), self._credit)
 
     def prices(self, placement: Placement) -> Prices:
         """Of as many as there are."""
