@@ -133,7 +133,7 @@ class _Search:
         self.saturated = next(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
         shown = ", ".join(f"{1000 * value:.4g}" for value in timed.values())
         text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
-        self.trials.tell(f"{text}: {self.saturated} are the fewest that are as fast as any")
+        self.trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
     async def _race(self, bests: Sequence[Setting]) -> Setting:
         """Which of these settings of different groups is the best after equal seconds; ties are prolonged. A tie to the
