@@ -170,6 +170,13 @@ def test_where_momentum_is_given_an_epoch_compares_half_and_twice_as_many_groups
     assert found.setting.groups == taken
 
 
+def test_the_neighbours_of_a_number_of_groups_are_those_that_can_be() -> None:
+    lab = Written(lambda setting, at: 1.0)
+    now = Setting(12, 0.5, 0.01)
+    chosen(lab, alone(groups=counts_up_to(12)), now, Chosen(now, ""))
+    assert {setting.groups for setting, _ in lab.asked} == {8, 12}
+
+
 @pytest.mark.parametrize("groups", [(), (1, 2, 4)])
 @pytest.mark.parametrize("momenta", [(), MOMENTA])
 def test_where_everything_diverges_the_run_keeps_what_it_has(
@@ -208,7 +215,7 @@ def test_no_setting_is_probed_twice_for_as_long() -> None:
     assert len(lab.asked) == len(set(lab.asked))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.integers(1, 32), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.003, 0.05, 0.5, 5.0]),
     st.sampled_from([150, 1500, 30_000]), st.integers(0, 1000),
