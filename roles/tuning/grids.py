@@ -49,7 +49,7 @@ class Grids:
             tried.append(setting)
             if await self._worse(tried[-2:]):
                 break
-        best = await self.best_of([*tried, self.stays] if self.stays in wanted else tried)
+        best = await self.best_of([*tried, start])
         for _ in range(WIDENINGS):
             if best == tried[-1] and not await self._diverged(best):
                 tried.append(wider := best.but(base_lr=best.base_lr / TENTH))
@@ -62,7 +62,7 @@ class Grids:
             else:
                 self._widened(best)
             best = await self.best_of([best, wider])
-        return self.stays if await self._diverged(best) else best
+        return best
 
     async def around(self, last: Setting, groups: int, *, freely: bool = False) -> Setting:
         """The grid at so many groups: momenta, and the learning rate of `last` and a tenth of it. A momentum above that

@@ -9,7 +9,7 @@ Algorithm 1: the grid at the groups the run has, after the cold start at those t
 is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
 groups, and again. In an epoch, what wins must not be clearly worse than what the run has.
 
-Where momentum is not to be chosen, it cannot say when there are too many groups: half as many, and twice as many, are
+Where momentum is not to be chosen, it cannot say when there are too many groups: the next fewer and the next more are
 then compared with those that the run has.
 """
 
@@ -84,9 +84,9 @@ class _Search:
         choices, now = self.choices, self.now
         await self.trials.of(now)
         if choices.groups and not choices.momenta:
-            near = {now.groups // 2, now.groups, 2 * now.groups}
-            most = max(self.saturated or choices.groups[-1], now.groups)
-            counts = [count for count in choices.groups if count in near and count <= most]
+            fewer = [count for count in choices.groups if count < now.groups][-1:]
+            more = [count for count in choices.groups if now.groups < count <= (self.saturated or count)][:1]
+            counts = [*fewer, now.groups, *more]
             return await self._race([await self.grids.around(now, count) for count in counts])
         best = await self._algorithm_1(self._begin)
         self.why = self._lowest(best)
@@ -133,7 +133,7 @@ class _Search:
         self.saturated = next(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
         shown = ", ".join(f"{1000 * value:.4g}" for value in timed.values())
         text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
-        self.trials.tell(f"{text}: {self.saturated} are the fewest that are as fast as any")
+        self.trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
     async def _race(self, bests: Sequence[Setting]) -> Setting:
         """Which of these settings of different groups is the best after equal seconds; ties are prolonged. A tie to the

@@ -83,7 +83,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[train]\nmomentum = 1.5\n",
         {},
         [],
-        ["cluster.toml:2: train.momentum: found 1.5 (float), expected a number >= 0 and < 1"],
+        ["cluster.toml:2: train.momentum: found 1.5 (float), expected a number >= 0 and < 1, or 'auto'"],
     ),
     "more groups than workers": (
         "[train.strategy]\nworkers = 2\ngroups = 3\n",

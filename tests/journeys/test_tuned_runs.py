@@ -232,6 +232,7 @@ def test_presets_of_every_kind_are_tuned_to_their_end(tmp_path: Path, preset: st
     assert len(run.journal.of("probe")) >= 3
 
 
+@pytest.mark.slow
 def test_a_learning_rate_that_is_far_too_high_is_mended(tmp_path: Path) -> None:
     cluster = tuned(tmp_path, "single", "base_lr", iterations=150, budget=0.5, probe_iterations=10)
     solver = tmp_path / "solver.prototxt"
