@@ -2,6 +2,8 @@
 
     formulas    mean values and the event model beside textbook results, and the closed formula beside both
     large       10 000 machines, event by event
+    momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
+    nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
 """
@@ -16,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.tuning_momentum import momentum
+from benchmarks.tuning_nan import nan
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
@@ -137,6 +141,8 @@ def large(record: Record, cycles: int) -> None:
 PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "formulas": ("Formulas, mean values and events beside textbook results", formulas),
     "large": ("10 000 machines, event by event", large),
+    "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
+    "nan": ("Runs that end in NaN", nan),
 }
 
 if __name__ == "__main__":

@@ -70,7 +70,8 @@ ROOMS: dict[str, str] = {
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
-    "roles.servers": "nets! roles roles.base roles.learning runtime!",
+    "roles.servers": "nets! roles roles.base roles.learning roles.tuning runtime!",
+    "roles.tuning": "roles",
     "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
