@@ -22,12 +22,14 @@ class Measured:
 class Ratio:
     """sum(above) / sum(below) of the last BLOCK * BLOCKS pairs.
 
-    Neighbouring pairs depend on one another, blocks of them hardly. The error is that of the ratio estimator over
+    Gradients shrink by orders of magnitude while a net learns: each pair counts in proportion to the mean size of those
+    before it. Neighbouring pairs depend on one another, blocks of them hardly. The error is that of the ratio estimator over
     blocks (Cochran, Sampling Techniques, section 6.4).
     """
 
     def __init__(self, block: int = BLOCK) -> None:
         self._size, self._count = block, 0
+        self._usual = 0.0  # size of a pair
         self._open = (0.0, 0.0)
         self._blocks: deque[tuple[float, float]] = deque(maxlen=BLOCKS)
 
@@ -38,7 +40,10 @@ class Ratio:
         """Add a pair; one that is not finite is left out."""
         if not math.isfinite(above) or not math.isfinite(below):
             return
-        self._open = self._open[0] + above, self._open[1] + below
+        size = abs(above) + abs(below)
+        usual = self._usual or size or 1.0
+        self._open = self._open[0] + above / usual, self._open[1] + below / usual
+        self._usual = usual + (size - usual) / self._size
         self._count += 1
         if self._count == self._size:
             self._blocks.append(self._open)
@@ -50,6 +55,8 @@ class Ratio:
         count = len(self._blocks)
         if count < LEAST:
             return None
+        if not any(a for a, _ in self._blocks):
+            return Measured(0.0, 0.0)
         spread = math.fsum((b - below / count) ** 2 for _, b in self._blocks) * count / (count - 1)
         if abs(below) <= STRONG * math.sqrt(spread):
             return None
