@@ -111,7 +111,9 @@ def virtual(
             "data": {"train": wanted.data, "shuffle": True}, "strategy": strategy,
         }  # fmt: skip
         topology = roles.training(options)
-        placement = Placement(topology, tuple(ProcessSpec(each.name, "local", (each.name,)) for each in topology.actors))
+        placement = Placement(
+            topology, tuple(ProcessSpec(each.name, "local", (each.name,)) for each in topology.actors)
+        )
         role, drawn = {each.name: each.role for each in topology.actors}, ServiceTimes(times, seed)
 
         async def main() -> None:

@@ -77,7 +77,7 @@ ROOMS: dict[str, str] = {
     " runtime.plan",
     "roles.forecasting": "roles.base runtime.plan",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.formats"
-    " roles.learning roles.presets runtime runtime.compute runtime.config runtime.plan",
+    " roles.learning roles.presets roles.tuning runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.learning roles.planning runtime"
     " runtime.cli runtime.config",
     "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"
