@@ -1,14 +1,14 @@
 """Omnivore, Figure 6: the momentum of g asynchronous groups, with real gradients on the virtual clock.
 
-Measured is what Theorem 1 speaks of, expected updates. The trajectory is that of the run, with the noise of its batches.
-Along it the gradient of one fixed batch is computed in every version of the model, G[v], and where an update was
-computed on a model that is no version (layers read at different times), there too. With r the version that the update
-of version v was computed on, Theorem 1 says for any such function of the model
+Measured is what Theorem 1 speaks of, expected updates. The trajectory is that of the run, with the noise of its
+batches. Along it the gradient of one fixed batch is computed in every version of the model, G[v], and where an update
+was computed on a model that is no version (layers read at different times), there too. With r(v) the version that the
+update of version v was computed on, Theorem 1 says for any such function of the model
 
     E[ G[r(v)] - mu G[r(v-1)] - (1 - mu) G[v] | all before v - 1 ] = 0,   mu = 1 - 1/g
 
-and mu is the ratio of the sums of Z.(G[r(v)] - G[v]) and Z.(G[r(v-1)] - G[v]). Z is the mean of G over the updates under
-way at v - 1, less G[v-1], over its square. This is not how the paper measured (by the best explicit momentum).
+and mu is the ratio of the sums of Z.(G[r(v)] - G[v]) and Z.(G[r(v-1)] - G[v]). Z is the mean of G over the updates
+under way at v - 1, less G[v-1]. This is not how the paper measured (by the best explicit momentum).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ PICTURE = ROOT / "docs" / "pictures" / "momentum.svg"
 Flat = np.ndarray[Any, np.dtype[np.float64]]
 
 
-# All parameters are read at once, all gradients arrive at once, and between lies one exponential time (A2): that of ip2,
-# whose backward pass is the first.
+# All parameters are read at once, all gradients arrive at once, and between lies one exponential time (A2): that of
+# ip2, whose backward pass is the first.
 EXPONENTIAL: Profile = {"conv_compute/backward ip2": {"mean": 1.0, "cv": 1.0, "law": "gamma"}, "*/*": 0}
 
 
@@ -137,7 +137,6 @@ class Watcher:
             change = np.mean(under_way, axis=0) - self._along[at - 1]
             if not change.any():  # one group: nobody is late
                 change = self._along[at - 2] - self._along[at - 1]
-            change /= change @ change
             (_, applied), (_, before), now = self._updates[at], self._updates[at - 1], self._along[at]
             found.add(float(change @ (applied - now)), float(change @ (before - now)))
         return found

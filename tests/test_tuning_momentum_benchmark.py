@@ -22,7 +22,7 @@ def digits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_group_has_no_implicit_momentum_and_no_staleness() -> None:
-    found = tuning_momentum.measure(replace(SMALL, workers=1, iterations=80), tuning_momentum.EXPONENTIAL)
+    found = tuning_momentum.measure(replace(SMALL, workers=1, iterations=68), tuning_momentum.EXPONENTIAL)
     assert found.measured == Measured(0.0, 0.0)
     assert found.staleness == 0.0
 

@@ -71,7 +71,7 @@ class ParameterStore:
     @property
     def momentum(self) -> float:
         """The solver's, at present."""
-        return self._solver.momentum
+        return float(self._solver.momentum)
 
     def published(self, layer: str) -> Blobs:
         """The present version's arrays in host memory, as they travel; no copy on the CPU."""

@@ -8,6 +8,7 @@ from roles.presets.request import Preset
 from roles.tuning.momentum import expected, total
 
 HIGH = 0.95  # total momentum from which runs were seen to end in NaN, see docs/tuning.md
+ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
 KINDS = ("SGD", "Nesterov")
 
 
@@ -15,13 +16,11 @@ def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> 
     """A line on a total momentum that may not hold, and one that does; "" if it does."""
     groups, momentum = preset.groups(strategy), solver.momentum
     together = total(momentum, expected(groups))
-    if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - 1e-9:
+    if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - ROUNDING:
         return ""
     kept = 1.0 - groups * (1.0 - momentum)
-    advice = (
-        f"{kept:.3g} keeps the total at {momentum:.3g}" if kept > 0 else f"fewer groups or 0 come near {momentum:.3g}"
-    )
+    advice = f"{kept:.3g} keeps the total at" if kept > ROUNDING else "0, or fewer groups, come nearest to"
     return (
         f"preset '{strategy.preset}' with momentum {momentum:.3g} and {groups} groups learns as with momentum "
-        f"{together:.3g}, and may diverge; momentum {advice}"
+        f"{together:.3g}, and may diverge; momentum {advice} {momentum:.3g}"
     )

@@ -23,8 +23,8 @@ class Ratio:
     """sum(above) / sum(below) of the last BLOCK * BLOCKS pairs.
 
     Gradients shrink by orders of magnitude while a net learns: each pair counts in proportion to the mean size of those
-    before it. Neighbouring pairs depend on one another, blocks of them hardly. The error is that of the ratio estimator over
-    blocks (Cochran, Sampling Techniques, section 6.4).
+    before it. Neighbouring pairs depend on one another, blocks of them hardly. The error is that of the ratio estimator
+    over blocks (Cochran, Sampling Techniques, section 6.4).
     """
 
     def __init__(self, block: int = BLOCK) -> None:

@@ -45,7 +45,7 @@ class GradientWatch:
         return f"<watch of {len(self._momenta)} layers, {self.groups} groups, momentum {self._ratio}>"
 
     def part(self, key: Hashable, layer: str, version: int, parts: int, blobs: Blobs) -> None:
-        """A part of a gradient has come, while the layer has this version. The first decides whether it is looked at."""
+        """A part of a gradient has come, while the layer has this version. The first decides if it is looked at."""
         if key not in self._squares and (version % PERIOD >= BURST or layer not in self._momenta):
             return
         part = _sample(blobs) if parts > 1 else _NOTHING

@@ -24,7 +24,7 @@ def test_two_asynchronous_workers_at_momentum_0_9_are_told_what_that_is() -> Non
         "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum 0.95, and may diverge; "
         "momentum 0.8 keeps the total at 0.9"
     )
-    assert said("omnivore", 0.9, workers=16, groups=16).endswith("fewer groups or 0 come near 0.9")
+    assert said("omnivore", 0.9, workers=16, groups=16).endswith("; momentum 0, or fewer groups, come nearest to 0.9")
 
 
 @pytest.mark.parametrize(

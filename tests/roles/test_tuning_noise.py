@@ -72,10 +72,10 @@ def test_a_gradient_that_overflows_is_left_out_without_a_word() -> None:
     watch = GradientWatch(["ip"], BATCH)
     blobs = (np.array([1e30, np.inf, np.nan], np.float32),)
     for version in range(20):
-        for part in range(2):
+        for _ in range(2):
             watch.part(version, "ip", version, 2, blobs)
         watch.whole(version, "ip", 2, blobs)
-        watch.applied("ip", part, version + 1, 0)
+        watch.applied("ip", 0, version + 1, 0)
     assert watch.noise_scale() is None
     assert watch.by_gradients() is None
 
@@ -99,7 +99,7 @@ def test_the_page_of_a_model_server_tells_momentum_and_noise(tmp_path: Path, mon
     original = actor.show
     monkeypatch.setattr(actor, "show", kept)
     draw = np.random.default_rng(1)
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=160)
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=70)
     train(cluster, service_time=lambda actor, label: float(draw.exponential(0.01)) * label.startswith("back"))
     assert shown["convoy_implicit_momentum_ratio", "groups"] == 0.5
     by_staleness = shown["convoy_implicit_momentum_ratio", "staleness"]
