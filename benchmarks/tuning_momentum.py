@@ -38,7 +38,7 @@ KEPT = 200  # versions
 RUNS = {
     "LeNet on MNIST": Learning("lenet", "mxnet-async", momentum=0.0, rate=0.05, batch=32, decays=False),
     "cifar10_quick on CIFAR-10": Learning(
-        "cifar10_quick", "mxnet-async", momentum=0.0, rate=0.01, batch=32, decays=False
+        "cifar10_quick", "mxnet-async", momentum=0.0, rate=0.005, batch=32, decays=False
     ),
 }
 PICTURE = ROOT / "docs" / "pictures" / "momentum.svg"
