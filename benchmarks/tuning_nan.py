@@ -20,7 +20,8 @@ ITERATIONS = 200  # of those on the virtual clock; the rate is that of the first
 SEEDS, REAL, CYCLES = 100, 30, 2000  # of `--cycles` are a seed
 HIGH = 3.0  # a loss that no net of ten classes has unless something went wrong: guessing costs 2.3
 ASYNC = Learning()
-LOWER = replace(ASYNC, momentum=0.8, rate=0.04)
+LOWER = replace(ASYNC, momentum=0.8)
+AS_FAR = replace(ASYNC, momentum=0.8, rate=0.04)  # the same rate / (1 - momentum)
 ALONE = replace(ASYNC, preset="single", workers=1, momentum=total(0.9, expected(2)), rate=0.01)
 SYNC = replace(ASYNC, preset="single", workers=1)
 Run = Callable[[int], Learnt]
@@ -44,6 +45,7 @@ def nan(record: Record, cycles: int) -> None:
         (ASYNC, "virtual", "exponential", on_virtual(ASYNC, EXPONENTIAL)),
         (ASYNC, "virtual", "measured", on_virtual(ASYNC, measured)),
         (LOWER, "virtual", "exponential", on_virtual(LOWER, EXPONENTIAL)),
+        (AS_FAR, "virtual", "exponential", on_virtual(AS_FAR, EXPONENTIAL)),
         (ALONE, "virtual", "none", on_virtual(ALONE, {"*/*": 0})),
         (SYNC, "virtual", "none", on_virtual(SYNC, {"*/*": 0})),
         (ASYNC, "real", "real", lambda seed: real(ASYNC, seed)[0]),
