@@ -6,6 +6,8 @@
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
     real        what runs of real work predict of themselves, beside what they take (no other load, please)
     bayes       the tuner's search beside a Bayesian one (`tuning_bayes`)
+    momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
+    nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
 
 Every comparison has its confidence interval. A bar that is missed is a line, and the command ends with 1.
 """
@@ -23,6 +25,8 @@ from benchmarks import tuning_real
 from benchmarks.report import ROOT, Record, machine, write
 from benchmarks.tuning_bayes import bayes
 from benchmarks.tuning_clusters import clusters
+from benchmarks.tuning_momentum import momentum
+from benchmarks.tuning_nan import nan
 from benchmarks.tuning_prediction import prediction
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
@@ -149,6 +153,8 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
     "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
+    "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
+    "nan": ("Runs that end in NaN", nan),
 }
 
 if __name__ == "__main__":

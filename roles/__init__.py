@@ -3,6 +3,7 @@
 messages  options            what the roles say; what [train] may say
 base                         what every role says of itself before it runs
 workers                      conv workers, replicas, one worker that does it all
+tuning                       what learning says of itself: momentum, noise
 servers  fc                  model servers and reducers; the FC phase on one server or several
 exchange                     how workers with replicas add up
 coordination  tuning         tickets, tests, checkpoints, the end; who tries settings and chooses

@@ -70,9 +70,9 @@ ROOMS: dict[str, str] = {
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
-    "roles.servers": "nets! roles roles.base roles.learning runtime!",
-    "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
     "roles.tuning": "nets.files roles roles.base runtime!",
+    "roles.servers": "nets! roles roles.base roles.learning roles.tuning runtime!",
+    "roles.coordination": "nets! roles roles.base roles.learning runtime! runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"

@@ -68,6 +68,11 @@ class ParameterStore:
         """What the parameters of each layer are."""
         return self._params
 
+    @property
+    def momentum(self) -> float:
+        """The solver's, at present."""
+        return float(self._solver.momentum)
+
     def published(self, layer: str) -> Blobs:
         """The present version's arrays in host memory, as they travel; no copy on the CPU."""
         return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])

@@ -21,6 +21,7 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import Options, Train
+from roles.planning.asynchrony import told_of_momentum
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite
 from roles.planning.devices import Devices
@@ -138,11 +139,13 @@ class _Planner(Remarks):
         if not self.problems:
             for text, keys in contents.warnings:
                 self.warn(text, "train", *keys)
-            self._tell_unused()
+            self._tell(job)
 
-    def _tell_unused(self) -> None:
-        """Keys that say nothing beside others."""
+    def _tell(self, job: Job) -> None:
+        """Keys that say nothing beside others, and a momentum that is too much with so many groups."""
         train, simulation = self.train, self.config.simulation
+        if text := told_of_momentum(job.solver_spec, self.preset, train.strategy):
+            self.warn(text, "train", "solver" if train.momentum is None else "momentum")
         if train.weights and train.resume:
             self.warn("says nothing beside train.resume, whose parameters count", "train", "weights")
         emulated = any(device.startswith("emulated") for device in train.devices.values())

@@ -1,6 +1,7 @@
 """Who holds the conv model, and who adds up gradients on the way to it.
 
-conv_model     publishes versions, applies summed gradients
-model_ledger   who reads which version, which gradients are in
-tree_reducer   a node of the reduction tree
+conv_model       publishes versions, applies summed gradients
+gradient_gauges  what its gradients say of momentum and noise, as metrics
+model_ledger     who reads which version, which gradients are in
+tree_reducer     a node of the reduction tree
 """

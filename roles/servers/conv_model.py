@@ -32,7 +32,9 @@ from roles.messages import (
     LayerModel,
     PullLayer,
 )
+from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
+from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 
 STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
@@ -121,6 +123,8 @@ class ConvModel(ModelHolder):
             )
             for layer in self._store.layers
         }
+        self._watch = GradientWatch([] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch)
+        self._gauges = GradientGauges(self, self._watch)
 
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
@@ -170,8 +174,10 @@ class ConvModel(ModelHolder):
         """A gradient made this version of a layer: count it, then serve those who waited, who read what it made."""
         layer_staleness, updated = self._ledger.applied(message, version)
         self._layer_staleness[message.layer].observe(layer_staleness)
+        self._watch.applied(message.layer, message.group, version, layer_staleness)
         if updated is not None:
             self._staleness.observe(updated.staleness)
+            self._gauges.show(updated.version, self._store.momentum)
             await self.tell(self._coordinator, updated, step=message.number)
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
@@ -183,8 +189,13 @@ class ConvModel(ModelHolder):
 
     def _total(self, message: LayerGradient) -> Blobs | None:
         """The gradient, if this was its last missing part."""
-        blobs = self._wire.decode(message.layer, message.formats, message.blobs)
-        return self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
+        key, layer = (message.number, message.layer), message.layer
+        blobs = self._wire.decode(layer, message.formats, message.blobs)
+        self._watch.part(key, layer, self._store.versions[layer], message.parts, blobs)
+        total = self._sum.add(key, message.part, message.parts, blobs)
+        if total is not None:
+            self._watch.whole(key, layer, message.parts, total)
+        return total
 
     def model_version(self) -> int:
         """Iterations that are in it whole."""

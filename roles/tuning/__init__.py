@@ -1,4 +1,5 @@
-"""The tuner: tries settings on the training cluster and chooses groups, momentum and learning rate.
+"""The tuner: tries settings on the training cluster and chooses groups, momentum and learning rate. And what learning
+says of itself while it goes on.
 
 tuner      the actor: asks the coordinator to hold, to probe, to go on
 search     what is asked in which order: the cold start, and an epoch's Algorithm 1
@@ -7,4 +8,8 @@ trials     what was tried and what it cost; when the budget ends a search
 judgement  which of two probes is better, and whether that is clear
 choices    what may be chosen, and what is
 record     tuning.json
+momentum   the momentum that asynchrony brings along: expected, counted, measured; and a loop that keeps the total
+noise      how noisy gradients are, and what a larger batch would be worth
+ratio      a ratio of two sums, and how well it is known
+watch      looks at the gradients that a model server applies, now and then
 """

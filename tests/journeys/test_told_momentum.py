@@ -1,0 +1,41 @@
+"""A momentum that is too much with so many groups is told before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nets import load_solver
+from roles.options import Strategy
+from roles.planning.asynchrony import told_of_momentum
+from roles.planning.strategies import preset_called
+from runtime.cli.main import main
+from tests.support import configure
+
+
+def said(preset: str, momentum: float, **strategy: int) -> str:
+    solver = load_solver("lenet").override({"momentum": momentum})
+    return told_of_momentum(solver, preset_called(preset), Strategy(preset=preset, **strategy))
+
+
+def test_two_asynchronous_workers_at_momentum_0_9_are_told_what_that_is() -> None:
+    assert said("mxnet-async", 0.9, workers=2) == (
+        "preset 'mxnet-async' with momentum 0.9 and 2 groups learns as with momentum 0.95, and may diverge; "
+        "momentum 0.8 keeps the total at 0.9"
+    )
+    assert said("omnivore", 0.9, workers=16, groups=16).endswith("; momentum 0, or fewer groups, come nearest to 0.9")
+
+
+@pytest.mark.parametrize(
+    ("preset", "momentum", "workers"),
+    [("mxnet-async", 0.8, 2), ("sync", 0.99, 8), ("replicas", 0.99, 8), ("async", 0.6, 4), ("async", 0.0, 32)],
+)
+def test_a_total_that_holds_is_not_told(preset: str, momentum: float, workers: int) -> None:
+    assert said(preset, momentum, workers=workers) == ""
+
+
+def test_check_names_the_key_that_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = configure(tmp_path, "async", workers=2)
+    assert main(["check", str(cluster)]) == 0
+    assert "train.solver: preset 'async' with momentum 0.9 and 2 groups" in caplog.text

@@ -1,0 +1,108 @@
+"""The noise scale where the noise is known; what a model server looks at, and what its page says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from roles.tuning.noise import NoiseScale, efficiency
+from roles.tuning.watch import BURST, LAYERS, PERIOD, GradientWatch
+from tests.support import configure, train
+
+SIZE, BATCH = 200, 64
+TRUE = np.linspace(0.0, 0.4, SIZE)
+SPREAD = 3.0  # standard deviation of one image's gradient
+SCALE = SIZE * SPREAD**2 / float(TRUE @ TRUE)
+
+
+def gradient(draw: np.random.Generator, images: int) -> np.ndarray:
+    return (TRUE + SPREAD / np.sqrt(images) * draw.normal(size=SIZE)).astype(np.float32)
+
+
+@pytest.mark.parametrize("members", [2, 4])
+def test_parts_of_members_tell_the_noise_scale(members: int) -> None:
+    noise, draw = NoiseScale(), np.random.default_rng(1)
+    for _ in range(1500):
+        parts = [gradient(draw, BATCH // members) / members for _ in range(members)]
+        noise.parts(sum(float(part @ part) for part in parts), members, np.sum(parts, axis=0))
+    measured = noise.measured(BATCH)
+    assert measured is not None
+    assert measured.value == pytest.approx(SCALE, abs=4 * measured.error)
+    assert measured.error < 0.1 * SCALE
+
+
+def test_successive_gradients_of_groups_tell_it_too() -> None:
+    noise, draw = NoiseScale(), np.random.default_rng(1)
+    for _ in range(1500):
+        noise.successive(gradient(draw, BATCH), gradient(draw, BATCH))
+    measured = noise.measured(BATCH)
+    assert measured is not None
+    assert measured.value == pytest.approx(SCALE, abs=4 * measured.error)
+
+
+def test_pure_noise_has_no_scale() -> None:
+    noise, draw = NoiseScale(), np.random.default_rng(1)
+    for _ in range(1500):
+        noise.successive(draw.normal(size=SIZE).astype(np.float32), draw.normal(size=SIZE).astype(np.float32))
+    assert noise.measured(BATCH) is None
+
+
+def test_an_image_of_a_larger_batch_is_worth_less_the_less_noise_there_is() -> None:
+    assert efficiency(100.0, 64, 64) == 1.0
+    assert efficiency(1e9, 128, 64) == pytest.approx(1.0)
+    assert efficiency(0.0, 128, 64) == 0.5
+
+
+def test_only_a_burst_of_updates_and_some_layers_are_looked_at() -> None:
+    watch = GradientWatch([f"layer{n}" for n in range(20)], BATCH)
+    blobs = (np.ones((30, 40), np.float32),)
+    for layer, version in (("layer0", BURST), ("layer0", PERIOD - 1), ("layer1", 0)):
+        watch.part((version, layer), layer, version, 1, blobs)
+        watch.whole((version, layer), layer, 1, blobs)
+    assert not watch._seen
+    assert len(watch._momenta) <= LAYERS
+    watch.part((0, "layer0"), "layer0", PERIOD, 1, blobs)
+    watch.whole((0, "layer0"), "layer0", 1, blobs)
+    assert watch._seen["layer0"].weight == pytest.approx(1200 / 240)
+
+
+def test_a_gradient_that_overflows_is_left_out_without_a_word() -> None:
+    watch = GradientWatch(["ip"], BATCH)
+    blobs = (np.array([1e30, np.inf, np.nan], np.float32),)
+    for version in range(20):
+        for _ in range(2):
+            watch.part(version, "ip", version, 2, blobs)
+        watch.whole(version, "ip", 2, blobs)
+        watch.applied("ip", 0, version + 1, 0)
+    assert watch.noise_scale() is None
+    assert watch.by_gradients() is None
+
+
+def test_the_page_of_a_model_server_tells_momentum_and_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from roles.servers import gradient_gauges
+
+    monkeypatch.setattr(gradient_gauges, "EVERY", 16)
+    monkeypatch.setattr(gradient_gauges, "CLEAR", 100.0)
+    shown: dict[tuple[str, str], float] = {}
+    actor = gradient_gauges.GradientGauges
+
+    def kept(self: gradient_gauges.GradientGauges, iterations: int, explicit: float) -> None:
+        original(self, iterations, explicit)
+        page = self._actor._node.metrics.text()
+        for line in page.splitlines():
+            if line.startswith(("convoy_implicit_momentum", "convoy_total_momentum", "convoy_gradient_noise")):
+                name, value = line.rsplit(" ", 1)
+                shown[name.partition("{")[0], name.partition('by="')[2].partition('"')[0]] = float(value)
+
+    original = actor.show
+    monkeypatch.setattr(actor, "show", kept)
+    draw = np.random.default_rng(1)
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=70)
+    train(cluster, service_time=lambda actor, label: float(draw.exponential(0.01)) * label.startswith("back"))
+    assert shown["convoy_implicit_momentum_ratio", "groups"] == 0.5
+    by_staleness = shown["convoy_implicit_momentum_ratio", "staleness"]
+    assert 0.0 <= by_staleness < 1.0
+    assert shown["convoy_total_momentum_ratio", ""] == pytest.approx(1 - 0.1 * (1 - by_staleness))
+    assert shown["convoy_gradient_noise_images", ""] > 0
