@@ -30,6 +30,10 @@ class TunerOptions(RoleOptions):
     start: Start | None = None
 
 
+class _Ends(Exception):
+    """The run winds down: nobody holds it any more."""
+
+
 class Tuner(Actor):
     """See the module docstring."""
 
@@ -49,6 +53,8 @@ class Tuner(Actor):
             while wait is not None:
                 await asyncio.sleep(wait)
                 wait = await self._search()
+        except _Ends:
+            self._tell("no further search: the run ends")
         except Refused as refused:  # the run winds down, or it is over
             self._tell(f"no further search: {refused}")
 
@@ -143,10 +149,12 @@ class _Cluster:
         self._tuner, self._coordinator, self._now = tuner, coordinator, now
 
     async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
-        """See `Lab`. Refused if the run winds down."""
+        """See `Lab`. Refused or _Ends if the run winds down."""
         tuner, began = self._tuner, self._tuner.now()
         wish = Probe(iterations=iterations, seconds=seconds, **_changed(self._now, setting))
         found = await tuner.ask(self._coordinator, wish, Probed)
+        if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
+            raise _Ends  # it was cut by nothing that was asked for
         trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began)
         shown = {"groups": setting.groups, "momentum": setting.momentum, "base_lr": setting.base_lr}
         loss = "diverged" if trial.diverged else mean(judged(trial))

@@ -287,9 +287,8 @@ def test_an_interrupt_during_a_probe_ends_the_run_well(tmp_path: Path) -> None:
         while not process.stdout.readline().startswith("probe"):
             pass
         process.send_signal(signal.SIGINT)
-        said = process.stdout.read()
+        assert "Traceback" not in process.stdout.read()
         assert (process.wait(60), process.stderr.read()) == (130, "")
-    assert "no further search: " in said
     directory = run_directory(cluster)
     assert len(events(directory, "probe")) <= 3
     assert [path.name for path in directory.glob("tuning*")] == []

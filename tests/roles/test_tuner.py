@@ -26,10 +26,11 @@ MOMENTA = (0.0, 0.3, 0.6, 0.9)
 
 class Coordinator(Actor):
     """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses probes after
-    `patience` of them, as one does whose run winds down."""
+    `patience` of them, as one does whose run winds down. Cuts the probe of number `cut` and lets the run go on, as one
+    does whose run winds down meanwhile; nothing may be asked any more."""
 
-    def __init__(self, *, last: int, base_lr: float = 0.1, patience: int = 1000) -> None:
-        self._last, self._patience = last, patience
+    def __init__(self, *, last: int, base_lr: float = 0.1, patience: int = 1000, cut: int = 0) -> None:
+        self._last, self._patience, self._cut = last, patience, cut
         self._lab = Quadratic(SECONDS)
         self._now = Setting(1, 0.9, base_lr)
         self._held: asyncio.Event | None = None
@@ -59,6 +60,11 @@ class Coordinator(Actor):
             raise MessageError("bad_value", "the run ends")
         trial = await self._lab.probe(self._wanted(message), message.iterations, message.seconds)
         await asyncio.sleep(trial.seconds + 0.1)  # and puts the model back
+        self._cut -= 1
+        if self._cut == 0:
+            self.released.set()
+            await self.reply(envelope, Probed(losses=trial.losses[:4], seconds=trial.seconds * 4 / len(trial.losses)))
+            return
         await self.reply(envelope, Probed(losses=trial.losses, seconds=trial.seconds, diverged=trial.diverged))
 
     async def on_release(self, message: Release, envelope: Envelope) -> None:
@@ -169,6 +175,15 @@ def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(tmp_path: 
     assert told(journal)[-1].startswith("no further search: coordinator refused Probe")
     assert journal.of("finished") == [{"iterations": 1000}]
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("cut", [2, 4])
+def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_that_is_asked(tmp_path: Path, cut: int) -> None:
+    journal = tuned(tmp_path, everything(1000), cut=cut)
+    assert len(journal.of("probe")) == cut - 1
+    assert told(journal)[-1] == "no further search: the run ends"
+    assert journal.of("released") == []
+    assert journal.of("finished") == [{"iterations": 1000}]
 
 
 def test_a_disk_that_takes_no_record_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
