@@ -171,7 +171,7 @@ class Rented(Basis):
         shapes = Shapes(plainly(topology))
         job = next(options.job for options in shapes.having("job").values())
         table = profile(shapes, ByFlops(shapes.net(job, "all"), self._kind.achieved).seconds)
-        return Times.of_profile(table | {"*/read": 0})
+        return Times.of_profile(table | {"*/read": 0, "*/gather": 0})
 
     def network(self, placement: Placement) -> Network:
         """See Basis."""
