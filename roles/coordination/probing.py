@@ -72,6 +72,8 @@ class Probing:
     def hear(self, message: Hold | Probe | Release, envelope: Envelope) -> None:
         """Somebody wants something, which is done once nothing is under way. MessageError if it may not come now or
         cannot be."""
+        if self._schedule.winding_down:
+            raise impossible("the run ends")
         self._standing.check(message, envelope.sender, RUN)
         if not isinstance(message, Hold):
             self._shape.wanted(message)

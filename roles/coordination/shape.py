@@ -69,13 +69,14 @@ class Shape:
         before, rates = self.settings, self.rates
         groups, self.solver = wanted
         told: list[tuple[str, Message]] = []
-        if self.rates != rates:
-            told += [(name, self.rates) for name in self._holders]
+        now = self.rates
+        if other_rates := (now.base_lr, now.momentum) != (rates.base_lr, rates.momentum):
+            told += [(name, now) for name in self._holders]
         if groups != before[0]:
             told += self._live.places(groups)
             self.grouping = Grouping(groups)
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name, what in told))
-        return self.rates != rates or groups != before[0]
+        return other_rates or groups != before[0]
 
     def tell(self, iteration: int) -> None:
         """An event says what is from this iteration on."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Source, examined, in_classes
 from nets.files import checkpoint
+from nets.files.weights import Matched
 from roles.learning.job import Job
 from roles.learning.parameter_store import state_shapes
 from roles.learning.resume import iteration_of
@@ -87,3 +88,13 @@ def _infinite(arrays: Mapping[str, Sequence[NDArray[Any]]]) -> Iterator[str]:
     for name, blobs in arrays.items():
         if not all(np.isfinite(blob).all() for blob in blobs):
             yield f"'{name}'"
+
+
+def unmatched(matched: Matched) -> Iterator[str]:
+    """What to tell of layers that only one of net and file of weights has."""
+    for layers, text in (
+        (matched.missing, "not in the file, so their first values are random"),
+        (matched.extra, "in the file, but not in the net"),
+    ):
+        if layers:
+            yield f"layers {', '.join(layers[:8])}{', ...' if len(layers) > 8 else ''}: {text}"

@@ -11,7 +11,7 @@ from typing import Any
 from nets import Net, is_file
 from nets.data import Source, is_one
 from nets.files.shared import Weights
-from nets.files.weights import Matched, match, read_each
+from nets.files.weights import match, read_each
 from roles.base.shapes import Shapes
 from roles.coordination.schedule import NetTest, Timetable
 from roles.learning.batch_split import Cutting, Shares
@@ -23,7 +23,7 @@ from roles.messages import TRAIN
 from roles.options import Options, Train
 from roles.planning.asynchrony import told_of_momentum
 from roles.planning.by_solver import as_the_solver_says
-from roles.planning.contents import Contents, check_rates, finite
+from roles.planning.contents import Contents, check_rates, finite, unmatched
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.largest import largest_array
@@ -274,7 +274,8 @@ class _Planner(Remarks):
                 files = ", ".join(Path(file).name for file in job.weights)
                 matched = match(self.weights, whole.params, files)
                 finite(files, matched.blobs)
-                self._tell_unmatched(matched)
+                for text in unmatched(matched):
+                    self.warn(text, "train", "weights")
         if self.preset.alone:
             return
         if whole.time_first:
@@ -300,17 +301,6 @@ class _Planner(Remarks):
             text = f"found a net without a conv phase that learns ({whole.spec.name}): "
             text += f"only presets {_named(whole_nets)} train it"
             self.problem(text, "train", "strategy", "preset")
-
-    def _tell_unmatched(self, matched: Matched) -> None:
-        """Layers that only one of net and file has."""
-        for layers, text in (
-            (matched.missing, "not in the file, so their first values are random"),
-            (matched.extra, "in the file, but not in the net"),
-        ):
-            if layers:
-                self.warn(
-                    f"layers {', '.join(layers[:8])}{', ...' if len(layers) > 8 else ''}: {text}", "train", "weights"
-                )
 
     def _check_servers(self) -> None:
         """Each model server needs a layer to hold."""

@@ -3,5 +3,6 @@
 conv_model       publishes versions, applies summed gradients
 gradient_gauges  what its gradients say of momentum and noise, as metrics
 model_ledger     who reads which version, which gradients are in
+model_steps      what it does in an iteration, for predictions
 tree_reducer     a node of the reduction tree
 """

@@ -16,8 +16,8 @@ from nets import Net
 from roles.base.loads import Loads, updates
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
-from roles.base.sizes import children, model, parts_at
-from roles.base.steps import HANDLED, Sending, Step, Steps, Turn, Work
+from roles.base.sizes import model, parts_at
+from roles.base.steps import Steps, Turn
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.hogwild import HogwildStore, Races
 from roles.learning.job import InputShape, cpu_ops
@@ -25,15 +25,10 @@ from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import Wire, WireFormat, layers_of
-from roles.messages import (
-    TRAIN,
-    Blobs,
-    LayerGradient,
-    LayerModel,
-    PullLayer,
-)
+from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
 from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
+from roles.servers.model_steps import served
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 
@@ -65,25 +60,8 @@ class ModelOptions(JobOptions):
                     yield worker, LayerModel, shapes.size(layers)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """A layer is published to each member that asks when the group's update before is in; every part of its
-        gradient is an update's work."""
-        parts: dict[str, list[str]] = {}
-        for child, layers in children(name, shapes, turn.members):
-            for layer in layers:
-                parts.setdefault(layer, []).append(child)
-        ways = {m: way for m in turn.members for way in shapes.options[m].models if way.server == name}
-        for layer, senders in parts.items():
-            size = shapes.size(shapes.layers(self.job, self.part, (layer,)))
-            for member in ways:
-                heard, model = (name, "heard", layer, member), Sending((member,), size)
-                yield Step(heard, HANDLED, ((member, "PullLayer", layer),))
-                yield Step((name, "LayerModel", layer, member), model, (heard,), ((name, "updated", layer),))
-            label = "sum" if self.hogwild else "update"
-            added = [(name, label, layer, child) for child in senders]
-            for child, key in zip(senders, added, strict=True):
-                yield Step(key, Work(f"{label} {layer}"), ((child, "LayerGradient", layer),))
-            race = Work(f"update {layer}", beside=True) if self.hogwild else None
-            yield Step((name, "updated", layer), race, tuple(added))
+        """Layers are published and updated."""
+        return served(self.job, self.part, name, shapes, turn, races=self.hogwild)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """Parameters and histories."""

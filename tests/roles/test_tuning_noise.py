@@ -99,7 +99,7 @@ def test_the_page_of_a_model_server_tells_momentum_and_noise(tmp_path: Path, mon
     original = actor.show
     monkeypatch.setattr(actor, "show", kept)
     draw = np.random.default_rng(1)
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=70)
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=2, iterations=140)  # 128 pairs of gradients are needed
     train(cluster, service_time=lambda actor, label: float(draw.exponential(0.01)) * label.startswith("back"))
     assert shown["convoy_implicit_momentum_ratio", "groups"] == 0.5
     by_staleness = shown["convoy_implicit_momentum_ratio", "staleness"]
