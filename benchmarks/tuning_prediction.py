@@ -1,7 +1,7 @@
 """Part `prediction` of `benchmarks.tuning`: predicted iterations beside those of the real runtime on the virtual clock.
 
 Emulated devices of SPEED, with a spread of 6 % (Omnivore, Figure 22), links of 1 Gbit/s; 8, 16 and 32 workers in g = 1,
-2, 4 ... groups. The FC phase is 20 % of LeNet's FLOPs, 1 % of CIFAR-10 quick's, 8 % of CaffeNet's. Beside it the
+2, 4 ... groups. The FC phase is 18 % of LeNet's FLOPs, 0.6 % of CIFAR-10 quick's, 9 % of CaffeNet's. Beside it the
 performance model that AdaptDL publishes (Pollux, OSDI 2021, section 3.2), with its own package, fitted to the very
 points that it is judged by.
 """

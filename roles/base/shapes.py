@@ -27,6 +27,7 @@ class Shapes:
         self.topology, self.shared_memory = topology, shared_memory
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
+        self._jobs: dict[int, tuple[Job, Job, str]] = {}  # by identity: a job, the same on the CPU, its text
         self._images: dict[str, InputShape] = {}
 
     def __repr__(self) -> str:
@@ -71,8 +72,8 @@ class Shapes:
 
     def net(self, job: Job, part: str, rows: int = 0, phase: str = TRAIN) -> Net:
         """The part of the net ("conv", "fc", "all") that an actor builds, for so many rows; 0: for the whole batch."""
-        job = _on_cpu(job)
-        key = (_key(job), part, phase, rows)
+        job, text = self._plainly(job)
+        key = (text, part, phase, rows)
         if key not in self._nets:
             sized = dataclasses.replace(job, batch=rows, test_batches=(rows,) * len(job.test_batches)) if rows else job
             self._nets[key] = sized.build(phase, part, self._image(job))
@@ -87,6 +88,13 @@ class Shapes:
         """The layers with parameters of that part, all or some."""
         found = layers_of(self.net(job, part))
         return found if named is None else {name: found[name] for name in named}
+
+    def _plainly(self, job: Job) -> tuple[Job, str]:
+        """The same on the CPU, and its text; made once, since it takes a millisecond."""
+        if id(job) not in self._jobs:
+            plain_job = _on_cpu(job)
+            self._jobs[id(job)] = job, plain_job, _key(plain_job)
+        return self._jobs[id(job)][1:]
 
     def _image(self, job: Job) -> InputShape:
         """The shapes of the data: as some role was told them, else the data are opened, once."""

@@ -30,7 +30,7 @@ from runtime.queueing.sharing import Sharing, Transfer
 
 LEAST, SEVERAL, MOST = 10, 24, 64  # cycles of each group; SEVERAL: of several groups, whose order changes slowly
 ENOUGH = 0.005  # of the mean: its standard error
-PIECES = 60_000  # evaluated at most, once so many are there: about 0.6 s
+PIECES = 120_000  # evaluated at most, once so many are there: about 1 s
 BATCHES = 8
 
 
