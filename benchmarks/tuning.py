@@ -5,6 +5,7 @@
     clusters    `plan` for Omnivore's own clusters (`tuning_clusters`)
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
     real        what runs of real work predict of themselves, beside what they take (no other load, please)
+    tradeoff    groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7); 20 minutes of a core
     bayes       the tuner's search beside a Bayesian one (`tuning_bayes`)
     momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
     nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
@@ -28,6 +29,7 @@ from benchmarks.tuning_clusters import clusters
 from benchmarks.tuning_momentum import momentum
 from benchmarks.tuning_nan import nan
 from benchmarks.tuning_prediction import prediction
+from benchmarks.tuning_tradeoff import tradeoff
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
@@ -152,6 +154,7 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "large": ("10 000 machines, event by event", large),
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
     "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
+    "tradeoff": ("Hardware and statistical efficiency, and the tuner", tradeoff),
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
     "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
     "nan": ("Runs that end in NaN", nan),
