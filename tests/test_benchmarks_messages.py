@@ -101,6 +101,7 @@ def test_namespaces_that_are_refused_say_what_refused_them(monkeypatch: pytest.M
     assert not any("addr" in command for command in said)
 
 
+@pytest.mark.slow
 def test_small_messages_are_measured_between_real_processes_and_written(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.messages", "--parts", "small", "--rounds", "1", "--scale", "0.005"]
     done = subprocess.run(

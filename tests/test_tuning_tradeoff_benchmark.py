@@ -28,6 +28,7 @@ def digits() -> Iterator[Data]:
     data._folder.cleanup()
 
 
+@pytest.mark.slow
 def test_two_groups_take_half_the_time_of_one_member_and_targets_are_watched_for_nothing(
     tmp_path: Path, digits: Data
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_tuner_stands_beside_the_best_of_a_grid(
     assert any(note.startswith("for the tuner the run was held for") for note in record.notes)
 
 
+@pytest.mark.slow
 def test_service_times_are_measured_in_processes_without_what_comes_before_the_first_iteration(
     tmp_path: Path, digits: Data
 ) -> None:

@@ -199,6 +199,7 @@ def plan(config, options):
 """
 
 
+@pytest.mark.few("[worker")
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

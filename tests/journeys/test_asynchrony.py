@@ -26,7 +26,7 @@ def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], fl
     return lambda actor, label: float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
 
 
-@pytest.mark.few("[1]", "[2]")
+@pytest.mark.few("[2]")
 @pytest.mark.parametrize("groups", [1, 2, 4, 8])
 def test_staleness_is_g_minus_1_on_average(tmp_path: Path, groups: int) -> None:
     draw = np.random.default_rng(7)

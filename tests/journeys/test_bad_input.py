@@ -346,6 +346,7 @@ def test_up_with_a_mistake_starts_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_metrics_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))

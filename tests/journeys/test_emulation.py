@@ -50,7 +50,7 @@ def train_only(cluster: Path) -> list[dict[str, float]]:
     return train(cluster, checkpoint=False).journal.of("progress")
 
 
-@pytest.mark.few("[sync]", "[one-weird-trick]", "[parameter-server]", "[firecaffe]", "[dl4j]", "[local-fc-shards]")
+@pytest.mark.few("[sync]", "[one-weird-trick]", "[local-fc-shards]")
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_messages_between_emulated_devices_have_the_size_of_real_ones(tmp_path: Path, preset: str) -> None:
     shape = {"workers": 3, "groups": 2, "iterations": 1}
@@ -141,7 +141,7 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     assert len(train_only(again)) == 3
 
 
-@pytest.mark.few("change0", "change3", "change4")
+@pytest.mark.few("change3")
 @pytest.mark.parametrize(
     ("more", "change", "said"),
     [
@@ -169,6 +169,7 @@ def test_what_cannot_be_emulated_is_told_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_label_that_the_profile_forgot_ends_the_run_in_words(tmp_path: Path) -> None:
     cluster = emulated(tmp_path, "sync", workers=2)
     (tmp_path / "times.json").write_text('{"conv_compute/*": 0.1}')

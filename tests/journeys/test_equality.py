@@ -16,7 +16,7 @@ def relative_difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).max() / np.abs(b).max())
 
 
-@pytest.mark.few("[1-2]", "[3-3]", "[4-2]")
+@pytest.mark.few("[3-3]")
 @pytest.mark.parametrize(("workers", "fan_in"), [(1, 2), (2, 2), (3, 2), (3, 3), (4, 2), (4, 3)])
 def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int, fan_in: int) -> None:
     reference = train(configure(tmp_path / "single", "single"))
@@ -27,7 +27,7 @@ def test_sync_equals_single_in_every_parameter_after_10_iterations(tmp_path: Pat
         assert relative_difference(distributed.arrays[name], expected) <= 1e-5, name
 
 
-@pytest.mark.few("[1]", "[3]")
+@pytest.mark.few("[3]")
 @pytest.mark.parametrize("workers", [1, 2, 3, 4])
 def test_replicas_equal_single_in_every_parameter_after_10_iterations(tmp_path: Path, workers: int) -> None:
     reference = train(configure(tmp_path / "single", "single"))
@@ -105,6 +105,7 @@ def test_replicas_in_real_processes_have_the_bits_of_the_simulation(
         assert arrays[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.slow
 def test_actors_may_share_processes_by_configuration_alone(tmp_path: Path) -> None:
     more = '[[process]]\nname = "servers"\nactors = ["conv_model", "fc_server", "coordinator", "reducer-*"]\n'
     cluster = configure(tmp_path, "sync", workers=2, iterations=2, more=more)

@@ -71,6 +71,7 @@ def test_a_chain_of_one_worker_needs_no_sums() -> None:
     assert [actor.name for actor in alone.actors] == ["coordinator", "conv_model", "fc_server", "conv-0"]
 
 
+@pytest.mark.slow
 def test_the_norm_monitor_reports_and_is_told_to_look_closer(tmp_path: Path) -> None:
     said = run_example("gradient_norms.py", tmp_path)
     seen = re.findall(r"norms-(\S+) +norm +iteration (\d+)  layer (\w+)  norm [\d.e-]+", said)

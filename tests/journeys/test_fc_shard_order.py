@@ -21,7 +21,7 @@ from tests.support import train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.few("[a]", "[b]")
+@pytest.mark.few("[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path, scheme: str) -> None:
     delays = np.random.default_rng(0)
@@ -35,6 +35,7 @@ def test_whoever_is_late_the_numbers_are_the_same_to_the_last_bit(tmp_path: Path
     assert difference(late, at_once) == 0.0
 
 
+@pytest.mark.few("[b]")
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 def test_groups_that_compete_for_the_shards_are_served_in_one_order_by_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str

@@ -27,7 +27,7 @@ from tests.support import events, run_directory, run_up, train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.few("[2-7-", "[1-4-")
+@pytest.mark.few("[2-7-")
 # batch 10 over 4 workers: 3, 3, 2 and 2 rows, which scheme c cuts again into 4, some of them empty
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 @pytest.mark.parametrize(("workers", "batch"), [(1, 4), (2, 7), (4, 10)])

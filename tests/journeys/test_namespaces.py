@@ -64,6 +64,7 @@ def received_bytes(machine: Machine) -> int:
         return int(said.read())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="network namespaces are Linux's")
 def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: Path) -> None:
     more = TCP + MACHINE.format(number=0, namespace="nowhere", address="10.87.64.1")
@@ -72,6 +73,7 @@ def test_a_namespace_that_does_not_exist_is_named_with_what_makes_it(tmp_path: P
     assert done.stderr == ("machine 'm0': there is no network namespace 'nowhere'; make it: ip netns add nowhere\n")
 
 
+@pytest.mark.few("its loopback")
 @pytest.mark.parametrize(
     ("more", "said"),
     [

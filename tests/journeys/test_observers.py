@@ -27,6 +27,7 @@ def observed(tmp_path: Path, house: str, observer: str, seconds: float = SECONDS
     return found
 
 
+@pytest.mark.few("here")
 @pytest.mark.parametrize("house", ["one-per-actor", "here", "virtual"])
 def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(tmp_path: Path, house: str) -> None:
     events = observed(tmp_path, house, "echo")
@@ -55,6 +56,7 @@ def test_on_virtual_time_an_observer_says_the_same_every_time(tmp_path: Path) ->
     assert len([line for line in first if " heard " in line]) >= 10
 
 
+@pytest.mark.few("virtual")
 @pytest.mark.parametrize("house", ["one-per-actor", "virtual"])
 def test_what_an_observer_raises_is_told_once_and_ends_no_run(tmp_path: Path, house: str) -> None:
     events = observed(tmp_path, house, "broken")

@@ -61,7 +61,7 @@ def predictions(events: list[Event]) -> list[Event]:
     return [event for event in events if event.name == "prediction"]
 
 
-@pytest.mark.few("omnivore-4-2", "replicas-3")
+@pytest.mark.few("omnivore-4-2")
 @pytest.mark.parametrize(
     "strategy",
     [

@@ -76,7 +76,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return train(configure(tmp_path_factory.mktemp("single"), "single"))
 
 
-@pytest.mark.few("[mxnet-sync-3-2]", "[singa-2-3]", "[parameter-server-None-2]", "[mxnet-sync-None-4]")
+@pytest.mark.few("[mxnet-sync-3-2]", "[singa-2-3]")
 @pytest.mark.parametrize("workers", [2, 3, 4])
 @pytest.mark.parametrize(
     ("preset", "servers"), [("mxnet-sync", None), ("mxnet-sync", 3), ("parameter-server", None), ("singa", 2)]
@@ -184,6 +184,7 @@ def test_first_weights_of_some_layers_reach_the_servers_that_hold_them(tmp_path:
     assert runs[0].losses() != train(configure(tmp_path / "fresh", "single", iterations=2)).losses()
 
 
+@pytest.mark.slow
 def test_weights_for_no_layer_of_the_net_are_refused_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,7 +316,7 @@ def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], fl
     return lambda actor, label: float(draw.exponential(0.01)) if label.startswith(("forward", "backward")) else 1e-4
 
 
-@pytest.mark.few("[adam-4-2-None]", "[mxnet-sync-3-1-3]", "[singa-4-2-2]", "[mxnet-async-4-4-1]")
+@pytest.mark.few("[singa-4-2-2]", "[mxnet-async-4-4-1]")
 @pytest.mark.parametrize(
     ("preset", "workers", "groups", "servers"),
     [

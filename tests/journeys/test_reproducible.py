@@ -87,7 +87,7 @@ FULL: dict[str, Any] = {
 }
 
 
-@pytest.mark.few("[sync-2", "[one-weird-trick-4")
+@pytest.mark.few("[sync-2")
 @pytest.mark.parametrize(
     ("preset", "workers", "more"),
     [

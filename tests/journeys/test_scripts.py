@@ -74,6 +74,7 @@ def test_so_do_those_of_a_module_that_is_run_by_its_name(tmp_path: Path) -> None
     assert (done.returncode, done.stdout) == (0, "{'squares': 14}\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_that_starts_its_run_when_it_is_loaded_is_told_to_guard_it(tmp_path: Path) -> None:
     (tmp_path / "squares.py").write_text(f"{ROLES}\n{RUN}\n")
     done = script(tmp_path, "squares.py")

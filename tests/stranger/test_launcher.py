@@ -32,6 +32,7 @@ def test_it_starts_the_processes_of_a_run(tmp_path: Path, install: Install) -> N
         assert first == f"{spec.name} was started by the plain launcher"
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(tmp_path: Path, install: Install) -> None:
     install(BROUGHT)
     (tmp_path / "faulty.py").write_text(

@@ -64,6 +64,7 @@ def told(program: str, bits: int) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_vectors_of_256_bits_train_cifar_quick_to_the_same_numbers():
     if host().bits < 256:
         pytest.skip("this machine has no such vectors")
