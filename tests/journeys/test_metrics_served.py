@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime.actors.pages import CONNECTIONS, WAITING
 from tests.support import ROOT, configure, environment, events, get, run_directory, runtime_command
 
 PROMISED = {
@@ -85,6 +86,7 @@ def test_two_thousand_idle_connections_to_a_role_leave_it_training_and_its_page_
         ) as process,
         ExitStack() as idle,
     ):
+        idle.callback(process.kill)  # does nothing to one that has ended
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("progress"):
@@ -93,7 +95,9 @@ def test_two_thousand_idle_connections_to_a_role_leave_it_training_and_its_page_
         port, pid = next((entry["metrics_port"], entry["pid"]) for entry in entries)
         open_before = len(list(Path(f"/proc/{pid}/fd").iterdir()))
         peers = [idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(2000)]
-        assert len(list(Path(f"/proc/{pid}/fd").iterdir())) < open_before + 200
+        # those that are open, and what the server accepts in two turns of its loop before it closes them
+        most = CONNECTIONS + 2 * WAITING
+        assert len(list(Path(f"/proc/{pid}/fd").iterdir())) <= open_before + most
         for peer in peers:
             with suppress(ConnectionResetError):
                 assert peer.recv(1) == b""
