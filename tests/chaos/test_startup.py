@@ -25,7 +25,7 @@ import pytest
 
 from tests.support import configure, environment, runtime_command
 
-STARTS, QUICK = int(os.environ.get("CONVOY_STARTS", "20")), 1
+STARTS, QUICK = int(os.environ.get("CONVOY_STARTS", "12")), 1
 SEED = int(os.environ.get("CONVOY_SEED", "1"))
 MOMENTS = 3.0  # seconds after the start of `up` in which something happens
 START_SECONDS = 8.0
