@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,9 @@ from pathlib import Path
 # threads, take 1.8 times as long on two cores as with one thread each.
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "CONVOY_THREADS"):
     os.environ[variable] = "1"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background: runs inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 if WORKER:  # what a test finds left behind must be its own: test files that run at the same time see other folders
