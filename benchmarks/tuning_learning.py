@@ -14,12 +14,9 @@ from typing import Any
 
 import roles
 from benchmarks.report import ROOT
+from benchmarks.tuning_virtual import learn
 from runtime import Actor
 from runtime.compute.service_times import FILE, ServiceTimes
-from runtime.errors import ProgramFailed
-from runtime.plan.program import made_of
-from runtime.plan.topology import Placement, ProcessSpec
-from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Simulation
 
 DATA = ROOT.parent / "shared" / "data"
@@ -101,8 +98,8 @@ def virtual(
     stop: int = 0,
     prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
 ) -> Learnt:
-    """On the virtual clock, every actor on a machine of its own, links that take no time; one thread, so that nothing
-    can race. The same seed gives the same run. `stop`: end after so many iterations."""
+    """On the virtual clock (`tuning_virtual`), links that take no time. The same seed gives the same run. `stop`: end
+    after so many iterations."""
     found = Learnt()
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         strategy = {"preset": wanted.preset} | ({} if wanted.preset == "single" else {"workers": wanted.workers})
@@ -110,20 +107,6 @@ def virtual(
             "net": wanted.net, "solver": str(wanted.solver(Path(folder))), "batch": wanted.batch, "seed": seed,
             "data": {"train": wanted.data, "shuffle": True}, "strategy": strategy,
         }  # fmt: skip
-        topology = roles.training(options)
-        placement = Placement(
-            topology, tuple(ProcessSpec(each.name, "local", (each.name,)) for each in topology.actors)
-        )
-        role, drawn = {each.name: each.role for each in topology.actors}, ServiceTimes(times, seed)
-
-        async def main() -> None:
-            simulation = Simulation(
-                placement,
-                service_time=lambda actor, label: drawn.seconds(actor, role[actor], label),
-                directory=Path(folder),
-                watch=lambda actor, event, fields: noted(simulation, event, fields),
-            )
-            await simulation.run(lambda spec: made_of(roles.ROLES, spec), prepared)
 
         def noted(simulation: Simulation, event: str, fields: dict[str, Any]) -> None:
             if event == "progress":
@@ -132,10 +115,8 @@ def virtual(
                 if len(found.losses) == stop:
                     simulation.end()
 
-        try:
-            run_virtual(main())
-        except ProgramFailed as error:
-            found.failure = str(error)
+        drawn = ServiceTimes(times, seed)
+        found.failure = learn(roles.training(options), drawn.seconds, noted, prepared=prepared)
     return found
 
 

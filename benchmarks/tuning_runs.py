@@ -10,7 +10,6 @@ import asyncio
 import fnmatch
 import itertools
 import math
-import os
 import random
 import sys
 import tempfile
@@ -22,20 +21,16 @@ from pathlib import Path
 from statistics import mean, median, pstdev
 from typing import Any
 
-os.environ.setdefault("CONVOY_THREADS", "1")  # runs stand side by side, one on a core
-
 import roles
 from benchmarks.allreduce import run
 from benchmarks.preset_runs import Data, Options
+from benchmarks.tuning_virtual import learn
 from roles.messages import Ticket
 from roles.workers.passes import Passes
-from runtime import Actor, ConvoyError, Topology
+from runtime import Actor, Topology
 from runtime.compute.service_times import FILE, read_table
 from runtime.config.toml_write import dumps
-from runtime.plan.topology import Placement, ProcessSpec
-from runtime.simulation.clock import run_virtual
-from runtime.simulation.cluster import Simulation, made_of
-from runtime.transport.inproc import InprocNetwork
+from runtime.simulation.cluster import Simulation
 
 AUTO = "auto"
 LATENCY = 1e-4  # seconds between two machines
@@ -165,30 +160,14 @@ class _Trial:
 
     def run(self, rate: float) -> Reached:
         """To the target, the last iteration or a loss that is no number."""
-        try:
-            run_virtual(self._run(rate))
-        except ConvoyError as error:
-            if "diverged" not in str(error):
-                raise
-            self._found.diverged = True
+        clock = self._clock
+        failed = learn(self._topology, clock.seconds, self._watch, latency=LATENCY, rate=rate, prepared=clock.watch)
+        self._found.diverged = bool(failed)
         paces = [after - before for before, after in itertools.pairwise(self._ends)]
         self._found.pace = median(paces) if paces else math.nan
         return self._found
 
-    async def _run(self, rate: float) -> None:
-        processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in self._topology.actors)
-        role_of = {actor.name: actor.role for actor in self._topology.actors}
-        with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-            self._simulation = Simulation(
-                Placement(self._topology, processes),
-                network=InprocNetwork(LATENCY, rate, {spec.name: spec.name for spec in processes}),
-                service_time=lambda actor, label: self._clock.seconds(actor, role_of.get(actor, ""), label),
-                directory=Path(folder),
-                watch=self._watch,
-            )
-            await self._simulation.run(lambda spec: made_of(roles.ROLES, spec), self._clock.watch)
-
-    def _watch(self, actor: str, event: str, fields: dict[str, Any]) -> None:
+    def _watch(self, simulation: Simulation, event: str, fields: dict[str, Any]) -> None:
         now = asyncio.get_running_loop().time()
         if event == "progress":
             self._done += 1
@@ -197,4 +176,4 @@ class _Trial:
             self._found.events.append(fields)
         elif event == "test" and fields.get("accuracy", 0.0) >= self._task.accuracy and not self._found.iterations:
             self._found.iterations, self._found.seconds = self._done, now
-            self._simulation.end()
+            simulation.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from roles.planning.strategies import PRESETS
 from roles.presets.request import SHAPE
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
+from runtime.plan.topology import ActorSpec, Topology
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 from runtime.transport.inproc import InprocNetwork
@@ -98,6 +100,12 @@ def train(
     if checkpoint:
         arrays, _ = load_checkpoint(directory / journal.of("checkpoint")[-1]["file"])
     return Simulated(journal, arrays)
+
+
+def with_actor(topology: Topology, name: str, options: Any) -> Topology:
+    """One actor more, of the role of its name, which talks to the coordinator."""
+    actors, links = (*topology.actors, ActorSpec(name, name, options)), (*topology.links, (name, "coordinator"))
+    return dataclasses.replace(topology, actors=actors, links=links)
 
 
 def runtime_command(*arguments: str | Path) -> list[str]:

@@ -14,12 +14,12 @@ import pytest
 from nets.files.checkpoint import load as load_checkpoint
 from roles import ROLES, Options, plan
 from roles.messages import Done, Held, Hold, Probe, Probed, Release
-from runtime import Actor, ActorSpec, Message, Refused, WindDown
+from runtime import Actor, Message, Refused, WindDown
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import simulate
-from tests.support import Simulated, configure, train
+from tests.support import Simulated, configure, train, with_actor
 
 ITERATIONS = 12
 SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
@@ -61,11 +61,7 @@ def tried(cluster: Path, asks: list[dict[str, Any]], *settings: str, ends: float
     """A run on virtual time, 10 ms for each piece of work, with a scientist in it."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
-    topology = plan(loaded.config, loaded.options)
-    actor = ActorSpec("scientist", "scientist", {"asks": asks, "ends": ends})
-    more = dataclasses.replace(
-        topology, actors=(*topology.actors, actor), links=(*topology.links, ("scientist", "coordinator"))
-    )
+    more = with_actor(plan(loaded.config, loaded.options), "scientist", {"asks": asks, "ends": ends})
     journal = run_virtual(
         simulate(
             place(more, loaded.config),

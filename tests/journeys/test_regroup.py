@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import random
 from collections import defaultdict
 from pathlib import Path
@@ -16,12 +15,12 @@ from nets.files import checkpoint
 from roles import ROLES, Options, plan
 from roles.messages import TRAIN, Done, Regroup, Ticket
 from roles.workers.passes import Passes
-from runtime import Actor, ActorSpec, Refused
+from runtime import Actor, Refused
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
-from tests.support import Simulated, configure, train
+from tests.support import Simulated, configure, train, with_actor
 
 LIVE = ["train.strategy.live=true", "train.batch=16"]
 Wish = dict[str, Any]
@@ -47,11 +46,7 @@ def meddled(cluster: Path, wishes: list[Wish], settings: list[str], seed: int = 
     """A run on virtual time, an iteration every 0.3 seconds or so, with a meddler in it."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
-    topology = plan(loaded.config, loaded.options)
-    actor = ActorSpec("meddler", "meddler", {"wishes": wishes, "seed": seed})
-    more = dataclasses.replace(
-        topology, actors=(*topology.actors, actor), links=(*topology.links, ("meddler", "coordinator"))
-    )
+    more = with_actor(plan(loaded.config, loaded.options), "meddler", {"wishes": wishes, "seed": seed})
     delays = random.Random(seed)
     return run_virtual(
         simulate(

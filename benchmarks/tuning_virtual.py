@@ -1,0 +1,56 @@
+"""A run that really learns, on the virtual clock: every actor on a machine of its own, work that takes the time it is
+told to take."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import roles
+from runtime import Actor, Topology
+from runtime.compute.threads import using
+from runtime.errors import ProgramFailed
+from runtime.plan.program import made_of
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.simulation.clock import run_virtual
+from runtime.simulation.cluster import Simulation
+from runtime.transport.inproc import InprocNetwork
+
+Seconds = Callable[[str, str, str], float]  # of the next piece of work: actor, role, label
+Watch = Callable[[Simulation, str, dict[str, Any]], None]  # an event's name and fields; it may end the simulation
+
+
+def learn(
+    topology: Topology,
+    seconds: Seconds,
+    watch: Watch,
+    *,
+    latency: float = 0.0,
+    rate: float = 0.0,
+    prepared: Callable[[dict[str, Actor]], None] = lambda actors: None,
+) -> str:
+    """To the end; why it failed if training diverged, else "". `rate`: bytes per second of each interface, each way; 0:
+    unlimited. One thread computes: nothing can race, and several such runs can stand side by side."""
+    processes = tuple(ProcessSpec(actor.name, "local", (actor.name,)) for actor in topology.actors)
+    role = {actor.name: actor.role for actor in topology.actors}
+
+    async def main(folder: Path) -> None:
+        simulation = Simulation(
+            Placement(topology, processes),
+            network=InprocNetwork(latency, rate, {spec.name: spec.name for spec in processes}),
+            service_time=lambda actor, label: seconds(actor, role[actor], label),
+            directory=folder,
+            watch=lambda actor, event, fields: watch(simulation, event, fields),
+        )
+        await simulation.run(lambda spec: made_of(roles.ROLES, spec), prepared)
+
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder, using(1):
+        try:
+            run_virtual(main(Path(folder)))
+        except ProgramFailed as error:
+            if "diverged" not in str(error):
+                raise
+            return str(error)
+    return ""
