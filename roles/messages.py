@@ -92,13 +92,17 @@ class LayerModel(Message):
 
 @message
 class Activations(Message):
-    """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of `rows`."""
+    """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of `rows`.
+
+    `batch` is the ticket's: what is random in a pass belongs to its batch.
+    """
 
     group: int
     rank: int
     members: int
     phase: str
     number: int
+    batch: int
     rows: int
     blobs: tuple[Array, ...]
 
@@ -107,11 +111,12 @@ class Activations(Message):
 class ActivationSlice(Message):
     """Worker asks every FC shard: the blobs that cross from conv to FC phase, its rows of FC batch `part` of a pass.
 
-    `cuts` are the ticket's: with the scheme they say of which rows each FC batch is made (`fc_batches`).
+    `batch` and `cuts` are the ticket's: with the scheme these say of which rows an FC batch is made (`fc_batches`).
     """
 
     phase: str
     number: int
+    batch: int
     rank: int
     part: int
     cuts: tuple[int, ...]

@@ -117,7 +117,8 @@ class Tuning(Section):
     """[train.tuning]: how the tuner searches what is "auto". All its probes together take at most `budget` of the
     seconds of the training. A probe has `probe_iterations` (10 to 50, as the budget allows), an epoch between two
     searches `epoch_iterations` (as many as pay for the next). `momenta` are tried, and the solver's base_lr times
-    `rates`. `start` is the tuning.json of another run, whose choice this one begins with."""
+    `rates`. `start` is the tuning.json of another run, whose choice this one begins with. With `momentum_by =
+    "closed-loop"` momentum follows what is measured while the run goes on, without epochs."""
 
     budget: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     probe_iterations: Annotated[int, Field(ge=10)] | None = None
@@ -125,6 +126,7 @@ class Tuning(Section):
     momenta: Annotated[list[Fraction], Field(min_length=1)] = Field(default=[0.0, 0.3, 0.6, 0.9])
     rates: Annotated[list[Positive], Field(min_length=1)] = Field(default=[0.01, 0.1, 1.0, 10.0])
     start: Text | None = None
+    momentum_by: Literal["probes", "closed-loop"] = "probes"
 
 
 class Data(Section):

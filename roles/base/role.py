@@ -4,6 +4,9 @@
     sends, holds    the bytes that it will send in an iteration and hold in memory
     loads           the array work that it does in an iteration
     steps, period   what it does in an iteration, and after how many it begins anew
+    keeps_beside    whether something of it goes from one iteration to the next that is in no model
+    most_groups     in how many groups it may want the run to be
+    tells_statistics    whether it can be asked what gradients say of momentum and noise
     parents, redirected, with_wires    which links its gradients travel, and in which formats
     on_device       where it can compute
     anew            what becomes of it when it is started anew
@@ -62,6 +65,21 @@ class RoleOptions:
     def period(self) -> int:
         """Iterations after which it does the same again."""
         return 1
+
+    @property
+    def most_groups(self) -> int:
+        """In how many groups it may want the run to be while it goes on; 0: it wants nothing."""
+        return 0
+
+    @property
+    def tells_statistics(self) -> bool:
+        """Does it measure what gradients say of momentum and noise (`roles.tuning.statistics`)?"""
+        return False
+
+    @property
+    def keeps_beside(self) -> bool:
+        """Has it something that goes from one iteration to the next and is in no model (`KeepsBeside`)?"""
+        return False
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """What the actor of this name does in a training iteration of a group, in the order in which it begins what

@@ -190,10 +190,10 @@ class FcShard(ModelHolder):
 
     async def _batch(self, key: Key, part: int, members: Members, slices: list[Slice]) -> list[ActivationGrads]:
         """An FC batch forward and, in training, backward; the answer to each of its members."""
-        phase, number = key
+        phase, batch = key[0], slices[0][0].batch
         net, work, busy = self._nets[phase], self._work, self.busy_seconds
         spans, blobs = [span for _, span in members], [message.blobs for message, _ in slices]
-        columns = await self.compute(f"fc {phase}", work.begin, phase, number, spans, blobs)
+        columns = await self.compute(f"fc {phase}", work.begin, phase, batch, spans, blobs)
         for link in range(1, net.last):
             whole = await self._swapped(key, part, link - 1, columns)
             columns = await self.compute(f"fc {phase}", work.forward, link, whole)

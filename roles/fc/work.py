@@ -28,10 +28,10 @@ class FcWork:
         self._one: dict[str, Blobs] | None = None  # of one that is added to them
         self._fresh = True  # nothing is in the sums yet
 
-    def begin(self, phase: str, number: int, spans: Sequence[Span], members: Sequence[Blobs]) -> Array:
+    def begin(self, phase: str, batch: int, spans: Sequence[Span], members: Sequence[Blobs]) -> Array:
         """Give an FC batch, each member's rows of it; returns this shard's columns of the first InnerProduct."""
         net = self._net = self._nets[phase]
-        net.begin(number, *spans)
+        net.begin(batch, *spans)
         for name, parts in zip(net.inputs, zip(*members, strict=True), strict=True):
             net.feed(name, joined_rows(net.ops, parts))
         for layer in net.params:

@@ -1,18 +1,60 @@
-"""Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back."""
+"""Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back.
+
+And whoever has something beside them that goes from one iteration to the next and is in no checkpoint: the errors that
+a sender of gradients keeps, the state of recurrent layers, rows since the last mean. While a run is held its owner
+keeps a copy: probes leave no trace.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from nets import NetError
 from ops import Array
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import Done, GetState, Rates, SetState, State
-from runtime import Actor, Envelope, Json
+from runtime import Actor, Envelope, Json, Message, message
 from runtime.messages.message import Refusal
 
 
-class ModelHolder(Actor):
+@message
+class SetAside(Message):
+    """Coordinator asks: keep a copy of what you have beside the model. Nothing is under way. Answered with Done."""
+
+
+@message
+class TakeBack(Message):
+    """Coordinator asks after a probe: go on from that copy; if it is the `last` time, keep it no longer. Nothing is
+    under way. Answered with Done."""
+
+    last: bool
+
+
+class KeepsBeside(Actor):
+    """An actor that may have something of the kind; its options say if it has (`RoleOptions.keeps_beside`)."""
+
+    _aside: Any = None
+
+    async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
+        """Copy it."""
+        self._aside = await self.compute("state", self.set_aside)
+        await self.reply(envelope, Done())
+
+    async def on_take_back(self, message: TakeBack, envelope: Envelope) -> None:
+        """Go on from the copy."""
+        await self.compute("state", self.take_back, self._aside)
+        self._aside = None if message.last else self._aside
+        await self.reply(envelope, Done())
+
+    def set_aside(self) -> Any:
+        """A copy of what it has beside the model; in the compute thread."""
+
+    def take_back(self, kept: Any) -> None:
+        """Go on from what `set_aside` gave, which stays as it is; in the compute thread."""
+
+
+class ModelHolder(KeepsBeside):
     """`_store` is made in on_start. Whoever asks sees to it that no iteration is under way."""
 
     _store: ParameterStore

@@ -19,6 +19,7 @@ from roles.messages import Blobs
 from runtime.errors import MessageError
 
 Formats = tuple[str, ...]
+Errors = dict[tuple[str, int], Array]  # of a layer's blob, by its place
 Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blob's shape, and whether it is learned
 
 
@@ -28,6 +29,11 @@ class WireFormat:
 
     format: str = "float32"
     options: Mapping[str, Number] = field(default_factory=dict)
+
+    @property
+    def keeps(self) -> bool:
+        """Does a sender keep what it misses?"""
+        return self.format in FORMATS and FORMATS[self.format].keeps
 
 
 PLAIN = WireFormat()
@@ -66,7 +72,7 @@ class Wire:
         self._sends, self._plain = format_of(said, ops), plain_beside(said, ops)
         taken = {} if self._plain.name == Float64.name else FORMATS
         self._takes = {name: kind(ops, said.options) for name, kind in taken.items()} | {self._plain.name: self._plain}
-        self._errors: dict[tuple[str, int], Array] = {}
+        self._errors: Errors = {}
 
     def __repr__(self) -> str:
         return f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, {len(self._errors)} errors kept>"
@@ -81,6 +87,15 @@ class Wire:
         for index, (kind, blob) in enumerate(zip(kinds, blobs, strict=True)):
             arrays += kind.encode(blob, self._error((layer, index), blob.shape) if kind.keeps else _NONE)
         return formats, tuple(arrays)
+
+    def set_aside(self) -> Errors:
+        """A copy of the errors."""
+        return {key: error.copy() for key, error in self._errors.items()}
+
+    def take_back(self, errors: Errors) -> None:
+        """Go on from errors that were set aside."""
+        for key, error in self._errors.items():
+            error[...] = errors.get(key, 0.0)
 
     def decode(self, layer: str, formats: Formats, arrays: Blobs) -> Blobs:
         """The blobs of a gradient, all numbers as they are. MessageError if it is not one of this layer's."""

@@ -5,15 +5,17 @@ Times come from a profile, or from a kind of machine that one thinks of renting 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from roles.forecasting.basis import basis_of
 from roles.forecasting.prediction import predict
 from roles.learning.tree import split
-from roles.options import Options
+from roles.options import AUTO, Options
 from roles.planning.measured import measured, options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
+from roles.planning.tuned import Tuned
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
@@ -24,6 +26,10 @@ HOW = (
     "How long it takes: `python -m runtime time --profile FILE` writes down how long array work takes here, and "
     "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a catalogue"
 )
+SEVERAL = (
+    "that the run of this profile tried several numbers of groups, and so work on different numbers of rows: all of it "
+    "is counted as of one group"
+)
 ALWAYS = (
     "the first iterations, tests and checkpoints",
     "how many iterations a target takes: with more groups gradients are older, and it may take more",
@@ -32,7 +38,7 @@ ALWAYS = (
 
 def prospects(config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted) -> Prospects:
     """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine or a run's files."""
-    run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
+    options, run = _begun(options), None if wanted.profile is None else options_of_run(wanted.profile.parent)
     basis = basis_of(config, placement, wanted, None if run is None else _as_run(config, options, run))
     if basis is None:
         return Prospects(notes=(HOW,))
@@ -40,6 +46,8 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
     preset = preset_called(strategy.preset)
     chosen = preset.groups(strategy)
     choices, notes = [], dict.fromkeys(basis.notes)
+    if run is not None and run.train.strategy.groups == AUTO:
+        notes[SEVERAL] = None
     others = _numbers(strategy.workers, chosen) if "groups" in preset.uses else [chosen]
     for groups in others:
         try:
@@ -75,7 +83,15 @@ def _in_groups(config: ClusterConfig, options: Options, groups: int) -> Topology
 
 def _as_run(config: ClusterConfig, options: Options, run: Options) -> Topology:
     """What a run was that left a profile: the same net and data, its strategy and batch."""
+    run = _begun(run)
     return _changed(config, options, strategy=run.train.strategy, batch=run.train.batch)
+
+
+def _begun(options: Options) -> Options:
+    """What is "auto" as the run begins with it: what will be chosen, nobody knows yet."""
+    train = options.train
+    begun = Tuned(train, preset_called(train.strategy.preset), Path()).begun_with
+    return options.model_copy(update={"train": begun})
 
 
 def _changed(config: ClusterConfig, options: Options, **keys: Any) -> Topology:

@@ -13,18 +13,21 @@ from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
 from roles.options import AUTO, Train, Tuning
+from roles.planning.asynchrony import KINDS
 from roles.planning.refusals import Problem
 from roles.planning.remarks import Remarks
 from roles.planning.strategies import WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
+from roles.tuning.following import Follow
 from roles.tuning.record import Start, read
 from roles.tuning.tuner import TunerOptions
 from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
 GROUPS, MOMENTUM, BASE_LR = ("strategy", "groups"), ("momentum",), ("base_lr",)
-OF_THE_GRID = {"momenta": MOMENTUM, "rates": BASE_LR}  # keys of [train.tuning] -> what they say something about
+# keys of [train.tuning] -> what they say something about
+ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "momentum_by": MOMENTUM}
 
 
 class Tuned:
@@ -47,13 +50,28 @@ class Tuned:
         return self._train.tuning
 
     @property
+    def momentum(self) -> bool:
+        """Does the tuner choose it?"""
+        return MOMENTUM in self.keys
+
+    @property
+    def _follows(self) -> bool:
+        return self._tuning.momentum_by == "closed-loop" and self.momentum
+
+    @property
+    def _probes(self) -> bool:
+        """Is anything chosen by probes?"""
+        return bool(self.keys) and not (self._follows and self.keys == [MOMENTUM])
+
+    @property
     def _can_regroup(self) -> bool:
         return self._preset.uses >= {"groups", "live"}
 
     @property
     def begun_with(self) -> Train:
-        """The same section as the run begins: one group, which can be changed; the solver's rates."""
+        """The same section as the run begins: one group, which can be changed; the solver's rates; nothing to tune."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
+        values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(update={"groups": 1, "live": self._can_regroup})
         return self._train.model_copy(update=values)
@@ -78,10 +96,17 @@ class Tuned:
                 yield text, ("strategy", "pipeline")
         for key, field in Tuning.model_fields.items():
             found = getattr(self._tuning, key)
-            if found != field.default and OF_THE_GRID.get(key) not in (None, *self.keys):
-                yield f"found {found}, but {OF_THE_GRID[key][0]} is not 'auto'", ("tuning", key)
-            elif found != field.default and not self.keys:
+            if found == field.default:
+                continue
+            if ABOUT.get(key) not in (None, *self.keys):
+                yield f"found {found!r}, but {ABOUT[key][0]} is not 'auto'", ("tuning", key)
+            elif not self.keys:
                 yield f"found {found!r}, but nothing is 'auto', so nothing is tuned", ("tuning", key)
+            elif key != "momentum_by" and not self._probes:
+                text = f"found {found!r}, but nothing is probed: momentum alone is 'auto', and follows what is measured"
+                yield text, ("tuning", key)
+            elif key == "epoch_iterations" and self._follows:
+                yield f"found {found!r}, but with momentum_by = 'closed-loop' there is one search only", ("tuning", key)
 
     def check(self, remarks: Remarks, job: Job, timetable: Timetable) -> None:
         """Note what this solver does not let choose, a run that pays for no probe or for no whole search, a start that
@@ -91,7 +116,7 @@ class Tuned:
                 remarks.problem(text, "train", *keys)
         choices, paid = self._choices(timetable), self._paid(timetable)
         count, length = choices.probes(cold=True), choices.length(timetable.last - timetable.first)
-        if self.keys and length <= paid < count * length:
+        if self._probes and length <= paid < count * length:
             text = f"it pays for {paid} iterations of probes, and a whole search has about {count} probes of {length}: "
             text += "it will end early, with the best of what it saw; raise it or train.max_iter"
             remarks.warn(text, "train", "tuning", "budget")
@@ -106,11 +131,22 @@ class Tuned:
             text = f"found 'auto', but preset '{self._train.strategy.preset}' lays out nothing that could be changed"
             remarks.problem(text, "train", *GROUPS)
         process = lead.process or lead.name
-        options = TunerOptions(coordinator=lead.name, choices=self._choices(timetable), start=self.start)
+        follow = self._follow(remarks, topology, lead.options) if self._follows else None
+        options = TunerOptions(coordinator=lead.name, choices=self._choices(timetable), start=self.start, follow=follow)
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)
         tuner = ActorSpec(TUNER, "tuner", options, process)
-        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, (TUNER, lead.name)))
+        links = [(TUNER, name) for name in (lead.name, *(follow.servers if follow else ()))]
+        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, *links))
+
+    def _follow(self, remarks: Remarks, topology: Topology, lead: CoordinatorOptions) -> Follow:
+        """Who measures what momentum follows. Notes if nobody does."""
+        told = [actor.name for actor in topology.actors if getattr(actor.options, "tells_statistics", False)]
+        if not told:
+            text = "found 'closed-loop', but no actor of preset '{}' measures the momentum that asynchrony brings along"
+            text = text.format(self._train.strategy.preset)
+            remarks.problem(text, "train", "tuning", "momentum_by")
+        return Follow(tuple(told), len(lead.groups))
 
     @cached_property
     def start(self) -> Start | None:
@@ -119,15 +155,19 @@ class Tuned:
 
     def _cannot(self, job: Job, timetable: Timetable) -> Iterator[Problem]:
         tuning, workers = self._tuning, self._train.strategy.workers
-        if MOMENTUM in self.keys:
+        if self.momentum:
             try:
                 for momentum in tuning.momenta:
                     job.solver_spec.override({"momentum": momentum})
             except NetError as error:
                 yield f"found 'auto', but this solver has none to choose: {error}", MOMENTUM
+        if self._follows and job.solver_spec.type not in KINDS:
+            text = "found 'closed-loop', but what asynchrony gives adds up with the momentum of "
+            text += f"{' and '.join(KINDS)} only: this solver is {job.solver_spec.type}"
+            yield text, ("tuning", "momentum_by")
         left = timetable.last - timetable.first
         length, paid = self._choices(timetable).length(left), self._paid(timetable)
-        if self.keys and length > paid:
+        if self._probes and length > paid:
             key = "probe_iterations" if tuning.probe_iterations else "budget"
             text = (
                 f"found {getattr(tuning, key)}: a probe has {length} iterations, but {tuning.budget:g} of the {left} "
@@ -145,7 +185,7 @@ class Tuned:
         tuning = self._tuning
         return Choices(
             groups=counts_up_to(self._train.strategy.workers) if GROUPS in self.keys else (),
-            momenta=tuple(sorted(set(tuning.momenta))) if MOMENTUM in self.keys else (),
+            momenta=tuple(sorted(set(tuning.momenta))) if self.momentum and self._probes else (),
             rates=tuple(sorted(set(tuning.rates))) if BASE_LR in self.keys else (),
             probe_iterations=tuning.probe_iterations or 0,
             epoch_iterations=tuning.epoch_iterations or 0,

@@ -52,6 +52,11 @@ class ModelOptions(JobOptions):
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
 
+    @property
+    def tells_statistics(self) -> bool:
+        """Of its gradients, however they came."""
+        return True
+
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Its layers to every worker that names it."""
         for worker, options in shapes.having("models").items():
@@ -92,6 +97,7 @@ class ConvModel(ModelHolder):
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
         self._ledger, self._races = ModelLedger(self._store.layers), Races()
+        self._ledger.version = max(self._store.versions.values(), default=0)  # of a run that resumes another
         self._staleness = self.histogram(
             "gradient_staleness_updates",
             "Iterations of others between an iteration's first read and last update.",
@@ -196,6 +202,7 @@ class ConvModel(ModelHolder):
     def go_on_at(self, version: int) -> None:
         """See ModelHolder.go_on_at."""
         self._ledger.version = version
+        self._watch.forget()
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         blobs = self._store.published(pull.layer)

@@ -13,11 +13,12 @@ from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
+from roles.learning.model_holder import KeepsBeside
 from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent
-from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
+from roles.learning.wire_formats import PLAIN, Errors, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place
-from runtime import Actor, Conversation, Envelope
+from runtime import Conversation, Envelope
 
 PART = in_parts("a child's part of a layer's gradient", "iteration group layer", LayerGradient)
 
@@ -37,6 +38,11 @@ class ReducerOptions(SummingOptions):
         """The sum of what came to it, in its own format. One that is kept for other groups than these sends nothing."""
         if layers := arriving(name, shapes):
             yield self.parent, LayerGradient, encoded(layers, self.wire)
+
+    @property
+    def keeps_beside(self) -> bool:
+        """What a coarse format leaves out of its sums."""
+        return self.wire.keeps
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """Each child's gradient of a layer is added; with the last one the sum leaves."""
@@ -69,7 +75,7 @@ class ReducerOptions(SummingOptions):
         return replace(self, wire=wires.to[self.parent], layers=wires.layers, kernels=wires.kernels)
 
 
-class TreeReducer(Actor):
+class TreeReducer(KeepsBeside):
     """See the module docstring."""
 
     Options = ReducerOptions
@@ -116,6 +122,14 @@ class TreeReducer(Actor):
         """The tree has another shape from now on."""
         self._parent = Parent(message.parent, message.part, message.parts)
         await self.reply(envelope, Done())
+
+    def set_aside(self) -> Errors:
+        """See KeepsBeside."""
+        return self._wire.set_aside()
+
+    def take_back(self, kept: Errors) -> None:
+        """See KeepsBeside."""
+        self._wire.take_back(kept)
 
     def _add(self, message: LayerGradient) -> tuple[Formats, Blobs] | None:
         """The sum as it travels, if this was the last missing part."""

@@ -1,20 +1,26 @@
 """The tuner: has the coordinator hold the run, tries settings from the model of that moment, lets the run go on with
-the best; after an epoch again. What is asked and chosen is decided in `search`; this shell talks.
+the best; after an epoch again. Or it keeps momentum where it is wanted. What is asked and chosen is decided in `search`
+and `following`; this shell talks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
-from roles.messages import Done, Held, Hold, Probe, Probed, Release
+from roles.base.shapes import Shapes
+from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release
 from roles.tuning.choices import Choices, Chosen, Setting, Trial
+from roles.tuning.following import EVERY, Change, Follow, Following
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import tune
+from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
 
@@ -23,11 +29,24 @@ WARM = 3  # iterations before the first probe of a run: they are slower than all
 
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
-    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose."""
+    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. With `follow`
+    momentum is kept where it is wanted without probes, after the cold start if there is something to choose by one."""
 
     coordinator: str
     choices: Choices
     start: Start | None = None
+    follow: Follow | None = None
+
+    @property
+    def most_groups(self) -> int:
+        """The most that it tries."""
+        return max(self.choices.groups, default=0)
+
+    def holds(self, name: str, shapes: Shapes) -> Memory:
+        """The model as it is before probes, which the coordinator keeps for it."""
+        servers = shapes.options[self.coordinator].servers if self.choices.any else ()
+        held = [shapes.options[server].holds(server, shapes) for server in servers]
+        return {"before probes": sum(each.get(what, 0) for each in held for what in ("parameters", "history"))}
 
 
 class _Ends(Exception):
@@ -41,22 +60,26 @@ class Tuner(Actor):
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start
+        self._follow = options.follow
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
 
     async def run(self) -> None:
-        """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends."""
-        wait: float | None = 0.0
+        """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends. Or search once
+        and follow."""
+        wait: float | None = 0.0 if self._choices.any else None
         self._since = self.now()
         try:
             while wait is not None:
                 await asyncio.sleep(wait)
                 wait = await self._search()
+            if self._follow is not None:
+                await self._following(self._follow)
         except _Ends:
             self._tell("no further search: the run ends")
         except Refused as refused:  # the run winds down, or it is over
-            self._tell(f"no further search: {refused}")
+            self._tell(f"no further {'change' if self._follow else 'search'}: {refused}")
 
     # -- inside
 
@@ -79,7 +102,28 @@ class Tuner(Actor):
         spent = {"probes": len(chosen.tried), "seconds": self._since - began}
         self.emit("tuning", iteration=held.iteration, **shown, base_lr=chosen.setting.base_lr, **spent, why=chosen.why)
         await self._keep(held.iteration, chosen)
-        return self._epoch(trials, chosen, left)
+        return self._epoch(trials, chosen, left) if self._follow is None else None
+
+    async def _following(self, follow: Follow) -> None:
+        """Look now and then, and change momentum while the run goes on; for ever."""
+        asked = GetGradientStatistics()
+        said = [await self.ask(name, asked, GradientStatistics) for name in follow.servers]
+        now = said[0].momentum
+        following = Following(now, None if self._chosen else now)
+        change = None if self._chosen else following.begin(follow.groups)
+        while True:
+            if change is not None:
+                await self._go_on_with(change, said)
+            asked = GetGradientStatistics(after=min(each.iteration for each in said) + EVERY)
+            looks = [self.ask(name, asked, GradientStatistics) for name in follow.servers]
+            said = await asyncio.gather(*looks)
+            change = following.heard(said)
+
+    async def _go_on_with(self, change: Change, said: Sequence[GradientStatistics]) -> None:
+        if change.momentum != said[0].momentum:
+            await self.ask(self._coordinator, Regroup(momentum=change.momentum), Done)
+        iteration = min(each.iteration for each in said)
+        self.emit("tuning", iteration=iteration, momentum=change.momentum, total=change.total, why=change.why)
 
     async def _choose(self, cluster: _Cluster, now: Setting, left: int, began: float) -> tuple[Trials, Chosen]:
         """What is tried in a run that has `left` iterations to go and stands still since `began`; what is chosen."""

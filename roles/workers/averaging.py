@@ -50,6 +50,11 @@ class AveragingOptions(ReplicaOptions):
             yield from self.exchange.options.loads(name, size, shapes)
 
     @property
+    def keeps_beside(self) -> bool:
+        """How many rows were learnt since the last mean."""
+        return True
+
+    @property
     def period(self) -> int:
         """A mean in every tau-th iteration."""
         return self.tau
@@ -113,7 +118,7 @@ class AveragingReplica(Replica):
             await self.compute("train", self._iterate, ticket, work)
             self._last = ticket.number
             self._rows += high - low, ticket.rows
-            if (ticket.number + 1) % self._tau == 0:
+            if (ticket.batch + 1) % self._tau == 0:
                 await self._average()
         self._images.inc(high - low)
         self._iterations.inc()
@@ -138,6 +143,14 @@ class AveragingReplica(Replica):
         await self.compute("unpack", self._unpack, bucket, total)
 
     # What runs in the compute thread.
+
+    def set_aside(self) -> Array:
+        """See KeepsBeside."""
+        return self._rows.copy()
+
+    def take_back(self, kept: Array) -> None:
+        """See KeepsBeside."""
+        self._rows[:] = kept
 
     def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> None:
         """One training iteration on the rows of this member, as if they were the batch; `work` comes before it."""

@@ -63,10 +63,10 @@ class Passes:
         """Begin the pass on this member's rows; in the compute thread."""
         low, high = ticket.mine
         if isinstance(net, AccumulatedNet):
-            net.begin_with(ticket.number, (low, high), partial(self._read_one, ticket))
+            net.begin_with(ticket.batch, (low, high), partial(self._read_one, ticket))
             return
         batch = self._readers[ticket.phase].get(ticket.batch, low, high)
-        net.begin(ticket.number, (low, high))
+        net.begin(ticket.batch, (low, high))
         for name, array in zip(net.inputs, batch, strict=True):
             net.feed(name, array)
 

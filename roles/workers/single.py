@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nets.data import Prefetcher
+from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
@@ -29,6 +30,11 @@ class WholeOptions(JobOptions):
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
     coordinator: str
+
+    @property
+    def keeps_beside(self) -> bool:
+        """The state that recurrent layers hand from one pass to the next, if the net has some."""
+        return True
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """All in one piece; with several passes, in one more than these."""
@@ -105,6 +111,18 @@ class Single(ModelHolder):
             self._iterations.inc()
         done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
         self._passes.report(done)
+
+    def set_aside(self) -> list[list[Array]]:
+        """See KeepsBeside."""
+        return [[state.copy() for state in layer.state] for layer in self._recurrent()]
+
+    def take_back(self, kept: list[list[Array]]) -> None:
+        """See KeepsBeside."""
+        for layer, states in zip(self._recurrent(), kept, strict=True):
+            layer.state = [state.copy() for state in states]
+
+    def _recurrent(self) -> list[Any]:
+        return [node.layer for stage in self._nets[TRAIN].stages for node in stage.nodes if node.layer.time_first]
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
         self._forward(ticket)

@@ -44,7 +44,7 @@ def test_the_schemes_are_those_of_the_paper() -> None:
 
 def slice_of(number: int, rank: int, part: int, rows: int, cuts: tuple[int, ...] = (0, 3, 6)) -> ActivationSlice:
     blobs = (np.zeros((rows,), np.float32), np.zeros((rows, 5), np.float32))
-    return ActivationSlice(phase="TRAIN", number=number, rank=rank, part=part, cuts=cuts, blobs=blobs)
+    return ActivationSlice(phase="TRAIN", number=number, batch=number, rank=rank, part=part, cuts=cuts, blobs=blobs)
 
 
 def asked(message: ActivationSlice) -> Envelope:
