@@ -53,7 +53,7 @@ class _Search:
         self.trials, self.choices, self.now = trials, choices, now
         self.grids = Grids(trials, choices, now)
         self.saturated = before.saturated if before else 0
-        self._begin = (before.next_groups if before else 0) or now.groups
+        self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
         self._cold, self.why = before is None, ""
 
     async def cold_start(self) -> Setting:

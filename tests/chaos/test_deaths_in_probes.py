@@ -24,7 +24,7 @@ start = "before.json"
 epoch_iterations = 30
 probe_iterations = 100
 """
-BEFORE = {"choice": {"groups": 1, "momentum": 0.9, "base_lr": 0.01}, "saturated_groups": 1, "next_groups": 1}
+BEFORE = {"choice": {"groups": 2, "momentum": 0.9, "base_lr": 0.01}, "saturated_groups": 2, "next_groups": 2}
 
 
 def tuned(directory: Path) -> Path:
