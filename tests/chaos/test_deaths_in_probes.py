@@ -22,7 +22,7 @@ TUNING = """
 [train.tuning]
 start = "before.json"
 epoch_iterations = 30
-probe_iterations = 100
+probe_iterations = 40
 """
 BEFORE = {"choice": {"groups": 2, "momentum": 0.9, "base_lr": 0.01}, "saturated_groups": 2, "next_groups": 2}
 
