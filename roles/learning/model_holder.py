@@ -1,8 +1,8 @@
 """Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back.
 
 And whoever has something beside them that goes from one iteration to the next and is in no checkpoint: the errors that
-a sender of gradients keeps, the state of recurrent layers, rows since the last mean. While a run is held its owner
-keeps a copy: probes leave no trace.
+a sender of gradients keeps, the state of recurrent layers. While a run is held its owner keeps a copy: probes leave no
+trace.
 """
 
 from __future__ import annotations

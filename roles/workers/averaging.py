@@ -50,11 +50,6 @@ class AveragingOptions(ReplicaOptions):
             yield from self.exchange.options.loads(name, size, shapes)
 
     @property
-    def keeps_beside(self) -> bool:
-        """How many rows were learnt since the last mean."""
-        return True
-
-    @property
     def period(self) -> int:
         """A mean in every tau-th iteration."""
         return self.tau
@@ -143,14 +138,6 @@ class AveragingReplica(Replica):
         await self.compute("unpack", self._unpack, bucket, total)
 
     # What runs in the compute thread.
-
-    def set_aside(self) -> Array:
-        """See KeepsBeside."""
-        return self._rows.copy()
-
-    def take_back(self, kept: Array) -> None:
-        """See KeepsBeside."""
-        self._rows[:] = kept
 
     def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> None:
         """One training iteration on the rows of this member, as if they were the batch; `work` comes before it."""

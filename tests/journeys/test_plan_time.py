@@ -146,11 +146,13 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
     run = run_directory(tmp_path / "run", cluster, 1)
     for file in (cluster, run / "config.toml"):
         file.write_text(file.read_text().replace("groups = 1", 'groups = "auto"') + "[train.tuning]\nbudget = 0.5\n")
-    said: list[tuple[float, str, dict[str, object]]] = [(1.5, "held", {}), (101.5, "released", {})]
-    said += [(1.0 + 0.2 * n + 100 * (n > 2), "progress", {"iteration": f"{n + 1}/20"}) for n in range(6)]
-    said += [(102.0, "regrouped", {"groups": 2})]
-    said += [(102.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
-    lines = [json.dumps({"t": t, "event": name, **fields}) for t, name, fields in sorted(said, key=lambda one: one[0])]
+    said: list[tuple[float, str, dict[str, object]]] = []
+    for n in range(6):  # it is held for 100 s after each iteration
+        said.append((100.2 * n, "progress", {"iteration": f"{n + 1}/20"}))
+        said += [(100.2 * n + 0.1, "held", {}), (100.2 * n + 100.1, "released", {})]
+    said += [(600.0, "regrouped", {"groups": 2})]
+    said += [(600.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
+    lines = [json.dumps({"t": t, "event": name, **fields}) for t, name, fields in said]
     (run / "events.jsonl").write_text("\n".join(lines))
     chart = tmp_path / "he.svg"
     words = ("--profile", str(run / "service-times.json"), "--chart", str(chart), "--measured", str(run))

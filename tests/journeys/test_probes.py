@@ -22,6 +22,7 @@ from runtime.simulation.cluster import simulate
 from tests.support import ROOT, Simulated, configure, train, with_actor
 
 ITERATIONS = 12
+ServiceTime = Callable[[str, str], float]  # actor, label -> seconds
 SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
     "hold": (Hold, Held),
     "probe": (Probe, Probed),
@@ -57,8 +58,20 @@ class Scientist(Actor):
         await self.tell("coordinator", WindDown(reason="somebody wants it"))
 
 
-def tried(cluster: Path, asks: list[dict[str, Any]], *settings: str, ends: float = 0.0) -> Simulated:
-    """A run on virtual time, 10 ms for each piece of work, with a scientist in it."""
+def ten_ms(actor: str, label: str) -> float:
+    """Every piece of work takes as long."""
+    return 0.01
+
+
+def by_rank(actor: str, label: str) -> float:
+    """Workers are the slower the higher their rank."""
+    return 0.01 * (1 + int(actor[-1])) if actor.startswith("conv-0") else 0.01
+
+
+def tried(
+    cluster: Path, asks: list[dict[str, Any]], *settings: str, ends: float = 0.0, times: ServiceTime = ten_ms
+) -> Simulated:
+    """A run on virtual time with a scientist in it."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
     more = with_actor(plan(loaded.config, loaded.options), "scientist", {"asks": asks, "ends": ends})
@@ -67,7 +80,7 @@ def tried(cluster: Path, asks: list[dict[str, Any]], *settings: str, ends: float
             place(more, loaded.config),
             {**ROLES, "scientist": Scientist},
             directory=cluster.parent,
-            service_time=lambda actor, label: 0.01,
+            service_time=times,
         )
     )
     arrays, _ = load_checkpoint(cluster.parent / journal.of("checkpoint")[-1]["file"])
@@ -134,8 +147,8 @@ OTHERS = {
 @pytest.mark.few("[one-bit]", "[sparknet]")
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
-    """What senders keep of coarse gradients, rows since the last mean, who is how far: a hold without probes is the
-    same."""
+    """What senders keep of coarse gradients, when the next mean is due, who is how far and how fast: a hold without
+    probes is the same."""
     preset, more, *settings = OTHERS[name]
     live = "train.strategy.live=true" in settings
     probes = PROBES[: 3 if live else 2]
@@ -143,7 +156,7 @@ def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
     for kind, wanted in (("held", asks()), ("probed", asks(*probes))):
         cluster = configure(tmp_path / kind, preset, workers=4, iterations=ITERATIONS)
         cluster.write_text(cluster.read_text() + more)
-        found.append(tried(cluster, wanted, *settings))
+        found.append(tried(cluster, wanted, *settings, times=by_rank if name == "shares" else ten_ms))
     same(*found)
     assert len(found[1].journal.of("probe")) == len(probes)
 
