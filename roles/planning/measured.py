@@ -45,7 +45,8 @@ def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, floa
             if mine != found:
                 raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
         strategy = theirs.train.strategy
-        begun = 1 if strategy.groups == AUTO else preset_called(strategy.preset).groups(strategy)
+        said: Any = strategy.groups
+        begun = 1 if said == AUTO else preset_called(strategy.preset).groups(strategy)
         yield from sorted(_seconds(run, begun).items())
 
 

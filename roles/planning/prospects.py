@@ -46,7 +46,8 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
     preset = preset_called(strategy.preset)
     chosen = preset.groups(strategy)
     choices, notes = [], dict.fromkeys(basis.notes)
-    if run is not None and run.train.strategy.groups == AUTO:
+    said: Any = None if run is None else run.train.strategy.groups
+    if said == AUTO:
         notes[SEVERAL] = None
     others = _numbers(strategy.workers, chosen) if "groups" in preset.uses else [chosen]
     for groups in others:

@@ -252,3 +252,20 @@ def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_wors
         lab.train(found.setting, last // 4)
         trained += last // 4 * seconds[found.setting.groups]
         now = found.setting
+
+
+def test_where_one_group_is_the_best_its_momenta_are_tried_too_if_the_budget_has_them_to_spare() -> None:
+    def stale(setting: Setting, at: int) -> float:
+        return 1.0 + 3 * (setting.groups > 1) + abs(setting.momentum - 0.6)
+
+    rich = everything_of(budget=0.5)
+    assert chosen(Written(stale), rich).setting == Setting(1, 0.6, 0.01)
+    poor = everything_of(budget=0.02)
+    lab = Written(stale)
+    found = chosen(lab, poor, left=2000)
+    assert found.setting == START
+    assert (1, 0.6) not in {(setting.groups, setting.momentum) for setting, _ in lab.asked}
+
+
+def everything_of(budget: float) -> Choices:
+    return alone(groups=(1, 2, 4), momenta=MOMENTA, budget=budget)
