@@ -80,13 +80,14 @@ class _Search:
         return await self._momentum_alone(await self._race(bests))
 
     async def _momentum_alone(self, best: Setting) -> Setting:
-        """Where one group is the best after all: a grid of its momenta too, if the budget has it to spare. The paper
+        """Where one group is the best after all: a grid of its momenta too, if the budget pays for it. The paper
         keeps the usual 0.9 there to save time (E.4); who asks for momentum "auto" wants to know."""
-        wanted = len(self.choices.momenta) * self.trials.cost_of_another(1)
-        if best.groups > 1 or not self.choices.momenta or wanted > self.trials.spare:
+        others = [best.but(momentum=momentum) for momentum in self.choices.momenta]
+        wanted = sum(self.trials.cost(setting, self.trials.length) for setting in others)
+        if best.groups > 1 or not others or wanted > self.trials.left_to_spend:
             return best
         self.grids.stays = best
-        found = await self.grids.best_of([best, *(best.but(momentum=momentum) for momentum in self.choices.momenta)])
+        found = await self.grids.best_of([best, *others])
         if found != best:
             self.why = f"{self.why}; alone, {self._lowest(found)}"
         return found
