@@ -60,6 +60,8 @@ class RoleOptions:
     """Base of all; what is said here is said of a role that only talks."""
 
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
+    tells_statistics: ClassVar[bool] = False
+    keeps_beside: ClassVar[bool] = False
 
     @property
     def period(self) -> int:
@@ -70,16 +72,6 @@ class RoleOptions:
     def most_groups(self) -> int:
         """In how many groups it may want the run to be while it goes on; 0: it wants nothing."""
         return 0
-
-    @property
-    def tells_statistics(self) -> bool:
-        """Does it measure what gradients say of momentum and noise (`roles.tuning.statistics`)?"""
-        return False
-
-    @property
-    def keeps_beside(self) -> bool:
-        """Has it something that goes from one iteration to the next and is in no model (`KeepsBeside`)?"""
-        return False
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """What the actor of this name does in a training iteration of a group, in the order in which it begins what

@@ -7,8 +7,8 @@ trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from nets import NetError
 from ops import Array
@@ -31,27 +31,34 @@ class TakeBack(Message):
     last: bool
 
 
-class KeepsBeside(Actor):
-    """An actor that may have something of the kind; its options say if it has (`RoleOptions.keeps_beside`)."""
+class Beside(Protocol):
+    """Something of the kind. Both are called in the compute thread."""
 
-    _aside: Any = None
+    def set_aside(self) -> Any:
+        """A copy of it."""
+
+    def take_back(self, kept: Any) -> None:
+        """Go on from a copy, which stays as it is."""
+
+
+class KeepsBeside(Actor):
+    """An actor that may have something of the kind; whoever plans the run knows if it has (`RoleOptions.keeps_beside`,
+    formats of gradients)."""
+
+    beside: Sequence[Beside] = ()
+    _aside: Sequence[Any] = ()
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
         """Copy it."""
-        self._aside = await self.compute("state", self.set_aside)
+        self._aside = await self.compute("state", lambda: [each.set_aside() for each in self.beside])
         await self.reply(envelope, Done())
 
     async def on_take_back(self, message: TakeBack, envelope: Envelope) -> None:
         """Go on from the copy."""
-        await self.compute("state", self.take_back, self._aside)
-        self._aside = None if message.last else self._aside
+        for each, kept in zip(self.beside, self._aside, strict=True):
+            await self.compute("state", each.take_back, kept)
+        self._aside = () if message.last else self._aside
         await self.reply(envelope, Done())
-
-    def set_aside(self) -> Any:
-        """A copy of what it has beside the model; in the compute thread."""
-
-    def take_back(self, kept: Any) -> None:
-        """Go on from what `set_aside` gave, which stays as it is; in the compute thread."""
 
 
 class ModelHolder(KeepsBeside):

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ops import Array, Backend, OpsError, Shape
 from roles.formats.base import FORMATS, Format, Number
 from roles.formats.float32 import Float32, Float64
+from roles.learning.buffers import NO_ERROR, KeptErrors
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import Blobs
 from runtime.errors import MessageError
 
 Formats = tuple[str, ...]
-Errors = dict[tuple[str, int], Array]  # of a layer's blob, by its place
 Layers = Mapping[str, Sequence[tuple[Sequence[int], bool]]]  # layer -> each blob's shape, and whether it is learned
 
 
@@ -30,14 +28,8 @@ class WireFormat:
     format: str = "float32"
     options: Mapping[str, Number] = field(default_factory=dict)
 
-    @property
-    def keeps(self) -> bool:
-        """Does a sender keep what it misses?"""
-        return self.format in FORMATS and FORMATS[self.format].keeps
-
 
 PLAIN = WireFormat()
-_NONE = np.empty(0, np.float32)
 
 
 def format_of(said: WireFormat, ops: Backend) -> Format:
@@ -72,10 +64,10 @@ class Wire:
         self._sends, self._plain = format_of(said, ops), plain_beside(said, ops)
         taken = {} if self._plain.name == Float64.name else FORMATS
         self._takes = {name: kind(ops, said.options) for name, kind in taken.items()} | {self._plain.name: self._plain}
-        self._errors: Errors = {}
+        self.errors = KeptErrors()
 
     def __repr__(self) -> str:
-        return f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, {len(self._errors)} errors kept>"
+        return f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, {self.errors!r}>"
 
     def encode(self, layer: str, blobs: Blobs) -> tuple[Formats, Blobs]:
         """Each blob's format, and the arrays of all blobs one after the other."""
@@ -85,17 +77,8 @@ class Wire:
             return formats, blobs
         arrays: list[Array] = []
         for index, (kind, blob) in enumerate(zip(kinds, blobs, strict=True)):
-            arrays += kind.encode(blob, self._error((layer, index), blob.shape) if kind.keeps else _NONE)
+            arrays += kind.encode(blob, self.errors.of((layer, index), blob.shape) if kind.keeps else NO_ERROR)
         return formats, tuple(arrays)
-
-    def set_aside(self) -> Errors:
-        """A copy of the errors."""
-        return {key: error.copy() for key, error in self._errors.items()}
-
-    def take_back(self, errors: Errors) -> None:
-        """Go on from errors that were set aside."""
-        for key, error in self._errors.items():
-            error[...] = errors.get(key, 0.0)
 
     def decode(self, layer: str, formats: Formats, arrays: Blobs) -> Blobs:
         """The blobs of a gradient, all numbers as they are. MessageError if it is not one of this layer's."""
@@ -115,9 +98,3 @@ class Wire:
             except OpsError as error:
                 raise MessageError("bad_shape", f"a gradient of layer '{layer}' in format {name}: {error}") from None
         return tuple(found)
-
-    def _error(self, key: tuple[str, int], shape: Shape) -> Array:
-        """What earlier gradients of a blob missed."""
-        if key not in self._errors:
-            self._errors[key] = np.zeros(shape, np.float32)
-        return self._errors[key]

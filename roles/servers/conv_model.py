@@ -29,7 +29,7 @@ from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
 from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from roles.servers.model_steps import served
-from roles.tuning.statistics import GetGradientStatistics, statistics_of
+from roles.tuning.statistics import GetGradientStatistics
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 
@@ -46,16 +46,12 @@ class ModelOptions(JobOptions):
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    tells_statistics: ClassVar[bool] = True
     image_shape: InputShape
     coordinator: str
     part: str = "conv"
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
-
-    @property
-    def tells_statistics(self) -> bool:
-        """Of its gradients, however they came."""
-        return True
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Its layers to every worker that names it."""
@@ -91,13 +87,11 @@ class ConvModel(ModelHolder):
         self._image_shape, self._part, self._layers = options.image_shape, options.part, options.layers
         self._coordinator = options.coordinator
         self._live: HogwildStore  # the store, if updates race
-        self._curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
-        self._ledger, self._races = ModelLedger(self._store.layers), Races()
-        self._ledger.version = max(self._store.versions.values(), default=0)  # of a run that resumes another
+        self._ledger, self._races = ModelLedger(self._store.layers, super().model_version()), Races()
         self._staleness = self.histogram(
             "gradient_staleness_updates",
             "Iterations of others between an iteration's first read and last update.",
@@ -163,22 +157,15 @@ class ConvModel(ModelHolder):
         self._watch.applied(message.layer, message.group, version, layer_staleness)
         if updated is not None:
             self._staleness.observe(updated.staleness)
-            self._gauges.show(updated.version, self._store.momentum)
             await self.tell(self._coordinator, updated, step=message.number)
-            await self._tell_statistics()
+            await self._gauges.answer(updated.version, self._store.momentum)
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
 
     async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
         """Tell what the gradients of late say of momentum and noise, at once or when the model is so far."""
-        self._curious.append((message, envelope))
-        await self._tell_statistics()
-
-    async def _tell_statistics(self) -> None:
-        due = [asked for asked in self._curious if asked[0].after <= self._ledger.version]
-        self._curious = [asked for asked in self._curious if asked not in due]
-        for _, envelope in due:
-            await self.reply(envelope, statistics_of(self._watch, self._ledger.version, self._store.momentum))
+        self._gauges.curious.append((message, envelope))
+        await self._gauges.answer(self._ledger.version, self._store.momentum)
 
     def _apply(self, message: LayerGradient) -> int | None:
         """The layer's new version; None if parts of the gradient are missing."""

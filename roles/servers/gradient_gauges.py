@@ -1,10 +1,12 @@
-"""What a model server's gradients say of momentum and noise, as metrics. A gauge is there from when it is known."""
+"""What a model server's gradients say of momentum and noise: as metrics, each from when it is known, and to whoever
+asks."""
 
 from __future__ import annotations
 
 from roles.tuning.momentum import expected, total
+from roles.tuning.statistics import GetGradientStatistics, statistics_of
 from roles.tuning.watch import GradientWatch
-from runtime import Actor
+from runtime import Actor, Envelope
 
 EVERY = 64  # iterations
 SURE = 0.1  # the standard error of an implicit momentum that is shown
@@ -16,13 +18,14 @@ class GradientGauges:
 
     def __init__(self, actor: Actor, watch: GradientWatch) -> None:
         self._actor, self._watch = actor, watch
+        self.curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
 
     def __repr__(self) -> str:
         return f"<gauges of {self._watch!r}>"
 
     def show(self, iterations: int, explicit: float) -> None:
         """So many iterations are in the model; `explicit` is the solver's momentum."""
-        if iterations % EVERY:
+        if iterations % EVERY or not self._watch.updates:
             return
         watch, by_staleness = self._watch, self._watch.by_staleness()
         self._implicit("groups", expected(watch.groups))
@@ -36,6 +39,14 @@ class GradientGauges:
         if noise is not None and noise.error <= CLEAR * noise.value:
             text = "The batch whose gradient has as much noise as signal."
             self._actor.gauge("gradient_noise_images", text).set(noise.value)
+
+    async def answer(self, iterations: int, explicit: float) -> None:
+        """So many iterations are in the model: `show`, and answer those who asked for what is known then."""
+        self.show(iterations, explicit)
+        due = [asked for asked in self.curious if asked[0].after <= iterations]
+        self.curious = [asked for asked in self.curious if asked not in due]
+        for _, envelope in due:
+            await self._actor.reply(envelope, statistics_of(self._watch, iterations, explicit))
 
     def _implicit(self, by: str, value: float) -> None:
         text = "Momentum that comes from asynchrony."

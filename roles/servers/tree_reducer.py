@@ -16,7 +16,7 @@ from roles.learning.job import cpu_ops
 from roles.learning.model_holder import KeepsBeside
 from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent
-from roles.learning.wire_formats import PLAIN, Errors, Formats, Layers, Wire, WireFormat
+from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place
 from runtime import Conversation, Envelope
 
@@ -38,11 +38,6 @@ class ReducerOptions(SummingOptions):
         """The sum of what came to it, in its own format. One that is kept for other groups than these sends nothing."""
         if layers := arriving(name, shapes):
             yield self.parent, LayerGradient, encoded(layers, self.wire)
-
-    @property
-    def keeps_beside(self) -> bool:
-        """What a coarse format leaves out of its sums."""
-        return self.wire.keeps
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """Each child's gradient of a layer is added; with the last one the sum leaves."""
@@ -95,6 +90,7 @@ class TreeReducer(KeepsBeside):
         ops = cpu_ops(self._options.kernels)
         ops.memory = self.memory
         self._sum, self._wire = GradientSum(ops), Wire(self._options.layers, ops, self._options.wire)
+        self.beside = [self._wire.errors]
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Add a child's gradient; with the last one, send the sum to the parent."""
@@ -122,14 +118,6 @@ class TreeReducer(KeepsBeside):
         """The tree has another shape from now on."""
         self._parent = Parent(message.parent, message.part, message.parts)
         await self.reply(envelope, Done())
-
-    def set_aside(self) -> Errors:
-        """See KeepsBeside."""
-        return self._wire.set_aside()
-
-    def take_back(self, kept: Errors) -> None:
-        """See KeepsBeside."""
-        self._wire.take_back(kept)
 
     def _add(self, message: LayerGradient) -> tuple[Formats, Blobs] | None:
         """The sum as it travels, if this was the last missing part."""

@@ -27,7 +27,7 @@ from roles.learning.buffers import layer_gradients
 from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import KeepsBeside
 from roles.learning.tree import Parent
-from roles.learning.wire_formats import Errors, Formats, layers_of
+from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
 from roles.workers.conv_steps import iteration, work
 from roles.workers.exposure import Exposure
@@ -57,11 +57,6 @@ class ConvOptions(JobOptions):
         yield from activations_sent(self, name, shapes)
         for way in self.models:
             yield way.parent, LayerGradient, encoded(shapes.layers(self.job, self.part, way.layers), way.wire)
-
-    @property
-    def keeps_beside(self) -> bool:
-        """What a coarse format leaves out of its gradients."""
-        return any(way.wire.keeps for way in self.models)
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """What `ConvCompute` does, from its first pull to its last gradient."""
@@ -116,6 +111,7 @@ class ConvCompute(KeepsBeside):
         self._nets = job.working_nets(self._part, sources)
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
+        self.beside = [link.wire.errors for link in self._links]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
         self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
 
@@ -237,15 +233,6 @@ class ConvCompute(KeepsBeside):
             await self.tell(parent.name, gradient, step=ticket.number)
 
     # What runs in the compute thread. Messages hold host arrays; the net's may live on a device.
-
-    def set_aside(self) -> list[Errors]:
-        """See KeepsBeside: of each way."""
-        return [link.wire.set_aside() for link in self._links]
-
-    def take_back(self, kept: list[Errors]) -> None:
-        """See KeepsBeside."""
-        for link, errors in zip(self._links, kept, strict=True):
-            link.wire.take_back(errors)
 
     def _forward_stage(self, net: WorkerNet, stage: Stage, blobs: Blobs) -> Blobs:
         """The activations that cross to the FC phase, after the last stage."""

@@ -29,12 +29,8 @@ class WholeOptions(JobOptions):
     """Of a worker that holds the whole net: the job and the coordinator's name."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    keeps_beside: ClassVar[bool] = True  # what recurrent layers hand from one pass to the next, if the net has some
     coordinator: str
-
-    @property
-    def keeps_beside(self) -> bool:
-        """The state that recurrent layers hand from one pass to the next, if the net has some."""
-        return True
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """All in one piece; with several passes, in one more than these."""
@@ -62,6 +58,19 @@ class WholeOptions(JobOptions):
         yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
 
 
+class _State:
+    """Of one recurrent layer."""
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    def set_aside(self) -> list[Array]:
+        return [state.copy() for state in self._layer.state]
+
+    def take_back(self, kept: list[Array]) -> None:
+        self._layer.state = [state.copy() for state in kept]
+
+
 class Single(ModelHolder):
     """See the module docstring."""
 
@@ -85,6 +94,8 @@ class Single(ModelHolder):
         net = self._nets[TRAIN]
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        nodes = [node for stage in net.stages for node in stage.nodes]
+        self.beside = [_State(node.layer) for node in nodes if node.layer.time_first]
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 
@@ -111,18 +122,6 @@ class Single(ModelHolder):
             self._iterations.inc()
         done = PassDone(members=1, phase=ticket.phase, number=ticket.number, rows=ticket.rows, scores=scores)
         self._passes.report(done)
-
-    def set_aside(self) -> list[list[Array]]:
-        """See KeepsBeside."""
-        return [[state.copy() for state in layer.state] for layer in self._recurrent()]
-
-    def take_back(self, kept: list[list[Array]]) -> None:
-        """See KeepsBeside."""
-        for layer, states in zip(self._recurrent(), kept, strict=True):
-            layer.state = [state.copy() for state in states]
-
-    def _recurrent(self) -> list[Any]:
-        return [node.layer for stage in self._nets[TRAIN].stages for node in stage.nodes if node.layer.time_first]
 
     def _compute(self, ticket: Ticket) -> dict[str, float]:
         self._forward(ticket)
