@@ -82,7 +82,8 @@ def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(tmp_path: P
     assert regrouped == pytest.approx([fields["momentum"] for fields in changes], abs=1e-4)
     assert journal.of("probe") == journal.of("held") == []
     (measured,) = journal.of("measured")
-    assert total(measured["momentum"], measured["staleness"]) == pytest.approx(WANTED, abs=0.05)
+    most = {"exponential": 0.05, "even": 0.02}[law]  # where theory is wrong, by 0.033 of even times, the loop mends it
+    assert total(measured["momentum"], measured["staleness"]) == pytest.approx(WANTED, abs=most)
     assert journal.of("finished")[0]["iterations"] == 400
 
 
