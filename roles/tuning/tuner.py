@@ -44,7 +44,9 @@ class TunerOptions(RoleOptions):
 
     def holds(self, name: str, shapes: Shapes) -> Memory:
         """The model as it is before probes, which the coordinator keeps for it."""
-        servers = shapes.options[self.coordinator].servers if self.choices.any else ()
+        if not self.choices.any:
+            return {}
+        servers = shapes.options[self.coordinator].servers
         held = [shapes.options[server].holds(server, shapes) for server in servers]
         return {"before probes": sum(each.get(what, 0) for each in held for what in ("parameters", "history"))}
 
