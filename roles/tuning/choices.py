@@ -28,6 +28,21 @@ class Setting:
         return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"))
 
 
+def alike(setting: Setting, groups: int) -> Setting | None:
+    """The setting with which so many groups learn as much in an iteration as those of `setting` do, to first order.
+
+    g groups have an implicit momentum of 1 - 1/g (Omnivore, Theorem 1), so explicit momentum is lowered until the total
+    is as before; and the rate in proportion to 1 - momentum, so that a gradient moves the model as far as before in the
+    long run. None: explicit momentum would have to be negative.
+    """
+    rest = (1.0 - setting.momentum) * groups / setting.groups
+    return (
+        setting.but(groups=groups, momentum=1.0 - rest, base_lr=setting.base_lr * groups / setting.groups)
+        if rest <= 1.0 + 1e-6
+        else None
+    )
+
+
 @dataclass(frozen=True)
 class Trial:
     """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the `seconds` that they

@@ -3,7 +3,12 @@
 Cold start: the seconds of an iteration for each number of groups; the learning rate with one group at the solver's
 momentum; then 2, 4, ... groups, up to the fewest that are within 5 % of the fastest, each with its grid around the best
 of the one before; last, the best of each number of groups beside one another after equal seconds, and where that is one
-group, its momenta. Where the budget does not pay for so many grids, Algorithm 1 alone, beside what the run has.
+group, its momenta.
+
+Where momentum and learning rate may both be chosen, theory says with which of them other groups learn alike (`alike`):
+these settings stand in the comparison too, and of those that tie the one with the most groups is taken, since it is the
+fastest. Where the budget does not pay for so many grids, they alone are compared with what the run has; where theory
+says nothing, the grid of Algorithm 1.
 
 Algorithm 1: the grid at the groups the run has, after the cold start at those that are as fast as any. Where momentum 0
 is the best, 0.1 and 0.2 beside it; where it stays the best, asynchrony gives more momentum than is good: half as many
@@ -18,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from roles.tuning.choices import Choices, Chosen, Setting, Trial
+from roles.tuning.choices import Choices, Chosen, Setting, Trial, alike
 from roles.tuning.grids import Grids
 from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
 from roles.tuning.trials import SpentUp, Trials
@@ -55,6 +60,7 @@ class _Search:
         self.saturated = before.saturated if before else 0
         self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
         self._cold, self.why = before is None, ""
+        self._alike: list[Setting] = []  # what learns as the best with one group does, as far as theory goes
 
     async def cold_start(self) -> Setting:
         """See the module docstring."""
@@ -63,12 +69,16 @@ class _Search:
         if self.choices.groups:
             await self._measure_groups(best)
         if self._counts() and self._costs() > self.trials.left_to_spend:
+            if self._alike:
+                self.trials.tell("the budget pays for no grid at each number of groups: what learns alike is compared")
+                return await self._race([best, *self._alike])
             self.trials.tell(
                 f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
             )
             return await self._momentum_alone(await self._race([best, await self._algorithm_1(self.saturated)]))
         if self.choices.rates:
             best = await self.grids.rates(best)
+            self._alike = self._learning_as(best)
         if not self.choices.groups:
             if self.choices.momenta:
                 best = await self.grids.around(best, best.groups, freely=True)
@@ -77,7 +87,7 @@ class _Search:
         bests = [best]
         for groups in self._counts():
             bests.append(await self.grids.around(bests[-1], groups))
-        return await self._momentum_alone(await self._race(bests))
+        return await self._momentum_alone(await self._race([*bests, *self._alike]))
 
     async def _momentum_alone(self, best: Setting) -> Setting:
         """Where one group is the best after all: a grid of its momenta too, if the budget pays for it. The paper
@@ -134,23 +144,33 @@ class _Search:
         return grids + len(self.choices.rates) * self.trials.cost_of_another(1)
 
     async def _measure_groups(self, best: Setting) -> None:
-        """Seconds of an iteration for each number of groups: at momentum 0 where that is to be chosen, which is in the
-        grid of each and does not diverge."""
+        """Seconds of an iteration for each number of groups: with what learns alike; where theory says nothing, at
+        momentum 0 if that may be chosen, which is in the grid of each and does not diverge."""
         momentum = min(self.choices.momenta, default=best.momentum)
+        self._alike = self._learning_as(best)
+        by_theory = {setting.groups: setting for setting in self._alike}
         for groups in self.choices.groups[1:]:
-            await self.trials.of(best.but(groups=groups, momentum=momentum))
+            await self.trials.of(by_theory.get(groups) or best.but(groups=groups, momentum=momentum))
         seconds = self.trials.iteration_seconds
         timed = {groups: seconds[groups] for groups in self.choices.groups if groups in seconds}
         if not timed:  # all diverged at once
             return
         self.saturated = next(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
         shown = ", ".join(f"{1000 * value:.4g}" for value in timed.values())
+        self._alike = [setting for setting in self._alike if setting.groups <= self.saturated]
         text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
         self.trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
 
+    def _learning_as(self, best: Setting) -> list[Setting]:
+        """What learns alike with more groups, as long as these are faster, if that is known yet."""
+        if not self.choices.momenta or not self.choices.rates:
+            return []
+        counts = [groups for groups in self.choices.groups if best.groups < groups <= (self.saturated or groups)]
+        return [setting for groups in counts if (setting := alike(best, groups)) is not None]
+
     async def _race(self, bests: Sequence[Setting]) -> Setting:
-        """Which of these settings of different groups is the best after equal seconds; ties are prolonged. A tie to the
-        end is for what the run has, then for the fewest groups: what staleness costs near the optimum does not show."""
+        """Which of these settings of different groups is the best after equal seconds; ties are prolonged. See
+        `_of_ties` for a tie to the end."""
         bests = left = list(dict.fromkeys(bests))
         seconds = _comparable([self._longest(setting) for setting in left])
         for doubled in range(self.choices.prolonged + 1):
@@ -185,6 +205,11 @@ class _Search:
         return best
 
     def _of_ties(self, left: Sequence[Setting]) -> Setting:
+        """Of what learns alike the one with the most groups; else what the run has, then the fewest groups: what
+        staleness costs near the optimum does not show."""
+        by_theory = [setting for setting in left if setting in self._alike and not self._longest(setting).diverged]
+        if by_theory:
+            return max(by_theory, key=lambda setting: setting.groups)
         return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
 
     def _longest(self, setting: Setting) -> Trial:
@@ -221,7 +246,10 @@ class _Search:
             return f"the best with {best.groups} groups, the fewest that are as fast as any: loss {loss}"
         if len(left) == 1:
             return f"after {seconds:.3g} s its loss is clearly the lowest of {len(asked)} settings, {loss}"
-        kept = "the run has it" if best == self.now else "fewer groups are less stale"
+        kept = (
+            "by theory they learn alike: the most groups are the fastest" if best in self._alike else "the run has it"
+        )
+        kept = kept if best in (self.now, *self._alike) else "fewer groups are less stale"
         return f"after {seconds:.3g} s {len(left)} of {len(asked)} settings tie at loss {loss}, and {kept}"
 
 

@@ -8,13 +8,16 @@ that are left are the probe's limit.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from roles.tuning.choices import Choices, Setting, Trial
-from roles.tuning.judgement import LEAST_IN
+from roles.tuning.judgement import LEAST_IN, judged, mean
 
 FEWEST = 3  # iterations that tell how long one takes
+ROSE = 10.0  # times the first loss: such a probe diverges, though its numbers are finite still
+ROUNDS = 2  # iterations of each group in a probe, at least
 
 
 class Lab(Protocol):
@@ -99,7 +102,7 @@ class Trials:
         left = self.left_to_spend
         if self.cost(setting, iterations) > left:
             raise SpentUp
-        trial = await self._lab.probe(setting, iterations, left - self._beside if self._known else 0.0)
+        trial = _told(await self._lab.probe(setting, iterations, left - self._beside if self._known else 0.0))
         self.spent += trial.cost
         self.made.append((setting, trial))
         self._beside = max(self._beside, trial.cost - trial.seconds)
@@ -116,7 +119,14 @@ class Trials:
         return max(found, key=lambda trial: len(trial.losses), default=None)
 
 
+def _told(trial: Trial) -> Trial:
+    """As it is judged: see ROSE."""
+    rose = bool(trial.losses) and 0 < ROSE * trial.losses[0] < mean(judged(trial))
+    return dataclasses.replace(trial, diverged=trial.diverged or rose)
+
+
 def _whole(iterations: int, groups: int) -> int:
     """So many that each group ends as many: groups that begin together end together, and a probe that ends between two
-    of their turns would count one turn too much."""
-    return -(-iterations // groups) * groups
+    of their turns would count one turn too much. At least ROUNDS of each: the losses of the first round are those of
+    the model that all begin with, whatever the setting."""
+    return max(ROUNDS, -(-iterations // groups)) * groups

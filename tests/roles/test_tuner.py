@@ -106,7 +106,7 @@ def choices_of(journal: Journal) -> list[dict[str, Any]]:
 
 
 def test_it_searches_again_after_each_epoch_within_its_budget_and_every_choice_has_its_reason(tmp_path: Path) -> None:
-    choices = everything(6000)
+    choices = everything(6000, probe_iterations=10)
     journal = tuned(tmp_path, choices)
     made = choices_of(journal)
     assert len(made) >= 2

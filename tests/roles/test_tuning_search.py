@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roles.tuning.choices import Choices, Chosen, Setting, counts_up_to
+from roles.tuning.choices import Choices, Chosen, Setting, alike, counts_up_to
 from roles.tuning.search import tune
 from roles.tuning.trials import Lab, Trials
 from tests.roles.laboratories import Quadratic, Written
@@ -193,7 +193,8 @@ def test_what_a_search_costs_is_within_its_budget_and_it_is_told_when_that_ends_
     lab = Written(lambda setting, at: 1.0 + setting.momentum - at / 1e6, seconds.__getitem__, beside=0.3)
     choices = Choices(groups=(1, 2, 4), momenta=MOMENTA, rates=RATES, last=left)
     found = chosen(lab, choices, tell=told.append)
-    assert any("budget" in why for why in told) == ("the budget was spent" in found.why) == (left <= 800)
+    assert any("budget" in why for why in told) == (left <= 800)
+    assert any("the budget has no" in why for why in told) == ("the budget was spent" in found.why) == (left <= 400)
     fastest = min(found.iteration_seconds.values())
     # what was spent before the fastest was known is not unspent; the first probe is asked before anything is known
     spent_before = sum(trial.cost for setting, trial in found.tried if seconds[setting.groups] > fastest)
@@ -267,3 +268,41 @@ def test_where_one_group_is_the_best_its_momenta_are_tried_too_if_the_budget_pay
         assert chosen(lab, alone(groups=(1, 2, 4), momenta=MOMENTA), left=left).setting == best
         asked[left] = {setting.momentum for setting, _ in lab.asked if setting.groups == 1}
     assert asked == {poor: {0.9}, 4000: {*MOMENTA}}
+
+
+@given(st.integers(1, 8), st.integers(1, 32), st.floats(0.0, 0.99), st.floats(1e-6, 10.0))
+def test_what_learns_alike_has_the_same_total_momentum_and_moves_the_model_as_far(
+    before: int, groups: int, momentum: float, rate: float
+) -> None:
+    now = Setting(before, momentum, rate)
+    found = alike(now, groups)
+    left = (1 - momentum) / before  # 1 - total momentum (Omnivore, Theorem 1)
+    if found is None:
+        assert left * groups > 1
+    else:
+        assert (1 - found.momentum) / groups == pytest.approx(left, abs=1e-5)
+        assert found.base_lr / (1 - found.momentum) == pytest.approx(rate / (1 - momentum), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("poor", "loss", "taken"),
+    [
+        (600, lambda setting, at: 1.0, Setting(4, 0.6, 0.04)),  # three numbers of groups were seen
+        (2000, lambda setting, at: 1.0, Setting(8, 0.2, 0.08)),  # a tie: the most groups of what learns alike
+        (2000, lambda setting, at: math.nan if setting.groups == 8 else 1.0, Setting(4, 0.6, 0.04)),
+        (2000, lambda setting, at: 1.0 + at * (setting.groups > 1), START),  # more groups are worse
+        (2000, lambda setting, at: 1.0 + 30 * at * (setting.groups == 8), Setting(4, 0.6, 0.04)),  # it rises tenfold
+    ],
+)
+def test_a_run_too_short_for_grids_takes_the_most_groups_that_learn_alike_by_theory(
+    poor: int, loss: Callable[[Setting, int], float], taken: Setting
+) -> None:
+    lab = Written(loss, {1: 1.0, 2: 0.6, 4: 0.4, 8: 0.3, 16: 0.2}.__getitem__)
+    choices = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=poor)
+    assert chosen(lab, choices).setting == taken
+
+
+def test_what_does_not_learn_alike_is_not_taken_for_a_tie() -> None:
+    lab = Written(lambda setting, at: 1.0, {1: 1.0, 2: 0.6, 4: 0.4}.__getitem__)
+    for only in ({"momenta": MOMENTA}, {"rates": RATES}, {}):
+        assert chosen(lab, Choices(groups=(1, 2, 4), last=600, **only)).setting.groups == 1
