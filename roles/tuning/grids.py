@@ -64,16 +64,19 @@ class Grids:
             best = await self.best_of([best, wider])
         return best
 
-    async def around(self, last: Setting, groups: int, *, freely: bool = False) -> Setting:
-        """The grid at so many groups: momenta, and the learning rate of `last` and a tenth of it. A momentum above that
-        of `last` is not tried at the same learning rate, but `freely` (Omnivore, E.3 and E.4)."""
+    async def around(
+        self, last: Setting, groups: int, *, freely: bool = False, beside: Sequence[Setting] = ()
+    ) -> Setting:
+        """The grid at so many groups: momenta, and the learning rate of `last` and a tenth of it; and what stands
+        `beside` them. A momentum above that of `last` is not tried at the same learning rate, but `freely` (Omnivore,
+        E.3 and E.4)."""
         here = last.but(groups=groups)
         rate, lower = here.base_lr, here.base_lr * TENTH
         settings = [here] if groups == last.groups or not self.choices.momenta else []
         settings += [here.but(momentum=each) for each in self.choices.momenta if freely or each <= last.momentum]
         if self.choices.rates:
             settings += [here.but(momentum=each, base_lr=lower) for each in self.choices.momenta or (here.momentum,)]
-        best = await self.best_of(settings)
+        best = await self.best_of([*settings, *beside])
         for _ in range(WIDENINGS):
             if not self.choices.rates or best.base_lr >= rate:
                 break

@@ -6,7 +6,7 @@ of the one before; last, the best of each number of groups beside one another af
 group, its momenta.
 
 Where momentum and learning rate may both be chosen, theory says with which of them other groups learn alike (`alike`):
-these settings stand in the comparison too, and of those that tie the one with the most groups is taken, since it is the
+these settings stand in the grids too, and of those that tie the one with the most groups is taken, since it is the
 fastest. Where the budget does not pay for so many grids, they alone are compared with what the run has; where theory
 says nothing, the grid of Algorithm 1.
 
@@ -86,8 +86,9 @@ class _Search:
             return best
         bests = [best]
         for groups in self._counts():
-            bests.append(await self.grids.around(bests[-1], groups))
-        return await self._momentum_alone(await self._race([*bests, *self._alike]))
+            by_theory = [setting for setting in self._alike if setting.groups == groups]
+            bests.append(await self.grids.around(bests[-1], groups, beside=by_theory))
+        return await self._momentum_alone(await self._race(bests))
 
     async def _momentum_alone(self, best: Setting) -> Setting:
         """Where one group is the best after all: a grid of its momenta too, if the budget pays for it. The paper
