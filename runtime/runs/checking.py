@@ -44,16 +44,16 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
-        return Checked(loaded, placement, (*told, *_room(loaded, placement.topology)))
+        return Checked(loaded, placement, (*told, *remarks_on_room(loaded.program, placement.topology, loaded.config)))
     finally:
         logging.getLogger().removeHandler(handler)
 
 
-def _room(loaded: Loaded, topology: Topology) -> list[str]:
+def remarks_on_room(program: object, topology: Topology, config: ClusterConfig) -> list[str]:
     """What to tell of memory, if the program says what its actors hold and they will live on this machine. ConfigError
     if it can never be enough."""
-    tell = getattr(loaded.program, "memory", None)
-    if tell is None or loaded.config.launcher.kind != "local":
+    tell = getattr(program, "memory", None)
+    if tell is None or config.launcher.kind != "local":
         return []
     memory = MachineMemory()
     return room.warned(tell(topology), memory.total, memory.available)
