@@ -1,10 +1,11 @@
-"""A chart of predicted and measured seconds per step over what varies."""
+"""Charts of predictions over what varies: seconds per step; beside them, what a target takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from runtime.plan.axes import Edges, Field, curve, cut, dot, drawing, square, text
+from runtime.plan.panels import Curve, Panel, panels
 from runtime.plan.prospects import NEAR, Prospects
 
 WIDTH, HEIGHT = 640.0, 400.0
@@ -47,3 +48,33 @@ def _legend(measured: bool) -> Iterator[str]:
     if measured:
         yield square((x + 13, y + 18))
         yield text(x + 34, y + 22, "measured", "note")
+
+
+def beside(found: Sequence[Prospects]) -> str:
+    """The same of one or several kinds of machines as panels, a curve each; with a target also the steps that it takes
+    and the seconds, which are the product (Omnivore, Figure 7). An open dot lies between two runs. ValueError in words
+    if there is nothing to draw."""
+    first, names = found[0], {one.kind if len(found) > 1 else "": one for one in found}
+    pace = tuple(Curve(name, tuple((c.number, c.seconds) for c in one.choices)) for name, one in names.items())
+    measured = (Curve("measured", tuple(first.measured), joined=False),) if first.measured else ()
+    of = [Panel("hardware efficiency" if first.target else "", f"s per {first.step}", (*pace, *measured))]
+    if first.target:
+        of += _to_target(first, names)
+    title = f"to {first.target}" if first.target else f"seconds per {first.step}"
+    about = f": {first.basis}" if len(found) == 1 else ""
+    return panels(f"{title}{about}", of, first.varies, opened="between two runs")
+
+
+def _to_target(first: Prospects, names: Mapping[str, Prospects]) -> Iterator[Panel]:
+    """Statistical efficiency, which is the same on all machines, and the product."""
+    known = [choice for choice in first.choices if choice.needed.steps]
+    doubtful = frozenset(float(choice.number) for choice in known if not choice.needed.seen)
+    lacking = {float(choice.number): choice.needed.why for choice in first.choices if choice not in known}
+    counted = tuple((float(choice.number), float(choice.needed.steps or 0)) for choice in known)
+    yield Panel("statistical efficiency", f"{first.step}s", (Curve("", counted, doubtful),), lacking)
+    product = [
+        Curve(name, tuple((float(c.number), c.to_target) for c in one.choices if c.to_target), doubtful)
+        for name, one in names.items()
+    ]
+    fastest = first.fastest if len(names) == 1 else None
+    yield Panel("their product", "s", tuple(product), lacking, fastest and fastest.number, "the fastest")

@@ -48,7 +48,8 @@ def panels(title: str, of: Sequence[Panel], varies: str, *, opened: str = "", la
             raise ValueError(f"there is no curve to draw: {panel.title}")
     xs = sorted({x for panel in of for x in [*(x for one in panel.curves for x, _ in one.points), *panel.lacking]})
     known = {one.name: one for panel in of for one in panel.curves}
-    dashes = dict(zip((name for name in known if known[name].joined), itertools.cycle(DASHES), strict=False))
+    named = (name for name in known if name and known[name].joined)
+    dashes = {"": DASHES[0], **dict(zip(named, itertools.cycle(DASHES), strict=False))}
     legend = list(_legend(known, dashes, any(one.open for one in known.values()) and opened))
     legend += [(cross((13, 0)), lacking)] if any(panel.lacking for panel in of) else []
     parts = [text(LEFT, 18, cut(title, len(of) * WIDTH - LEFT), "title")]
