@@ -179,5 +179,6 @@ def _told(target: Target, seen: list[tuple[int, float, float]], at: tuple[int, f
         best = target.best(value for *_, value in seen)
         text = f"not reached: {best:.4g} at best in {seen[-1][0]} iterations"
     else:
-        text = f"at iteration {at[0]}, after {duration(at[1])}"
+        before = [number for number, *_ in seen if number < at[0]]
+        text = f"at iteration {at[0]}{f' (not yet at {before[-1]})' if before else ''}, after {duration(at[1])}"
     return f"{text}; what it learnt with changed on the way, so it counts for none of them" if alone else text

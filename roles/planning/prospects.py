@@ -8,7 +8,7 @@ to the target from runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from roles.forecasting.basis import Basis, basis_of
@@ -35,6 +35,7 @@ UNTIMED = "the first iterations, tests and checkpoints"
 NO_TARGET = "how many iterations a target takes: with more groups gradients are older, and it may take more; "
 NO_TARGET += "--target and --learnt tell it from runs"
 SEEDS = "chance: other first parameters, or another order in which groups come, take more or fewer iterations"
+FREE = "what it costs: not every machine has a price_per_hour"
 LINEAR = "~ lies between the iterations of two runs with fewer and with more groups, linear in the logarithm of groups"
 
 
@@ -56,6 +57,8 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
     every = every or [(one.groups, one) for one in by_groups(strategy, topology)]
     asked = _Asked(config, options, basis, seen, presets=wanted.presets)
     choices = list(asked.choices(every))
+    if not choices:
+        raise ConfigError(asked.refused)
     groups = "groups" if "groups" in preset_called(strategy.preset).uses else ""
     return Prospects(
         basis=basis.name,
@@ -144,8 +147,10 @@ class _Asked:
         return self._seen.efficiency.needed(manner, one.groups)
 
 
-def _of_target(choices: Iterable[Prospect]) -> Iterator[str]:
+def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
     yield SEEDS
+    if all(choice.hourly is None for choice in choices):
+        yield FREE
     if any(choice.needed.steps is not None and not choice.needed.seen for choice in choices):
         yield LINEAR
 

@@ -100,11 +100,16 @@ def _whole(found: Prospects) -> list[str]:
         lines.append(f"from {best.name} on, more {found.varies} gain {100 * NEAR - 100:.0f} % at most: {bound}")
     elif several and found.doubled:
         lines.append(f"every doubling of the {found.varies} still pays")
-    if any(choice.number == found.chosen for choice in found.choices):
-        whole = found.of_chosen.seconds * found.steps
+    if (configured := _configured(found)) is not None:
+        whole = configured.seconds * found.steps
         marked = " (*)" if several else ""
         lines.append(f"{found.steps} {found.step}s as configured{marked} take {duration(whole)}{_cost(found, whole)}")
     return lines
+
+
+def _configured(found: Prospects) -> Prospect | None:
+    """None if what is configured is refused."""
+    return next((choice for choice in found.choices if choice.number == found.chosen), None)
 
 
 def _cost(found: Prospects, seconds: float) -> str:
@@ -120,7 +125,7 @@ def _compared(found: Sequence[Prospects]) -> Iterator[str]:
     """A row for each kind of machine: to the target by its fastest choice, if that is known of one, else to the end as
     configured. The best of the rows are marked."""
     target = found[0].target if any(one.fastest for one in found) else ""
-    rows = [(one, one.fastest if target else one.of_chosen) for one in found]
+    rows = [(one, one.fastest if target else _configured(one)) for one in found]
     ends = [_end(one, choice, target) for one, choice in rows]
     soonest = min((seconds for seconds, _ in ends if seconds is not None), default=None)
     least = min((cost for _, cost in ends if cost is not None), default=None)

@@ -85,7 +85,7 @@ def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
 def test_a_run_that_did_not_reach_the_target_says_what_it_reached(cluster: Path, runs: dict[int, Path]) -> None:
     best = max(event["accuracy"] for event in events(runs[2]) if event["event"] == "test")
     failed = asked(cluster, runs[2], target="accuracy=1.0")
-    assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 60 iterations"
+    assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 45 iterations"
     assert failed.choices[1].needed.why == "not reached"
     assert failed.fastest is None
 
@@ -211,5 +211,5 @@ def test_of_several_kinds_of_machines_there_is_a_row_each_and_the_best_is_marked
     assert re.search(r"^slow +\d groups? of \d +[\d.e-]+ +[\d.]+ s +[\d.e-]+, cheapest$", compared, re.MULTILINE)
     assert {"fast", "slow"} <= {of.text for of in ET.parse(tmp_path / "c.svg").getroot().iter(f"{SVG}text")}
     to_the_end = told(capsys, cluster, *kinds).split("compared:")[1]
-    assert "time to the end, 60 iterations" in to_the_end
+    assert "time to the end, 45 iterations" in to_the_end
     assert re.search(r"^slow +1 group of 4 .*, cheapest$", to_the_end, re.MULTILINE)
