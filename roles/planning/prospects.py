@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from roles.forecasting.basis import Basis, basis_of
-from roles.forecasting.outlook import forecast, plainly
+from roles.forecasting.outlook import forecast
 from roles.forecasting.prediction import predict
 from roles.options import AUTO, Options, Tuning
 from roles.planning.candidates import Candidate, by_groups, by_preset, changed
@@ -129,7 +129,7 @@ class _Asked:
         """Bytes on the machine that holds most."""
         home, machines = placed.process_of(), self._basis.machines(placed)
         held = Counter[str]()
-        for actor, parts in forecast(plainly(placed.topology)).memory.items():
+        for actor, parts in forecast(placed.topology).memory.items():
             held[machines[home[actor]]] += sum(parts.values())
         return max(held.values(), default=0)
 

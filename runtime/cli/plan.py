@@ -43,15 +43,13 @@ def plan(
     svg
         Write it as a drawing into this file, too.
     profile
-        Predict times from how long array work takes: a file that `time --profile` wrote, or a run's
-        service-times.json.
+        Predict times from how long array work takes: what `time --profile` wrote, or a run's service-times.json.
     machine
         Predict times for rented machines of this kind, such as c4.4xlarge; of several kinds, compare them.
     machines
         A catalogue of your own that has these kinds.
     chart
-        Draw seconds per iteration over the number of groups into this file; with a target, also the iterations and
-        the seconds that it takes.
+        Draw seconds per iteration over the number of groups into this file, and what a target takes.
     measured
         A run directory whose measured time is drawn there, too; may be given several times.
     target
@@ -62,18 +60,24 @@ def plan(
         Predict times for every preset that could run this, not for the configured one only.
     """
     from runtime.plan.prospects import Wanted
+
+    kinds = dict.fromkeys(machine or ("",))
+    wanted = [Wanted(profile, kind, machines, measured, learnt, target, presets) for kind in kinds]
+    _plan(file, settings, wanted, svg, chart)
+    return 0
+
+
+def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | None, chart: Path | None) -> None:
     from runtime.runs.checking import check
 
+    if chart is not None and wanted[0].presets:
+        raise ConfigError([f"--chart {chart}: says nothing with --presets: it is drawn over the groups of one preset"])
     checked = check(file, settings)
-    wanted = [
-        Wanted(profile, kind, machines, measured, learnt, target, presets) for kind in dict.fromkeys(machine or ("",))
-    ]
     found = _prospects(checked, wanted)
     picture = None if chart is None else _chart(found, chart)
     _tell(checked, found, svg)
     if chart is not None and picture is not None:
         _write(chart, picture, "--chart")
-    return 0
 
 
 def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> None:
@@ -138,8 +142,6 @@ def _chart(found: Sequence[Prospects], file: Path) -> str:
     first = found[0] if found and found[0].choices else None
     if first is None:
         text = "there are no predictions to draw: give --profile FILE or --machine NAME"
-    elif not first.doubled:
-        text = f"it is drawn over the groups of one preset, and these are {first.varies}s"
     elif len(first.choices) < 2:
         text = "there is one choice only, and no curve: this preset, or one worker, has no groups to choose from"
     elif any(choice.seconds <= 0 for one in found for choice in one.choices):

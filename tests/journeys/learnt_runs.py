@@ -15,15 +15,18 @@ from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
 
 SOLVER = """net: "lenet.prototxt" base_lr: 0.03 momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
-max_iter: 45 display: 5 test_interval: 5 snapshot: 0 snapshot_after_train: false
+max_iter: 30 display: 5 test_interval: 5 test_iter: 1 snapshot: 0 snapshot_after_train: false
 """
 CLUSTER = """[simulation]
 clock = "virtual"
 latency = 0.0001
 bytes_per_second = "12.5MB"
 service_times = "times.json"
+[[machine]]
+threads = 1
 [train]
 solver = "solver.prototxt"
+batch = 32
 [train.data]
 train = { format = "digits", split = "train" }
 test = { format = "digits", split = "test" }

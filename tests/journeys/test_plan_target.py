@@ -11,7 +11,7 @@ import pytest
 from runtime.plan.prospects import Prospects, Wanted
 from tests.journeys.learnt_runs import cluster_in, copied, events, found, told, trained
 
-ACCURACY = 0.9
+ACCURACY = 0.8
 MOMENTUM = {1: 0.9, 2: 0.6, 4: 0.3}  # about as much in all
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -85,7 +85,7 @@ def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
 def test_a_run_that_did_not_reach_the_target_says_what_it_reached(cluster: Path, runs: dict[int, Path]) -> None:
     best = max(event["accuracy"] for event in events(runs[2]) if event["event"] == "test")
     failed = asked(cluster, runs[2], target="accuracy=1.0")
-    assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 45 iterations"
+    assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 30 iterations"
     assert failed.choices[1].needed.why == "not reached"
     assert failed.fastest is None
 
@@ -117,7 +117,7 @@ def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_
             'split = "test"',
             "train.data.train: found {'format': 'digits', 'split': 'test'}, expected",
         ),
-        ("[train]\n", "[train]\nbatch = 32\n", "train.batch: found 32, expected this plan's 64"),
+        ("batch = 32", "batch = 16", "train.batch: found 16, expected this plan's 32"),
         ("[train]\n", '[train]\nresume = "old.safetensors"\n', "train.resume: found 'old.safetensors', expected"),
     ],
 )
@@ -174,9 +174,11 @@ def test_a_mistake_of_a_target_is_one_line_and_exit_2(
 def test_without_times_there_is_nothing_to_multiply_iterations_with(
     cluster: Path, runs: dict[int, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--target", "accuracy=0.9", "--learnt", runs[1], "--set", "simulation.service_times=''")
+    text = cluster.read_text().replace('service_times = "times.json"\n', "")
+    untimed = cluster.with_name("untimed.toml")
+    untimed.write_text(text)
     line = "--target: there are no predictions: give --profile FILE or --machine NAME\n"
-    assert told(capsys, cluster, *words, "--set", "simulation.clock=real", code=2) == line
+    assert told(capsys, untimed, "--target", "accuracy=0.9", "--learnt", runs[1], code=2) == line
 
 
 def test_the_chart_has_three_panels_and_the_third_is_the_product_of_the_others(
@@ -211,5 +213,21 @@ def test_of_several_kinds_of_machines_there_is_a_row_each_and_the_best_is_marked
     assert re.search(r"^slow +\d groups? of \d +[\d.e-]+ +[\d.]+ s +[\d.e-]+, cheapest$", compared, re.MULTILINE)
     assert {"fast", "slow"} <= {of.text for of in ET.parse(tmp_path / "c.svg").getroot().iter(f"{SVG}text")}
     to_the_end = told(capsys, cluster, *kinds).split("compared:")[1]
-    assert "time to the end, 45 iterations" in to_the_end
+    assert "time to the end, 30 iterations" in to_the_end
     assert re.search(r"^slow +1 group of 4 .*, cheapest$", to_the_end, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_iteration_until_it_got_there(
+    cluster: Path,
+) -> None:
+    tuning = ("train.tuning.budget=0.5", "train.tuning.probe_iterations=10", "train.max_iter=100")
+    run = trained(cluster, "auto", "train.strategy.groups=auto", *tuning)
+    regrouped = [event for event in events(run) if event["event"] == "regrouped"]
+    assert {event["event"] for event in events(run)} >= {"probe", "tuning"}
+    iterations, _ = reached(run)
+    had = [event["groups"] for event in regrouped if event["iteration"] < iterations]
+    if not regrouped or regrouped[0]["iteration"] > 0:
+        had = [1, *had]
+    counted = {choice.number for choice in asked(cluster, run).choices if choice.needed.seen}
+    assert counted == ({had[0]} if len({*had}) == 1 else set())

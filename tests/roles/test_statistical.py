@@ -22,7 +22,7 @@ def needed(runs: list[Counted], groups: int, manner: str = STALE) -> Needed:
     return Efficiency(runs).needed(ONE_GRADIENT if groups == 1 else manner, groups)
 
 
-@given(st.dictionaries(st.integers(1, 64), COUNTS, min_size=1))
+@given(st.dictionaries(st.integers(1, 64), COUNTS, min_size=1, max_size=8))
 def test_what_was_seen_is_told_as_it_was_counted(counts: dict[int, int]) -> None:
     runs = [counted(groups, count) for groups, count in counts.items()]
     assert {groups: needed(runs, groups) for groups in counts} == {g: Needed(n, seen=True) for g, n in counts.items()}
