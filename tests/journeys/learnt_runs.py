@@ -15,7 +15,7 @@ from runtime.plan.prospects import Prospects, Wanted
 from runtime.runs.checking import check
 
 SOLVER = """net: "lenet.prototxt" base_lr: 0.03 momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
-max_iter: 30 display: 5 test_interval: 5 test_iter: 1 snapshot: 0 snapshot_after_train: false
+max_iter: 20 display: 5 test_interval: 5 test_iter: 1 snapshot: 0 snapshot_after_train: false
 """
 CLUSTER = """[simulation]
 clock = "virtual"

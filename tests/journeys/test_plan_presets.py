@@ -53,6 +53,7 @@ def test_presets_that_cannot_run_it_say_why_in_a_line(tmp_path: Path, capsys: py
     assert rows(lines) == {name for name in registry.PRESETS.names() if f"   {name}, " not in shown} - {"omnivore"}
 
 
+@pytest.mark.slow
 def test_a_profile_tells_of_the_presets_whose_work_it_has(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "omnivore", workers=2)
     table = {"conv_compute/*": {"mean": 0.01, "rows": 32}, "fc_server/*": {"mean": 0.01, "rows": 64}}

@@ -11,7 +11,7 @@ import pytest
 from runtime.plan.prospects import Prospects, Wanted
 from tests.journeys.learnt_runs import cluster_in, copied, events, found, told, trained
 
-ACCURACY = 0.8
+ACCURACY = 0.7
 MOMENTUM = {1: 0.9, 2: 0.6, 4: 0.3}  # about as much in all
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -39,16 +39,29 @@ def reached(run: Path) -> tuple[int, float]:
     return next((e["iteration"], e["t"]) for e in events(run) if e["event"] == "test" and e["accuracy"] >= ACCURACY)
 
 
+def training_seconds(run: Path, iteration: int) -> float:
+    """Until this one has ended, without the tests before: each begins when an iteration has been reported."""
+    ended = {0: 0.0}
+    tests = 0.0
+    for event in events(run):
+        if event["event"] == "progress":
+            ended[int(event["iteration"].partition("/")[0])] = event["t"]
+        if event["event"] == "test" and event["iteration"] < iteration:
+            tests += event["t"] - ended[event["iteration"]]
+    return float(ended[iteration] - tests)
+
+
 def test_iterations_of_real_runs_times_predicted_seconds_are_the_time_that_they_took(
     cluster: Path, runs: dict[int, Path]
 ) -> None:
     choices = asked(cluster, *runs.values()).choices
     assert [choice.number for choice in choices] == [1, 2, 4]
     for choice in choices:
-        iterations, took = reached(runs[choice.number])
+        iterations, _ = reached(runs[choice.number])
         assert (choice.needed.steps, choice.needed.seen) == (iterations, True)
         assert choice.to_target == pytest.approx(iterations * choice.seconds)
-        assert choice.to_target == pytest.approx(took, rel=0.2)  # on the virtual clock tests take no time here
+    took = training_seconds(runs[1], reached(runs[1])[0])  # several groups stand still around each of the many tests
+    assert choices[0].to_target == pytest.approx(took, rel=0.2)
 
 
 def test_a_training_loss_is_a_target_too_as_reports_smooth_it(cluster: Path, runs: dict[int, Path]) -> None:
@@ -85,7 +98,7 @@ def test_the_table_tells_iterations_time_and_cost_and_marks_the_best(
 def test_a_run_that_did_not_reach_the_target_says_what_it_reached(cluster: Path, runs: dict[int, Path]) -> None:
     best = max(event["accuracy"] for event in events(runs[2]) if event["event"] == "test")
     failed = asked(cluster, runs[2], target="accuracy=1.0")
-    assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 30 iterations"
+    assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 20 iterations"
     assert failed.choices[1].needed.why == "not reached"
     assert failed.fastest is None
 
@@ -213,7 +226,7 @@ def test_of_several_kinds_of_machines_there_is_a_row_each_and_the_best_is_marked
     assert re.search(r"^slow +\d groups? of \d +[\d.e-]+ +[\d.]+ s +[\d.e-]+, cheapest$", compared, re.MULTILINE)
     assert {"fast", "slow"} <= {of.text for of in ET.parse(tmp_path / "c.svg").getroot().iter(f"{SVG}text")}
     to_the_end = told(capsys, cluster, *kinds).split("compared:")[1]
-    assert "time to the end, 30 iterations" in to_the_end
+    assert "time to the end, 20 iterations" in to_the_end
     assert re.search(r"^slow +1 group of 4 .*, cheapest$", to_the_end, re.MULTILINE)
 
 
