@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from roles.options import AUTO, Options
+from roles.options import Options
 from roles.planning.strategies import preset_called
+from roles.planning.tuned import GROUPS, Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
 from runtime.regular import read_bytes
@@ -44,11 +45,12 @@ def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, floa
             if mine != found:
                 raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
         strategy = theirs.train.strategy
-        if strategy.groups == AUTO:
+        preset = preset_called(strategy.preset)
+        if GROUPS in Tuned(theirs.train, preset, run).keys:
             raise ConfigError(
                 [f"--measured {run}: train.strategy.groups: found 'auto': it has no one number of groups"]
             )
-        yield preset_called(strategy.preset).groups(strategy), _seconds(run)
+        yield preset.groups(strategy), _seconds(run)
 
 
 @contextmanager

@@ -14,12 +14,12 @@ from pathlib import Path
 from roles.forecasting.basis import Basis, basis_of
 from roles.forecasting.outlook import forecast
 from roles.forecasting.prediction import predict
-from roles.options import AUTO, Options, Tuning
+from roles.options import Options, Tuning
 from roles.planning.candidates import Candidate, by_groups, by_preset, changed
 from roles.planning.learnt import Learnt, Target, learnt
 from roles.planning.measured import measured, options_of_run
 from roles.planning.strategies import manner_of, preset_called
-from roles.planning.tuned import Tuned
+from roles.planning.tuned import GROUPS, Tuned
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
@@ -42,7 +42,7 @@ LINEAR = "~ lies between the iterations of two runs with fewer and with more gro
 def prospects(config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted) -> Prospects:
     """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine, a run's files or
     the target."""
-    auto = options.train.strategy.groups == AUTO
+    auto = GROUPS in _tuned(options).keys
     options = _as_begun(options)
     run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
     basis = basis_of(config, placement, wanted, None if run is None else _as_run(config, options, run))
@@ -157,9 +157,12 @@ def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
 
 def _as_begun(options: Options) -> Options:
     """What is "auto" as the run begins with it."""
-    train = options.train
-    begun = Tuned(train, preset_called(train.strategy.preset), Path()).begun_with
-    return options.model_copy(update={"train": begun.model_copy(update={"tuning": Tuning()})})
+    begun = _tuned(options).begun_with.model_copy(update={"tuning": Tuning()})
+    return options.model_copy(update={"train": begun})
+
+
+def _tuned(options: Options) -> Tuned:
+    return Tuned(options.train, preset_called(options.train.strategy.preset), Path())
 
 
 def _as_run(config: ClusterConfig, options: Options, run: Options) -> Topology:

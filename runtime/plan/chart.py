@@ -76,5 +76,5 @@ def _to_target(first: Prospects, names: Mapping[str, Prospects]) -> Iterator[Pan
         Curve(name, tuple((float(c.number), c.to_target) for c in one.choices if c.to_target), doubtful)
         for name, one in names.items()
     ]
-    fastest = first.fastest if len(names) == 1 else None
-    yield Panel("their product", "s", tuple(product), lacking, fastest and fastest.number, "the fastest")
+    mark = first.fastest.number if first.fastest and len(names) == 1 else None
+    yield Panel("their product", "s", tuple(product), lacking, mark, "the fastest")

@@ -22,7 +22,7 @@ def rows(found_names: list[str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> Prospects:
-    cluster = configure(tmp_path_factory.mktemp("presets"), "omnivore", workers=2)
+    cluster = configure(tmp_path_factory.mktemp("presets"), "omnivore", workers=2, groups=2)
     return found(cluster, Wanted(machine="c4.4xlarge", presets=True))
 
 
@@ -35,7 +35,7 @@ def test_every_preset_has_a_row_for_each_number_of_groups_that_it_lets_one_choos
 
 
 def test_a_row_says_what_a_plan_of_that_preset_says(every: Prospects, tmp_path: Path) -> None:
-    assert every.of_chosen.name == "omnivore, 1 group of 2"
+    assert every.of_chosen.name == "omnivore, 2 groups of 1"
     row = next(choice for choice in every.choices if choice.name.startswith("mxnet-async"))
     other = configure(tmp_path / "other", "mxnet-async", workers=2)
     alone = found(other, Wanted(machine="c4.4xlarge")).of_chosen
