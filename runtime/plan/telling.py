@@ -95,11 +95,12 @@ def busiest(choice: Prospect) -> list[str]:
 
 def _whole(found: Prospects) -> list[str]:
     lines, several = [], len(found.choices) > 1
+    alone = f"in seconds per {found.step}, " if found.target else ""
     if several and found.doubled and (best := found.saturated):
         bound = busiest(found.choices[-1])[0]
-        lines.append(f"from {best.name} on, more {found.varies} gain {100 * NEAR - 100:.0f} % at most: {bound}")
+        lines.append(f"{alone}from {best.name} on, more {found.varies} gain {100 * NEAR - 100:.0f} % at most: {bound}")
     elif several and found.doubled:
-        lines.append(f"every doubling of the {found.varies} still pays")
+        lines.append(f"{alone}every doubling of the {found.varies} still pays")
     if (configured := _configured(found)) is not None:
         whole = configured.seconds * found.steps
         marked = " (*)" if several else ""

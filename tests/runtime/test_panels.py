@@ -59,6 +59,8 @@ def test_what_has_no_value_is_a_cross_that_says_why_and_no_point_of_the_curve() 
     root = drawn(FAST, GOOD, BOTH, lacking="not reached")
     crosses = [of.findtext(f"{SVG}title") for of in root.iter(f"{SVG}path") if of.find(f"{SVG}title") is not None]
     assert crosses == ["8: diverged", "8: diverged"]
+    alone = [of.text for of in drawn(GOOD).iter(f"{SVG}text")]
+    assert alone.count("8") == 1  # a choice that has no value anywhere has its place, too
     assert "not reached" in [of.text for of in root.iter(f"{SVG}text")]
     assert "not reached" not in [of.text for of in drawn(FAST, lacking="not reached").iter(f"{SVG}text")]
 
