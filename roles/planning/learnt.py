@@ -104,7 +104,7 @@ def learnt(target: Target, runs: Iterable[Path], options: Options, job: Job, fir
         used = [setting for number, setting in settings if at is None or number < max(at[0], first + 1)]
         if len(used) == 1:
             counted.append(Counted(used[0], None if at is None else at[0] - first))
-        rows.append((str(run), _with(used), _told(target, seen, at, alone=len(used) > 1)))
+        rows.append((str(run), _with(used), _told(target, seen, at, changed=len(used) > 1)))
     return Learnt(Efficiency(counted), _rates(job.solver_spec), tuple(rows))
 
 
@@ -174,11 +174,11 @@ def _with(used: Sequence[Setting]) -> str:
     return _shown(used[0]) if len(used) == 1 else f"{', '.join(str(setting.groups) for setting in used)} groups in turn"
 
 
-def _told(target: Target, seen: list[tuple[int, float, float]], at: tuple[int, float] | None, *, alone: bool) -> str:
+def _told(target: Target, seen: list[tuple[int, float, float]], at: tuple[int, float] | None, *, changed: bool) -> str:
     if at is None:
         best = target.best(value for *_, value in seen)
         text = f"not reached: {best:.4g} at best in {seen[-1][0]} iterations"
     else:
         before = [number for number, *_ in seen if number < at[0]]
         text = f"at iteration {at[0]}{f' (not yet at {before[-1]})' if before else ''}, after {duration(at[1])}"
-    return f"{text}; what it learnt with changed on the way, so it counts for none of them" if alone else text
+    return f"{text}; what it learnt with changed on the way, so it counts for none of them" if changed else text

@@ -81,12 +81,11 @@ class Field:
 
 def ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten around these; at least two."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
-    inside = [tick for tick in every if low < tick < high]
-    below = max(tick for tick in [*every, 10.0**first] if tick <= low)
-    above = min(tick for tick in [*every, 10.0 ** (last + 1)] if tick >= high and tick > below)
-    return [below, *inside, above]
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)  # logarithms are rounded
+    every = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    below = max(tick for tick in every if tick <= low)
+    above = min(tick for tick in every if tick >= high and tick > below)
+    return [below, *(tick for tick in every if below < tick < above), above]
 
 
 def drawing(width: float, height: float, parts: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.plan.prospects import Prospects, Wanted
+from runtime.plan.prospects import Needed, Prospects, Wanted
 from tests.journeys.learnt_runs import cluster_in, copied, events, found, told, trained
 
 ACCURACY = 0.7
@@ -78,7 +78,7 @@ def test_what_was_not_seen_lies_between_two_runs_or_is_not_known(cluster: Path, 
     assert not between.choices[1].needed.seen
     assert any(note.startswith("~ lies between") for note in between.notes)
     beyond = asked(cluster, runs[1], runs[2])
-    assert (beyond.choices[2].needed.steps, beyond.choices[2].needed.why) == (None, "not known")
+    assert beyond.choices[2].needed == Needed(why="not known")
     assert not any(note.startswith("~ lies between") for note in beyond.notes)
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_did_not_reach_the_target_says_what_it_reached(cluster: Path,
     best = max(event["accuracy"] for event in events(runs[2]) if event["event"] == "test")
     failed = asked(cluster, runs[2], target="accuracy=1.0")
     assert failed.learnt[1][-1] == f"not reached: {best:.4g} at best in 20 iterations"
-    assert failed.choices[1].needed.why == "not reached"
+    assert failed.choices[1].needed == Needed(why="not reached")
     assert failed.fastest is None
 
 
@@ -111,7 +111,7 @@ def test_a_run_whose_groups_changed_before_it_got_there_counts_for_no_number_of_
     early = copied(runs[1], tmp_path / "early", more=({"t": 0.01, "iteration": 3, **changed},))
     late = copied(runs[1], tmp_path / "late", more=({"t": when + 0.01, "iteration": iterations, **changed},))
     tuned = asked(cluster, early)
-    assert [choice.needed.why for choice in tuned.choices] == ["not known"] * 3
+    assert [choice.needed for choice in tuned.choices] == [Needed()] * 3
     assert "so it counts for none of them" in tuned.learnt[1][-1]
     assert tuned.learnt[1][1] == "1, 2 groups in turn"
     assert asked(cluster, late).choices[0].needed.steps == iterations

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.plan.panels import DASHES, WIDTH, Curve, Panel, panels
@@ -88,6 +88,7 @@ def test_curves_of_several_names_differ_without_colours_and_are_named_in_the_leg
 
 
 @given(values=st.lists(POSITIVE, min_size=1, max_size=6))
+@example(values=[999999999.9999999])  # its logarithm is rounded to 9
 def test_higher_is_more_and_nothing_leaves_its_panel(values: list[float]) -> None:
     points = tuple((2.0**n, value) for n, value in enumerate(values))
     found = dots(drawn(FAST, Panel("of anything", "s", (Curve("", points),))))[4:]
