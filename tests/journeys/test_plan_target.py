@@ -244,3 +244,30 @@ def test_a_run_that_was_tuned_tells_of_the_groups_that_it_had_from_its_first_ite
         had = [1, *had]
     counted = {choice.number for choice in asked(cluster, run).choices if choice.needed.seen}
     assert counted == ({had[0]} if len({*had}) == 1 else set())
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("no JSON", "events.jsonl is not that of a run: "),
+        ("[1]", "events.jsonl is not that of a run: "),
+        ('{"t": 1.0, "event": "test", "accuracy": 0.5}', "events.jsonl is not that of a run: 'iteration'"),
+        ('{"t": 1.0, "event": "test", "iteration": 1, "accuracy": "good"}', "events.jsonl is not that of a run: "),
+        ('{"t": 1.0, "event": "regrouped", "iteration": 1}', "events.jsonl is not that of a run: 'momentum'"),
+        ('{"t": 1.0, "event": "progress", "iteration": "1/9", "loss": 2.0}', "found no test, which would tell of"),
+        (
+            '{"t": 1.0, "event": "test", "iteration": 1, "loss": 0.5}',
+            "its tests have no score 'accuracy', expected one",
+        ),
+    ],
+)
+def test_a_journal_that_is_broken_or_says_nothing_of_the_target_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str, why: str
+) -> None:
+    cluster, run = cluster_in(tmp_path), tmp_path / "run"
+    run.mkdir()
+    (run / "config.toml").write_text(cluster.read_text())
+    (run / "events.jsonl").write_text(f"{line}\n")
+    said = told(capsys, cluster, "--target", "accuracy=0.9", "--learnt", run, code=2)
+    assert said.startswith(f"--learnt {run}: {why}")
+    assert said.count("\n") == 1

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roles.forecasting.statistical import ONE_GRADIENT, Counted, Efficiency, Setting
+from roles.options import Strategy
+from roles.planning.strategies import PRESETS, manner_of
 from runtime.plan.prospects import Needed, Prospect
 
 STALE, RACING = "conv layers stale", "conv layers stale, updates race"
@@ -89,3 +91,28 @@ def test_time_to_the_target_is_a_product_and_cost_another(seconds: float, steps:
     assert choice.to_target == pytest.approx(steps * seconds)
     assert choice.cost == pytest.approx(steps * seconds / 3600 * price)
     assert Prospect("", 1, seconds, {}, "", Needed(), price).cost is None
+
+
+def manner(preset: str, groups: int, **more: object) -> str:
+    return manner_of(Strategy(preset=preset, workers=4, **more), groups)  # type: ignore[arg-type]
+
+
+def test_with_one_group_presets_that_update_by_the_whole_batch_tell_of_one_another() -> None:
+    of_one = {name for name in PRESETS if manner(name, 1) == ONE_GRADIENT}
+    assert of_one == set(PRESETS) - {"sparknet", "dl4j"}
+    assert manner("local-fc-shards", 1, scheme="b", variable_batch=True) != ONE_GRADIENT
+
+
+def test_with_several_groups_presets_tell_of_those_with_the_same_stale_layers() -> None:
+    assert manner("omnivore", 4) == manner("async", 4) == manner("local-fc-shards", 4)
+    assert manner("mxnet-async", 4) == manner("singa", 4) == manner("distbelief", 4)
+    assert len({manner(name, 4) for name in ("omnivore", "mxnet-async", "adam", "sparknet", "dl4j")}) == 5
+
+
+def test_workers_that_are_averaged_tell_of_as_many_that_are_averaged_as_often() -> None:
+    assert manner("sparknet", 1, tau=5) not in (manner("sparknet", 1, tau=10), manner("dl4j", 1, tau=5))
+
+
+@given(st.sampled_from(["omnivore", "adam", "singa"]), st.integers(2, 64), st.integers(2, 64))
+def test_a_manner_does_not_depend_on_how_many_groups_there_are(preset: str, one: int, other: int) -> None:
+    assert manner(preset, one) == manner(preset, other)
