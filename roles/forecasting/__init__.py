@@ -5,6 +5,7 @@ traffic     bytes on each link in one iteration
 prediction  seconds of an iteration, and what is busy meanwhile
 times       how long pieces of work take, from a profile or from a run
 basis       what predictions for a plan rest on: machines and their network, how long array work takes there
+statistical how many iterations a target takes, by what runs have counted
 costs       how long array work takes, from what is in it
 catalogue   kinds of machines that one can rent
 observer    predicted beside measured, of a run that goes on:

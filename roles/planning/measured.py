@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from roles.options import Options
 from roles.planning.strategies import preset_called
+from roles.planning.tuned import GROUPS, Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
 from runtime.regular import read_bytes
@@ -42,20 +45,42 @@ def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, floa
             if mine != found:
                 raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
         strategy = theirs.train.strategy
-        yield preset_called(strategy.preset).groups(strategy), _seconds(run)
+        preset = preset_called(strategy.preset)
+        if GROUPS in Tuned(theirs.train, preset, run).keys:
+            raise ConfigError(
+                [f"--measured {run}: train.strategy.groups: found 'auto': it has no one number of groups"]
+            )
+        yield preset.groups(strategy), _seconds(run)
+
+
+@contextmanager
+def reading(run: Path, option: str) -> Iterator[None]:
+    """What is wrong with the events of a run that `option` named, as a ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError([f"{option} {run}: events.jsonl cannot be read: {error.strerror}"]) from None
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ConfigError([f"{option} {run}: events.jsonl is not that of a run: {error}"]) from None
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    """What a run has journalled, in order. Within `reading`."""
+    lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
+    return [event for event in map(json.loads, lines) if event.get("event")]
+
+
+def iteration_of(progress: Mapping[str, Any]) -> int:
+    """The one that a progress report is about. Within `reading`."""
+    return int(progress["iteration"].partition("/")[0])
 
 
 def _seconds(run: Path) -> float:
     """Per iteration, the median of stretches of the run: tests and saves are in few of them, and it is no matter that
     groups report one soon after the other."""
-    try:
-        lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
-        told = [event for event in map(json.loads, lines) if event.get("event") == "progress"]
-        at = [(event["t"], int(event["iteration"].partition("/")[0])) for event in told]
-    except OSError as error:
-        raise ConfigError([f"--measured {run}: events.jsonl cannot be read: {error.strerror}"]) from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError([f"--measured {run}: events.jsonl is not that of a run: {error}"]) from None
+    with reading(run, "--measured"):
+        told = [event for event in events_of(run) if event["event"] == "progress"]
+        at = [(event["t"], iteration_of(event)) for event in told]
     ends = [at[number * (len(at) - 1) // STRETCHES] for number in range(STRETCHES + 1)] if at else []
     found = [(after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(ends) if n > m]
     if len(at) < LEAST or not found or median(found) <= 0:

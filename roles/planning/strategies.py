@@ -8,6 +8,7 @@ from typing import Any
 
 from roles import registry
 from roles.exchange.choice import exchange_called
+from roles.forecasting.statistical import ONE_GRADIENT
 from roles.options import MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from runtime.errors import ConfigError
@@ -40,6 +41,22 @@ def preset_called(name: str) -> Preset:
 
 
 PRESETS: dict[str, Preset] = {name: preset_called(name) for name in registry.PRESETS.known}
+
+
+def manner_of(strategy: Strategy, groups: int) -> str:
+    """What of the model is stale when gradients of so many groups come to it, in words. Runs of one manner with as many
+    groups need as many iterations, whoever computes. With one group that is nearly all presets."""
+    name, preset = strategy.preset, preset_called(strategy.preset)
+    if name not in PRESETS:
+        return f"as preset '{name}'"
+    if preset.averages:
+        return f"{strategy.workers} workers averaged every {strategy.tau} iterations, as preset '{name}'"
+    if preset.shards(strategy) and strategy.variable_batch:
+        return f"updates of parts of a batch, {strategy.workers} workers, scheme '{strategy.scheme}'"
+    if groups == 1:
+        return ONE_GRADIENT
+    racing = ", updates race" if preset.races else ""
+    return f"{'all' if preset.part == 'all' else 'conv'} layers stale{racing}"
 
 
 def options_of(strategy: Strategy, preset: Preset) -> Any:

@@ -280,3 +280,14 @@ def test_a_profile_on_rented_machines_counts_their_network_and_its_own_times(tmp
     assert there.of_chosen.seconds > here  # 1 Gbit/s between them
     assert there.basis == f"machines of kind c4.4xlarge, 125 MB/s each way, times of {tmp_path / 'times.json'}"
     assert there.price_per_hour() == pytest.approx(3 * 0.84)
+
+
+def test_a_run_that_chose_its_groups_itself_is_no_measurement_of_any_number_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=2)
+    run = run_directory(tmp_path / "run", cluster, groups=1)
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("groups = 1", 'groups = "auto"'))
+    line = f"--measured {run}: train.strategy.groups: found 'auto': it has no one number of groups\n"
+    assert told(capsys, str(cluster), "--machine", "c4.4xlarge", "--measured", str(run), code=2) == line
