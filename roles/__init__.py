@@ -10,6 +10,7 @@ coordination  tuning         tickets, tests, checkpoints, the end; who tries set
 learning  formats            plain objects behind the roles; how gradients travel
 presets  registry            families of topologies; the names of presets and exchanges
 planning                     cluster.toml, or options from Python, to a topology
+choosing                     preset = "auto": which is the fastest, before a run starts
 forecasting  commands        what a topology will send and hold; time, test, convert
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
@@ -38,6 +39,7 @@ from roles.workers.single import Single
 from runtime import Actor
 
 if TYPE_CHECKING:
+    from roles.choosing.preset import choice
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
@@ -62,7 +64,19 @@ ROLES: dict[str, type[Actor]] = {
     "tuner": Tuner,
 }
 
-__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "observer", "plan", "preload", "prospects", "training"]
+__all__ = [
+    "COMMANDS",
+    "ROLES",
+    "Options",
+    "choice",
+    "forecast",
+    "memory",
+    "observer",
+    "plan",
+    "preload",
+    "prospects",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -82,6 +96,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.scripting import training
 
         return training
+    if name == "choice":
+        from roles.choosing.preset import choice
+
+        return choice
     if name == "observer":
         from roles.forecasting.observer import observer
 

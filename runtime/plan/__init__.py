@@ -7,4 +7,5 @@ run_plan           what every process must know, as a file
 forecast  room     what a program says of a topology before it runs; is there memory for it
 geometry  svg      a drawing of it
 prospects  chart   how long it will take: in words, as a chart
+choice             what a program leaves open until its run starts
 """

@@ -1,0 +1,114 @@
+"""How long an iteration of each candidate will take, before any runs.
+
+On an emulated cluster its profile says so. Otherwise layers are measured here, with the threads and the rows that the
+candidates' workers have.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from roles.base.role import EMULATED
+from roles.base.shapes import Shapes
+from roles.choosing.candidates import Candidate
+from roles.forecasting.basis import basis_of
+from roles.forecasting.costs import loads_of
+from roles.forecasting.fitted import PROCESSORS, network_of, processors_of
+from roles.forecasting.layer_times import table_of, timed_quickly
+from roles.forecasting.outlook import plainly
+from roles.forecasting.prediction import Network, predict
+from roles.forecasting.times import Times
+from roles.learning.job import Job
+from runtime.compute.threads import using
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.plan.prospects import Wanted
+from runtime.plan.topology import Placement
+
+MESSAGE = 77e-6  # seconds of one between processes of a machine: half of an ask and its answer (messages-avx2)
+NO_TIME = {"*/*": 0}
+Way = tuple[str, int]  # device, threads
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Predicted seconds of an iteration, and the station that is busy most, with its use from 0 to 1."""
+
+    seconds: float
+    busiest: str
+    use: float
+
+
+def speeds(config: ClusterConfig, found: Iterable[Candidate]) -> tuple[dict[str, Speed], dict[str, str]]:
+    """Of each candidate by its name; and of those that cannot be predicted, why."""
+    known: dict[str, Speed] = {}
+    left: dict[str, str] = {}
+    here: list[_Measured] = []
+    for candidate in found:
+        measured = _Measured(candidate)
+        if measured.way[0] != EMULATED and config.simulation.clock == "real":
+            here.append(measured)
+            continue
+        try:
+            known[candidate.name] = _emulated(config, candidate.placement)
+        except ConfigError as error:
+            left[candidate.name] = error.problems[0]
+    return known | _measured(config, here), left
+
+
+class _Measured:
+    """What of a candidate must be measured."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        self.candidate = candidate
+        self.shapes = Shapes(plainly(candidate.topology))
+        loads = loads_of(self.shapes)
+        self.rows = {load.rows for of in loads.values() for load in of if load.rows}
+        working = {name for name, of in loads.items() if any(load.rows for load in of)}
+        options = {actor.name: actor.options for actor in candidate.topology.actors}
+        self.job: Job = next(options[name].job for name in [*working, *options] if hasattr(options[name], "job"))
+        emulated = any(actor.emulated is not None for actor in candidate.topology.actors)
+        threads = [spec.threads for spec in candidate.placement.processes if working & {*spec.actors}]
+        self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
+
+
+def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
+    """Each number of rows once for each device and number of threads."""
+    rows, jobs = defaultdict[Way, set[int]](set), dict[Way, Job]()
+    for each in here:
+        rows[each.way] |= each.rows
+        jobs[each.way] = each.job
+    known: dict[str, Speed] = {}
+    for way, job in jobs.items():
+        with using(way[1]):
+            times = timed_quickly(job, rows[way] or {job.batch})
+        processors = processors_of(config) if job.device == "cpu" else 0
+        for each in (each for each in here if each.way == way):
+            placement, table = each.candidate.placement, table_of(each.shapes, times)
+            known[each.candidate.name] = _predicted(placement, table, Network(MESSAGE), processors)
+    return known
+
+
+def _emulated(config: ClusterConfig, placement: Placement) -> Speed:
+    """On emulated devices or the virtual clock. ConfigError if their profile does not know this preset's work."""
+    basis = basis_of(config, placement, Wanted())
+    network, _ = network_of(placement, config)
+    if basis is None:
+        return _predicted(placement, NO_TIME, network, 0)
+    found = predict(placement.topology, basis.times(placement.topology), network, placement.process_of())
+    return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
+
+
+def _predicted(placement: Placement, table: dict[str, Any], network: Network, processors: int) -> Speed:
+    """An iteration takes at least the time of all processors that work in it, divided by these."""
+    found = predict(placement.topology, Times.of_profile(table), network, placement.process_of())
+    share = 0.0
+    if processors:
+        busy = (spec.threads * max(found.use.get(name, 0.0) for name in spec.actors) for spec in placement.processes)
+        share = sum(busy) / processors
+    if share > 1.0:
+        return Speed(found.seconds * share, PROCESSORS, 1.0)
+    return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
