@@ -81,9 +81,9 @@ class Strategy(Section):
     """[train.strategy]: the preset and its shape. `preset` "auto": before the run starts, the fastest preset that
     computes what `single` does takes its place (roles.choosing).
 
-    `groups` is omnivore's, singa's and adam's: sync has one, async one per worker; "auto": the run begins with one, and the tuner chooses. `servers` share the layers where the FC phase is
-    not merged (1 by default, 2 for distbelief). With `shares` "throughput" a group's batch is cut in proportion to what
-    its members were seen to compute per second.
+    `groups` is omnivore's, singa's and adam's: sync has one, async one per worker; "auto": the run begins with one, and
+    the tuner chooses. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief).
+    With `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process.
     `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves.

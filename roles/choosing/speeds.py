@@ -69,7 +69,9 @@ class _Measured:
         self.rows = {load.rows for of in loads.values() for load in of if load.rows}
         working = {name for name, of in loads.items() if any(load.rows for load in of)}
         options = {actor.name: actor.options for actor in candidate.topology.actors}
-        self.job: Job = next(options[name].job for name in [*working, *options] if hasattr(options[name], "job"))
+        self.job: Job = next(
+            options[name].job for name in [*sorted(working), *options] if hasattr(options[name], "job")
+        )
         emulated = any(actor.emulated is not None for actor in candidate.topology.actors)
         threads = [spec.threads for spec in candidate.placement.processes if working & {*spec.actors}]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)

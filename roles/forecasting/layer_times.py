@@ -44,6 +44,7 @@ def _timed(
     job: Job, rows: list[int], passes: Callable[..., tuple[LayerTime, ...]], iterations: int, longest: float
 ) -> Timed:
     """A pass that would take `longest` seconds is left out, unless it is the first."""
+    job = dataclasses.replace(job)  # whose backend goes with it
     layers, shapes, wait = {}, job.shapes(TRAIN, job.source(TRAIN)), waiting(job)
     net, second = None, 0.0  # seconds of a pass, for each row
     for many in rows:
