@@ -68,10 +68,8 @@ class _Measured:
         loads = loads_of(self.shapes)
         self.rows = {load.rows for of in loads.values() for load in of if load.rows}
         working = {name for name, of in loads.items() if any(load.rows for load in of)}
-        options = {actor.name: actor.options for actor in candidate.topology.actors}
-        self.job: Job = next(
-            options[name].job for name in [*sorted(working), *options] if hasattr(options[name], "job")
-        )
+        jobs = {actor.name: actor.options.job for actor in candidate.topology.actors if hasattr(actor.options, "job")}
+        self.job: Job = next(jobs[name] for name in [*sorted(working), *jobs])
         emulated = any(actor.emulated is not None for actor in candidate.topology.actors)
         threads = [spec.threads for spec in candidate.placement.processes if working & {*spec.actors}]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
