@@ -11,6 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from nets import NetError
+from ops import OpsError
 from roles.base.role import EMULATED
 from roles.base.shapes import Shapes
 from roles.choosing.candidates import Candidate
@@ -43,7 +47,8 @@ class Speed:
 
 
 def speeds(config: ClusterConfig, found: Iterable[Candidate]) -> tuple[dict[str, Speed], dict[str, str]]:
-    """Of each candidate by its name; and of those that cannot be predicted, why."""
+    """Of each candidate by its name; and of those that cannot be predicted, why. ConfigError if layers cannot be
+    timed."""
     known: dict[str, Speed] = {}
     left: dict[str, str] = {}
     here: list[_Measured] = []
@@ -56,7 +61,10 @@ def speeds(config: ClusterConfig, found: Iterable[Candidate]) -> tuple[dict[str,
             known[candidate.name] = _emulated(config, candidate.placement)
         except ConfigError as error:
             left[candidate.name] = error.problems[0]
-    return known | _measured(config, here), left
+    try:
+        return known | _measured(config, here), left
+    except (NetError, OpsError, OSError) as error:
+        raise ConfigError([f"preset 'auto': its layers cannot be timed: {error}"]) from None
 
 
 class _Measured:
@@ -69,7 +77,7 @@ class _Measured:
         self.rows = {load.rows for of in loads.values() for load in of if load.rows}
         working = {name for name, of in loads.items() if any(load.rows for load in of)}
         jobs = {actor.name: actor.options.job for actor in candidate.topology.actors if hasattr(actor.options, "job")}
-        self.job: Job = next(jobs[name] for name in [*sorted(working), *jobs])
+        self.job: Job = next(jobs[name] for name in [*sorted(working & jobs.keys()), *jobs])
         emulated = any(actor.emulated is not None for actor in candidate.topology.actors)
         threads = [spec.threads for spec in candidate.placement.processes if working & {*spec.actors}]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
@@ -83,7 +91,7 @@ def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
         jobs[each.way] = each.job
     known: dict[str, Speed] = {}
     for way, job in jobs.items():
-        with using(way[1]):
+        with using(way[1]), np.errstate(over="ignore"):
             times = timed_quickly(job, rows[way] or {job.batch})
         processors = processors_of(config) if job.device == "cpu" else 0
         for each in (each for each in here if each.way == way):

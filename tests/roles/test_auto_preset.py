@@ -14,7 +14,7 @@ from roles.choosing import speeds
 from roles.choosing.candidates import candidates
 from roles.choosing.preset import PresetChoice, choice
 from roles.forecasting.costs import Timed
-from roles.forecasting.layer_times import timed_quickly
+from roles.forecasting.layer_times import UNTIMED, timed_quickly
 from roles.learning.job import Job
 from roles.planning.planner import plan
 from roles.tuning.tuner import TunerOptions
@@ -22,7 +22,8 @@ from runtime import ConfigError
 from runtime.config.file import Loaded, load_with_program
 from tests.support import configure
 
-PROFILE = {"single/*": 0.02, "replica/backward": 0.006, "replica/*": 0.004, "*/*": 0.003}
+PROFILE = {f"*/{label}": 0.0 for label in UNTIMED}
+PROFILE |= {"single/*": 0.02, "replica/backward": 0.006, "replica/*": 0.004, "*/*": 0.003}
 VIRTUAL = '[simulation]\nclock = "virtual"\nservice_times = "times.json"\n'
 DIGITS = '[train.data]\ntrain = { format = "digits", split = "train" }\n'
 LIKE_SINGLE = {"single", "sync", "replicas", "firecaffe", "host-accumulate", "singa", "mxnet-sync", "local-fc-shards"}
