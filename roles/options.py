@@ -16,7 +16,7 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
-AUTO = "auto"  # the tuner chooses it while the run goes on (roles.tuning)
+AUTO = "auto"  # the tuner chooses it while the run goes on (roles.tuning); a preset before it starts (roles.choosing)
 
 if TYPE_CHECKING:  # where a topology is laid out the planner has replaced what is "auto" by what the run begins with
     Groups = int
@@ -73,11 +73,17 @@ else:
 MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a group
 
 
+def _preset(name: str) -> str:
+    return registry.PRESETS.judged(name, AUTO)
+
+
 class Strategy(Section):
-    """[train.strategy]: the preset and its shape. `groups` is omnivore's, singa's and adam's: sync has one, async one
-    per worker; "auto": the run begins with one, and the tuner chooses. `servers` share the layers where the FC phase is
-    not merged (1 by default, 2 for distbelief). With `shares` "throughput" a group's batch is cut in proportion to what
-    its members were seen to compute per second.
+    """[train.strategy]: the preset and its shape. `preset` "auto": before the run starts, the fastest preset that
+    computes what `single` does takes its place (roles.choosing).
+
+    `groups` is omnivore's, singa's and adam's: sync has one, async one per worker; "auto": the run begins with one, and
+    the tuner chooses. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief).
+    With `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process.
     `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves.
@@ -89,7 +95,7 @@ class Strategy(Section):
     Where workers hold replicas, `exchange` says how these add up, if not as the preset has it. `options` are those of a
     preset that another package brings."""
 
-    preset: Annotated[str, AfterValidator(registry.PRESETS.judged)] = "omnivore"
+    preset: Annotated[str, AfterValidator(_preset)] = "omnivore"
     workers: Count = 2
     groups: Groups = 1
     servers: Count | None = None

@@ -20,7 +20,7 @@ from roles.learning.resume import iteration_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
-from roles.options import Options, Train
+from roles.options import AUTO, Options, Train
 from roles.planning.asynchrony import told_of_momentum
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite, unmatched
@@ -51,7 +51,8 @@ def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
     """The job that `options` describe, for commands that need no topology. ConfigError as `plan`."""
-    planner = _Planner(config, options.train)
+    preset = preset_called("single") if options.train.strategy.preset == AUTO else None  # whatever will be chosen
+    planner = _Planner(config, options.train, preset)
     job = planner.job()
     planner.stop_if_wrong()
     planner.tell()

@@ -9,7 +9,7 @@ from typing import Any
 from roles import registry
 from roles.exchange.choice import exchange_called
 from roles.forecasting.statistical import ONE_GRADIENT
-from roles.options import MICRO_BATCHES, Strategy
+from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from runtime.errors import ConfigError
 from runtime.options import typed
@@ -31,7 +31,12 @@ WHY = {
 
 
 def preset_called(name: str) -> Preset:
-    """The preset of this name; of another package's, its layout alone is enough. ConfigError if there is none."""
+    """The preset of this name; of another package's, its layout alone is enough. ConfigError if there is none, or if
+    it is not yet chosen."""
+    if name == AUTO:
+        raise ConfigError(
+            ["found 'auto', which only a cluster.toml may say, to `up`, `check` and `plan`: name a preset"]
+        )
     found = registry.PRESETS.find(name)
     if isinstance(found, Preset):
         return found

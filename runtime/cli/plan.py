@@ -91,8 +91,7 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     tell = getattr(checked.loaded.program, "forecast", None)
     forecast = tell(checked.placement.topology) if tell is not None else Forecast()
     console = RunConsole(live=False)
-    for warning in checked.warnings:
-        console.warn(warning)
+    checked.tell(console)
     console.say(outline(checked.placement, forecast))
     if found:
         console.say(f"\n{told(*found)}")

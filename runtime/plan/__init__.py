@@ -9,4 +9,5 @@ geometry  svg      a drawing of it
 prospects telling  how long it will take; in words
 axes               fields with logarithmic axes
 chart  panels      how long it will take, as a chart; several measures side by side
+choice             what a program leaves open until its run starts
 """
