@@ -56,10 +56,11 @@ def _timed(
     assert net is not None
     params = job.learned(net.params)
     store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
-    updates = {
-        layer: taken(partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait)
-        for layer, gradients in gradient_buffers(net).items()
-    }
+    updates: dict[str, float] = {}
+    for layer, gradients in gradient_buffers(net).items():
+        for array in gradients:
+            array[...] = 0  # whatever was in memory there may be no number
+        updates[layer] = taken(partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait)
     size = min(MOST_ADDED, max((blob.size for of in net.initial_blobs().values() for blob in of), default=1))
     one, other, into = (np.zeros(size, job.dtype) for _ in range(3))
     adding = taken(lambda: job.host_ops.add_all([one, other], into), iterations=iterations) / size

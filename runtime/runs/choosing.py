@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from contextlib import aclosing, suppress
+from contextlib import suppress
 
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
@@ -53,12 +53,12 @@ class Choosing:
         config = self._config_of(trial)
         self._run = run = Run(placed(trial.topology, config), config, options=trial.options)
         await run.start()
+        enough = False
         with suppress(ConvoyError):  # it is the run's error
-            async with aclosing(run.events()) as events:
-                async for event in events:
-                    if trial.heard(event.name, event.fields, event.time):
-                        break
-        await run.end_now()
+            async for event in run.events():
+                if not enough and trial.heard(event.name, event.fields, event.time):
+                    enough = True
+                    await run.end_now()
         error = await run.ended()
         if not self.over:
             self._watcher.event(SUPERVISOR, *trial.ended("" if error is None else str(error).splitlines()[0]))

@@ -12,7 +12,7 @@ import pytest
 import roles
 from roles.choosing import speeds
 from roles.choosing.candidates import candidates
-from roles.choosing.preset import PresetChoice, choice
+from roles.choosing.preset import PresetChoice, PresetTrial, choice
 from roles.forecasting.costs import Timed
 from roles.forecasting.layer_times import UNTIMED, timed_quickly
 from roles.learning.job import Job
@@ -53,10 +53,26 @@ def chosen(of: Loaded) -> PresetChoice:
     return made
 
 
-def on_virtual_time(folder: Path, **profile: float) -> Loaded:
-    """Predictions then come from a profile, in a moment."""
-    (folder / "times.json").write_text(json.dumps(PROFILE | profile))
-    return auto(folder, DIGITS, VIRTUAL)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a cluster.toml whose predictions come from a profile."""
+    made = tmp_path_factory.mktemp("auto")
+    (made / "times.json").write_text(json.dumps(PROFILE))
+    auto(made, DIGITS, VIRTUAL)
+    return made
+
+
+@pytest.fixture(scope="module")
+def predicted(folder: Path) -> PresetChoice:
+    return chosen(load_with_program(folder / "cluster.toml"))
+
+
+@pytest.fixture
+def made(folder: Path, predicted: PresetChoice) -> PresetChoice:
+    """In which nothing was tried yet."""
+    config = load_with_program(folder / "cluster.toml").config
+    trials = (PresetTrial(config, trial.candidate, trial.predicted) for trial in predicted.trials)
+    return dataclasses.replace(predicted, trials=tuple(trials))
 
 
 def test_candidates_are_the_presets_that_compute_what_single_does_each_once(tmp_path: Path) -> None:
@@ -109,8 +125,7 @@ def test_a_script_names_its_preset() -> None:
         roles.training({"strategy": {"preset": "auto"}})
 
 
-def test_the_two_best_by_prediction_are_tried_and_the_best_is_expected(tmp_path: Path) -> None:
-    made = chosen(on_virtual_time(tmp_path))
+def test_the_two_best_by_prediction_are_tried_and_the_best_is_expected(made: PresetChoice) -> None:
     table = [fields for name, fields in made.told if name == "candidate"]
     predicted = [fields["predicted s"] for fields in table]
     assert predicted == sorted(predicted)
@@ -129,16 +144,14 @@ def told(made: PresetChoice, *seconds: float) -> None:
         trial.ended("")
 
 
-def test_what_is_measured_counts_and_not_what_was_predicted(tmp_path: Path) -> None:
-    made = chosen(on_virtual_time(tmp_path))
+def test_what_is_measured_counts_and_not_what_was_predicted(made: PresetChoice) -> None:
     told(made, 0.03, 0.02)
     event, fields = made.chosen().why
     assert (event, fields["preset"]) == ("choice", made.trials[1].name)
     assert fields["why"] == f"measured 20 ms an iteration, {made.trials[0].name} 30 ms"
 
 
-def test_a_trial_that_fails_is_never_chosen(tmp_path: Path) -> None:
-    made = chosen(on_virtual_time(tmp_path))
+def test_a_trial_that_fails_is_never_chosen(made: PresetChoice) -> None:
     told(made, 0.01, 0.02)
     assert made.trials[0].ended("it died") == ("trial", {"preset": made.trials[0].name, "failed": "it died"})
     event, fields = made.chosen().why
@@ -146,16 +159,16 @@ def test_a_trial_that_fails_is_never_chosen(tmp_path: Path) -> None:
     assert fields["why"].endswith(f"{made.trials[0].name} failed")
 
 
-def test_a_run_too_short_to_measure_is_chosen_by_prediction(tmp_path: Path) -> None:
-    made = chosen(on_virtual_time(tmp_path))
+def test_a_run_too_short_to_measure_is_chosen_by_prediction(made: PresetChoice) -> None:
     assert made.chosen().why[1]["preset"] == made.trials[0].name
     assert "too short" in made.chosen().why[1]["why"]
 
 
-def test_what_is_chosen_is_what_the_preset_lays_out_that_is_named_by_hand(tmp_path: Path) -> None:
-    made = chosen(on_virtual_time(tmp_path))
+def test_what_is_chosen_is_what_the_preset_lays_out_that_is_named_by_hand(folder: Path, made: PresetChoice) -> None:
     for trial in made.trials:
-        of = load_with_program(tmp_path / "cluster.toml", [f"train.strategy.preset={trial.name}"])
+        workers = trial.candidate.options.train.strategy.workers
+        by_hand = [f"train.strategy.preset={trial.name}", f"train.strategy.workers={workers}"]
+        of = load_with_program(folder / "cluster.toml", by_hand)
         assert isinstance(of.options, roles.Options)
         assert trial.candidate.options.train == of.options.train
         assert trial.candidate.topology == plan(of.config, of.options)
@@ -185,7 +198,7 @@ def test_where_array_work_takes_no_time_nothing_is_tried(tmp_path: Path) -> None
 
 def in_proportion(job: Job, rows: Iterable[int]) -> Timed:
     """A millisecond a row forward and two backward, of every layer of LeNet; the rest takes no time."""
-    names = [layer.name for layer in job.spec("TRAIN").layers]
+    names = [layer.proto.name for layer in job.spec("TRAIN").layers]
     layers = {many: dict.fromkeys(names, (1e-3 * many, 2e-3 * many)) for many in rows}
     return Timed(layers, dict.fromkeys(names, 0.0), 0.0)
 
