@@ -26,12 +26,17 @@ __all__ = ["started"]
 ITERATIONS = 60
 
 
+def small(cluster: Path) -> Path:
+    """With a batch that takes little time."""
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 12\n"))
+    return cluster
+
+
 def losses(folder: Path, preset: str) -> list[float]:
     """Of four iterations with three workers, in two groups where the preset lets one choose and does not equal one
     process."""
     groups = 1 if PRESETS[preset].equals_single else 2
-    cluster = configure(folder, preset, workers=3, groups=groups, iterations=4)
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 12\n"))
+    cluster = small(configure(folder, preset, workers=3, groups=groups, iterations=4))
     return train(cluster, checkpoint=False).losses()
 
 
@@ -40,7 +45,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return losses(tmp_path_factory.mktemp("single"), "single")
 
 
-@pytest.mark.few("[firecaffe", "[one-weird-trick", "[mxnet-async", "[adam")
+@pytest.mark.few("[one-weird-trick", "[mxnet-async")
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "single"])
 def test_a_preset_computes_what_single_does_if_it_says_so_and_else_not(
     tmp_path: Path, single: list[float], preset: str
@@ -51,7 +56,7 @@ def test_a_preset_computes_what_single_does_if_it_says_so_and_else_not(
 
 def auto(folder: Path, *, workers: int = 2, more: str = VIRTUAL, **profile: float) -> Path:
     """On virtual time, where what each preset takes stands in a profile."""
-    cluster = configure(folder, "auto", workers=workers, iterations=ITERATIONS, more=more)
+    cluster = small(configure(folder, "auto", workers=workers, iterations=ITERATIONS, more=more))
     (folder / "times.json").write_text(json.dumps(PROFILE | profile))
     return cluster
 
@@ -60,13 +65,14 @@ def run(cluster: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> Path:
     """Run `up` in this process, on virtual time; the run directory."""
     monkeypatch.chdir(cluster.parent)
     assert up.run(check(cluster, settings), RunConsole(live=False)) == 0
-    return run_directory(cluster)
+    return run_directory(cluster).resolve()
 
 
-@pytest.fixture
-def tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run directory of a run whose preset was found out."""
-    return run(auto(tmp_path), monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        return run(auto(tmp_path_factory.mktemp("tried")), patch)
 
 
 def said(directory: Path, event: str) -> list[dict[str, Any]]:
@@ -79,7 +85,7 @@ def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) 
     assert [trial["preset"] for trial in trials] == [told["preset"] for told in said(tried, "candidate")[:2]]
     for trial in trials:  # on virtual time a prediction is nearly exact
         assert trial["measured s"] == pytest.approx(trial["predicted s"], rel=0.1)
-        assert trial["iterations"] >= 30
+        assert trial["iterations"] >= 10
     fastest = min(trials, key=lambda trial: trial["measured s"])
     assert choice["preset"] == fastest["preset"]
     assert choice["why"].startswith("measured ")
@@ -116,7 +122,7 @@ def test_check_and_plan_tell_what_up_would_try_and_go_on_with_the_best(
         assert main([command, str(cluster)]) == 0
         lines = capsys.readouterr().out.splitlines()
         best = [line.split()[2] for line in lines if line.startswith("candidate ")]
-        assert len(best) == 8
+        assert len(best) == 9
         [choice] = [line for line in lines if line.startswith("choice ")]
         assert choice.startswith(f"choice     preset {best[0]}  workers 2  why predicted; `up` measures {best[0]} and ")
         assert any(best[0].startswith(line.split()[0][:4]) for line in lines[lines.index(choice) + 1 :] if line.strip())
@@ -152,9 +158,10 @@ def test_a_preset_of_another_package_takes_part_if_it_says_that_it_equals_single
     assert "tallied" in [fields["preset"] for name, fields in checked.choice.told if name == "candidate"]
 
 
+@pytest.mark.slow
 def test_up_on_the_digits_measures_two_presets_and_trains_with_the_faster(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "auto", workers=2, iterations=ITERATIONS)
-    done = run_up(cluster)
+    done = run_up(cluster, timeout=300)
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
     trials, [choice] = said(directory, "trial"), said(directory, "choice")

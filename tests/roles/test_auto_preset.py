@@ -90,6 +90,7 @@ def test_presets_that_refuse_a_solver_are_left_out_with_the_reason(tmp_path: Pat
     assert "clip_gradients needs the norm of all gradients at once" in left["sync"]
 
 
+@pytest.mark.slow
 def test_workers_that_would_normalise_their_own_rows_are_left_out_unless_all_do_so_alike(tmp_path: Path) -> None:
     data = "[train.data]\ntrain = { format = 'synthetic', shape = [3, 32, 32], classes = 10, size = 64 }\n"
     net = f"[train]\nnet = 'resnet20'\nsolver = 'resnet20_solver'\nbatch = 16\n{data}"
