@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from nets import NetError
 from ops import OpsError
-from roles.base.role import EMULATED
+from roles.base.role import EMULATED, RoleOptions
 from roles.base.shapes import Shapes
+from roles.base.steps import Sending, Turn
 from roles.choosing.candidates import Candidate
 from roles.forecasting.basis import basis_of
-from roles.forecasting.costs import loads_of
+from roles.forecasting.costs import Timed, loads_of
 from roles.forecasting.fitted import PROCESSORS, network_of, processors_of
 from roles.forecasting.layer_times import table_of, timed_quickly
 from roles.forecasting.outlook import plainly
-from roles.forecasting.prediction import Network, predict
+from roles.forecasting.prediction import Network, Prediction, predict
 from roles.forecasting.times import Times
 from roles.learning.job import Job
 from runtime.compute.threads import using
@@ -32,7 +32,8 @@ from runtime.errors import ConfigError
 from runtime.plan.prospects import Wanted
 from runtime.plan.topology import Placement
 
-MESSAGE = 77e-6  # seconds of one between processes of a machine: half of an ask and its answer (messages-avx2)
+# seconds that a message between processes of a machine takes, and takes processors: half of an ask and its answer
+MESSAGE = 77e-6  # (messages-avx2)
 NO_TIME = {"*/*": 0}
 Way = tuple[str, int]  # device, threads
 
@@ -44,6 +45,11 @@ class Speed:
     seconds: float
     busiest: str
     use: float
+
+    @staticmethod
+    def of(found: Prediction) -> Speed:
+        """As it was predicted."""
+        return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
 
 
 def speeds(config: ClusterConfig, found: Iterable[Candidate]) -> tuple[dict[str, Speed], dict[str, str]]:
@@ -82,6 +88,26 @@ class _Measured:
         threads = [spec.threads for spec in candidate.placement.processes if working & {*spec.actors}]
         self.way: Way = EMULATED if emulated else self.job.device, max(threads, default=1)
 
+    def speed(self, times: Timed, processors: int) -> Speed:
+        """With layers that take so long. An iteration takes at least the time of all processors that work in it or
+        handle its messages, divided by their number; 0: nobody shares them."""
+        placement, table = self.candidate.placement, Times.of_profile(table_of(self.shapes, times))
+        found = predict(placement.topology, table, Network(MESSAGE), placement.process_of())
+        if not processors:
+            return Speed.of(found)
+        busy = (spec.threads * max(found.use.get(name, 0.0) for name in spec.actors) for spec in placement.processes)
+        least = (sum(busy) * found.seconds + self._messages() * MESSAGE) / processors
+        return Speed(least, PROCESSORS, 1.0) if least > found.seconds else Speed.of(found)
+
+    def _messages(self) -> int:
+        """Between processes, in an iteration."""
+        home = self.candidate.placement.process_of()
+        roles = {name: of for name, of in self.shapes.options.items() if isinstance(of, RoleOptions)}
+        turns = [Turn(tuple(members)) for members in self.shapes.groups]
+        steps = (step for turn in turns for name, of in roles.items() for step in of.steps(name, self.shapes, turn))
+        told = ((step.name[0], step.does.to) for step in steps if isinstance(step.does, Sending))
+        return sum(home[name] != home[other] for name, to in told for other in to)
+
 
 def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
     """Each number of rows once for each device and number of threads."""
@@ -94,9 +120,7 @@ def _measured(config: ClusterConfig, here: list[_Measured]) -> dict[str, Speed]:
         with using(way[1]), np.errstate(over="ignore"):
             times = timed_quickly(job, rows[way] or {job.batch})
         processors = processors_of(config) if job.device == "cpu" else 0
-        for each in (each for each in here if each.way == way):
-            placement, table = each.candidate.placement, table_of(each.shapes, times)
-            known[each.candidate.name] = _predicted(placement, table, Network(MESSAGE), processors)
+        known |= {each.candidate.name: each.speed(times, processors) for each in here if each.way == way}
     return known
 
 
@@ -104,19 +128,5 @@ def _emulated(config: ClusterConfig, placement: Placement) -> Speed:
     """On emulated devices or the virtual clock. ConfigError if their profile does not know this preset's work."""
     basis = basis_of(config, placement, Wanted())
     network, _ = network_of(placement, config)
-    if basis is None:
-        return _predicted(placement, NO_TIME, network, 0)
-    found = predict(placement.topology, basis.times(placement.topology), network, placement.process_of())
-    return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
-
-
-def _predicted(placement: Placement, table: dict[str, Any], network: Network, processors: int) -> Speed:
-    """An iteration takes at least the time of all processors that work in it, divided by these."""
-    found = predict(placement.topology, Times.of_profile(table), network, placement.process_of())
-    share = 0.0
-    if processors:
-        busy = (spec.threads * max(found.use.get(name, 0.0) for name in spec.actors) for spec in placement.processes)
-        share = sum(busy) / processors
-    if share > 1.0:
-        return Speed(found.seconds * share, PROCESSORS, 1.0)
-    return Speed(found.seconds, found.bottleneck, found.use.get(found.bottleneck, 0.0))
+    times = Times.of_profile(NO_TIME) if basis is None else basis.times(placement.topology)
+    return Speed.of(predict(placement.topology, times, network, placement.process_of()))
