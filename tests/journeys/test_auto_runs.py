@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nets.files.checkpoint import load
@@ -27,8 +28,8 @@ ITERATIONS = 60
 
 
 def small(cluster: Path) -> Path:
-    """With a batch that takes little time."""
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 12\n"))
+    """With a batch that takes little time, and kernels that need not be loaded."""
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 12\nkernels = 'numpy'\n"))
     return cluster
 
 
@@ -54,10 +55,10 @@ def test_a_preset_computes_what_single_does_if_it_says_so_and_else_not(
     assert (found == pytest.approx(single, rel=1e-5)) == PRESETS[preset].equals_single
 
 
-def auto(folder: Path, *, workers: int = 2, more: str = VIRTUAL, **profile: float) -> Path:
-    """On virtual time, where what each preset takes stands in a profile."""
-    cluster = small(configure(folder, "auto", workers=workers, iterations=ITERATIONS, more=more))
-    (folder / "times.json").write_text(json.dumps(PROFILE | profile))
+def auto(folder: Path, *, iterations: int = ITERATIONS, more: str = VIRTUAL) -> Path:
+    """On virtual time, where what each preset takes stands in a profile, or as `more` has it."""
+    cluster = small(configure(folder, "auto", workers=2, iterations=iterations, more=more))
+    (folder / "times.json").write_text(json.dumps(PROFILE))
     return cluster
 
 
@@ -143,7 +144,7 @@ def test_a_resumed_run_takes_the_preset_it_had(tmp_path: Path, monkeypatch: pyte
 def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = auto(tmp_path)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ProgramFailed, match="training diverged"):
+    with np.errstate(all="ignore"), pytest.raises(ProgramFailed, match="training diverged"):
         up.run(check(cluster, ["train.base_lr=1e9"]), RunConsole(live=False))
     [directory] = (tmp_path / "runs").iterdir()
     assert len(said(directory, "trial")) == 2
@@ -153,7 +154,7 @@ def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, mon
 
 def test_a_preset_of_another_package_takes_part_if_it_says_that_it_equals_single(tmp_path: Path, install: Any) -> None:
     install(BROUGHT)
-    checked = check(auto(tmp_path, **{"tally/*": 0.0}))
+    checked = check(auto(tmp_path))
     assert checked.choice is not None
     assert "tallied" in [fields["preset"] for name, fields in checked.choice.told if name == "candidate"]
 
@@ -171,8 +172,12 @@ def test_up_on_the_digits_measures_two_presets_and_trains_with_the_faster(tmp_pa
     assert len(list(directory.rglob("*.safetensors"))) == 1
 
 
-def test_ctrl_c_during_a_trial_ends_it_in_words_and_leaves_nothing(tmp_path: Path, started: list[Start]) -> None:
-    here = Start(configure(tmp_path, "auto", workers=2, iterations=100_000))
+@pytest.mark.few("[virtual")
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_ctrl_c_during_a_trial_ends_it_in_words_and_leaves_nothing(
+    tmp_path: Path, started: list[Start], clock: str
+) -> None:
+    here = Start(auto(tmp_path, iterations=100_000, more=VIRTUAL if clock == "virtual" else ""))
     started.append(here)
     while not any('"progress"' in path.read_text() for path in tmp_path.glob("runs/*/trials/*/events.jsonl")):
         assert not here.ended(PAUSE), here.said(1)

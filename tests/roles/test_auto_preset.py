@@ -212,6 +212,7 @@ def predictions(folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int) 
     return {fields["preset"]: (fields["predicted s"], fields["busiest"]) for fields in told}
 
 
+@pytest.mark.slow
 def test_four_workers_on_four_processors_are_faster_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = predictions(tmp_path, monkeypatch, processors=4)
     assert known["replicas"][0] == pytest.approx(known["single"][0] / 4, rel=0.05)
