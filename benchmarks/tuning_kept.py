@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from benchmarks.report import ROOT, machine
 from benchmarks.tuning_runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
 FILE = ROOT / "runs" / "tuning-trials.jsonl"
-Make = Callable[[Setting | None, int, float, str], Reached]  # setting, seed, limit in seconds, preset
+Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
 
 
 class Kept:
@@ -83,7 +82,7 @@ class Repeated:
 
 
 class Trials:
-    """Trials of one task with so many workers, each made once: by `make(setting, seed, limit, preset)`, `where` says on
+    """Trials of one task with so many workers, each made once: by `make(setting, seed, rival, preset)`, `where` says on
     what. A setting of None is the tuner's own run."""
 
     def __init__(self, task: Task, workers: int, where: str, make: Make, kept: Kept) -> None:
@@ -93,25 +92,27 @@ class Trials:
     def __repr__(self) -> str:
         return f"<trials of {self.task.name}, {self.workers} workers, {self._made} made>"
 
-    def of(self, setting: Setting | None, *, seed: int = 1, limit: float = math.inf, preset: str = OMNIVORE) -> Reached:
-        """One trial. One that was cut is made again if `limit` is later."""
+    def of(
+        self, setting: Setting | None, *, seed: int = 1, rival: Reached | None = None, preset: str = OMNIVORE
+    ) -> Reached:
+        """One trial. One that was cut is made again without a rival, or where that is slower."""
         name = self._name(setting, seed, preset)
         known = self._known(name)
-        if known is not None and (known.cut is None or known.cut >= limit):
+        if known is not None and (known.cut is None or (rival is not None and rival.took <= known.against)):
             return known
-        made = self._make(setting, seed, limit, preset)
+        made = self._make(setting, seed, rival, preset)
         self._made += 1
         self._kept.put(name, asdict(made))
         return made
 
     def first_of(self, settings: Iterable[Setting], *, preset: str = OMNIVORE) -> dict[Setting, Reached]:
-        """All of them with the first seed, those that are known first, each cut as soon as another has taken less time:
-        the one that is there first stays the first."""
+        """All of them with the first seed, those that are known first. The best so far is the rival of the next."""
         known = {setting: self._known(self._name(setting, 1, preset)) or Reached() for setting in settings}
         found: dict[Setting, Reached] = {}
         for setting in sorted(known, key=lambda each: known[each].took):
-            limit = min((each.took for each in found.values()), default=math.inf)
-            found[setting] = self.of(setting, limit=limit, preset=preset)
+            rival = min(found.values(), key=lambda each: each.took, default=None)
+            lost = rival is None or rival.seconds is None
+            found[setting] = self.of(setting, rival=None if lost else rival, preset=preset)
         return found
 
     def repeated(self, setting: Setting | None, seeds: int, *, preset: str = OMNIVORE) -> Repeated:
@@ -144,8 +145,8 @@ def on_virtual_clock(task: Task, workers: int, gigabits: float, kept: Kept) -> T
             kept.put(name, measured(task, preset))
         return {key: (seconds, spread) for key, (seconds, spread) in kept.get(name).items()}
 
-    def make(setting: Setting | None, seed: int, limit: float, preset: str) -> Reached:
+    def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
         rate = gigabits * 1e9 / 8
-        return trial(task, workers, setting, times(preset), rate=rate, seed=seed, limit=limit, preset=preset)
+        return trial(task, workers, setting, times(preset), rate=rate, seed=seed, rival=rival, preset=preset)
 
     return Trials(task, workers, f"{gigabits:g} Gbit/s", make, kept)

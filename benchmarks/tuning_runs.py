@@ -42,6 +42,9 @@ BEFORE = ("/build", "/sweep")  # the first iteration
 WINDOW = 50  # iterations whose mean loss counts (Omnivore, E.3)
 EACH, LOOKED_AT = 25, 1000  # iterations between two looks at a target of accuracy, images of one
 LOW = 0.3  # mean loss above which no accuracy is looked at: that costs time of this machine
+# A trial is given up when it has had such a share of its rival's seconds and its mean loss is so many times the rival's
+# of that moment. Where the loss falls as t ** -0.7, it would take 2.7, or 1.8, times as long.
+BEHIND = ((0.25, 2.0), (0.5, 1.5))
 SOLVER = """net: "{net}.prototxt" base_lr: {rate} momentum: 0.9 weight_decay: {decay} lr_policy: "fixed"
 max_iter: 100 display: 1 snapshot: 0 snapshot_after_train: false test_initialization: false {tests}
 """
@@ -65,20 +68,32 @@ class Setting:
 @dataclass
 class Reached:
     """What a run came to. `iterations` and `seconds` (virtual) to the target, None if it was not reached; `pace`:
-    seconds of an iteration; `cut`: after how many seconds it was ended because another was there already; `events`:
-    those of the tuner."""
+    seconds of an iteration; `cut`: after how many seconds it was ended since it was behind another that had taken
+    `against` seconds; `way`: (seconds, mean loss) every EACH iterations; `events`: those of the tuner."""
 
     iterations: int | None = None
     seconds: float | None = None
     pace: float = math.nan
     diverged: bool = False
     cut: float | None = None
+    against: float = math.nan
+    way: list[tuple[float, float]] = field(default_factory=list, repr=False)
     events: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
     def took(self) -> float:
         """Seconds to the target; infinite where it was not reached."""
         return math.inf if self.seconds is None else self.seconds
+
+    def behind(self, rival: Reached) -> bool:
+        """Is this run, at the last point of its way, so far behind the other that it will not be there first?"""
+        if not self.way:
+            return False
+        now, loss = self.way[-1]
+        if now > rival.took:
+            return True
+        _, other = min(rival.way, key=lambda point: abs(point[0] - now), default=(0.0, math.inf))
+        return any(now >= share * rival.took and not loss <= worse * other for share, worse in BEHIND)
 
     @property
     def chosen(self) -> list[dict[str, Any]]:
@@ -208,30 +223,30 @@ def trial(
     *,
     rate: float,
     seed: int = 1,
-    limit: float = math.inf,
+    rival: Reached | None = None,
     preset: str = OMNIVORE,
 ) -> Reached:
-    """One run; without a setting all is "auto". `rate`: bytes per second of each interface, each way; `limit`: seconds
-    after which it is cut."""
+    """One run; without a setting all is "auto". `rate`: bytes per second of each interface, each way; `rival`: cut when
+    that is ahead (`Reached.behind`)."""
     chosen = (AUTO, AUTO, AUTO) if setting is None else (setting.groups, setting.momentum, setting.base_lr)
     groups, momentum, base_lr = chosen
     strategy = {"preset": preset, "workers": workers, **({"groups": groups} if preset == OMNIVORE else {})}
     more = {"momentum": momentum, "base_lr": base_lr, "max_iter": task.iterations, "seed": seed, "strategy": strategy}
     topology = roles.training({**task.options, **more})
     (batch,) = {actor.options.job.batch for actor in topology.actors if actor.role == "coordinator"}
-    return _Trial(task, topology, Clock(times, batch, seed), limit).run(rate)
+    return _Trial(task, topology, Clock(times, batch, seed), rival).run(rate)
 
 
 class _Trial:
     """One run, up to its target."""
 
-    def __init__(self, task: Task, topology: Topology, clock: Clock, limit: float) -> None:
-        self._task, self._topology, self._clock, self._limit = task, topology, clock, limit
+    def __init__(self, task: Task, topology: Topology, clock: Clock, rival: Reached | None) -> None:
+        self._task, self._topology, self._clock, self._rival = task, topology, clock, rival
         self._ends, self._losses = deque[float](maxlen=200), deque[float](maxlen=WINDOW)
         self._done, self._found = 0, Reached()
 
     def run(self, rate: float) -> Reached:
-        """To the target, the limit, the last iteration or a loss that is no number."""
+        """To the target, the last iteration, where it is behind its rival, or a loss that is no number."""
         seconds = self._clock.seconds
         failed = learn(self._topology, seconds, self._watch, latency=LATENCY, rate=rate, prepared=self._prepared)
         found, ends = self._found, self._ends
@@ -244,20 +259,22 @@ class _Trial:
         self._accuracy = Examination(actors).accuracy if self._task.accuracy else None
 
     def _watch(self, simulation: Simulation, event: str, fields: dict[str, Any]) -> None:
-        now = asyncio.get_running_loop().time()
+        now, found = asyncio.get_running_loop().time(), self._found
         if event == "tuning":
-            self._found.events.append(fields)
+            found.events.append(fields)
             if "seconds" in fields:  # the run was held
                 self._ends.clear()
         elif event == "progress":
             self._done += 1
             self._ends.append(now)
             self._losses.append(fields["loss"])
+            if self._done % EACH == 0:
+                found.way.append((now, fmean(self._losses)))
             if self._learnt():
-                self._found.iterations, self._found.seconds = self._done, now
-        if self._found.seconds is None and now > self._limit:
-            self._found.cut = now
-        if self._found.seconds is not None or self._found.cut is not None:
+                found.iterations, found.seconds = self._done, now
+            elif self._rival is not None and self._done % EACH == 0 and found.behind(self._rival):
+                found.cut, found.against = now, self._rival.took
+        if found.seconds is not None or found.cut is not None:
             simulation.end()
 
     def _learnt(self) -> bool:

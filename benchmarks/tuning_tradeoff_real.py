@@ -42,19 +42,19 @@ def tradeoff_real(record: Record, cycles: int) -> None:
 def in_processes(task: Task, workers: int) -> Trials:
     """Trials of this moment: nothing is taken from earlier runs, for the machine may have been busy."""
 
-    def make(setting: Setting | None, seed: int, limit: float, preset: str) -> Reached:
+    def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
         chosen = (AUTO, AUTO, AUTO) if setting is None else (setting.groups, setting.momentum, setting.base_lr)
         strategy = {"preset": preset, "workers": workers, "groups": chosen[0]}
         rates = {"momentum": chosen[1], "base_lr": chosen[2], "max_iter": task.iterations, "seed": seed}
         topology = roles.training({**task.options, **rates, "strategy": strategy})
-        return asyncio.run(reached(topology, task, limit))
+        return asyncio.run(reached(topology, task, rival))
 
     return Trials(task, workers, "processes here", make, Kept())
 
 
-async def reached(topology: Topology, task: Task, limit: float) -> Reached:
+async def reached(topology: Topology, task: Task, rival: Reached | None) -> Reached:
     """One run, up to its target."""
-    follow = Follow(task, limit)
+    follow = Follow(task, math.inf if rival is None else rival.took)
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
         try:
             async with runtime.launch(topology, directory=Path(folder), machine=[{"threads": 1}]) as run:
@@ -92,7 +92,8 @@ class Follow:
             self._done, self._last = self._done + 1, event.time
             self._ends.append(at)
             found.pace = (at - self._ends[0]) / max(1, len(self._ends) - 1)
-            found.cut = at if at > self._limit else None
+            if at > self._limit:
+                found.cut, found.against = at, self._limit
         elif event.name == "test" and event["accuracy"] >= self._task.accuracy:
             found.iterations, found.seconds = self._done, self._last - self._began - self._tested
         elif event.name == "test":

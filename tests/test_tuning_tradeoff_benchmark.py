@@ -57,13 +57,12 @@ def test_a_run_that_diverges_says_so(tmp_path: Path, digits: Data) -> None:
     assert (found.diverged, found.iterations, found.took) == (True, None, math.inf)
 
 
-def test_a_run_ends_at_its_limit_and_one_to_a_loss_when_the_mean_of_its_window_is_there(
+def test_a_run_ends_behind_its_rival_and_one_to_a_loss_when_the_mean_of_its_window_is_there(
     tmp_path: Path, digits: Data
 ) -> None:
     task = lenet(digits, tmp_path, 60, 0.5)
-    cut = trial(task, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9, limit=0.1)
-    assert cut.cut == pytest.approx(0.1, abs=0.02)
-    assert cut.seconds is None
+    cut = trial(task, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9, rival=Reached(10, 0.1))
+    assert (len(cut.way), cut.seconds, cut.against) == (1, None, 0.1)
     to_a_loss = Task("LeNet", task.options, 60, loss=10.0)
     assert trial(to_a_loss, 2, Setting(1, 0.0, 0.01), TIMES, rate=1e9).iterations == tuning_runs.WINDOW
 
@@ -81,8 +80,8 @@ def test_the_model_is_tested_from_outside_as_the_run_itself_tests_it(tmp_path: P
 
     outside: list[Examination] = []
     learn(roles.training(options), lambda *of: 0.01, watch, prepared=lambda actors: outside.append(Examination(actors)))
-    ((at, accuracy),) = told
-    assert accuracy == pytest.approx(looked[at - 1], abs=1e-6)
+    assert told
+    assert [accuracy for _, accuracy in told] == pytest.approx([looked[at - 1] for at, _ in told], abs=1e-6)
     assert len(set(looked)) > 1
 
 
@@ -104,7 +103,8 @@ def test_the_tuner_stands_beside_the_best_of_a_grid(
     monkeypatch.setattr("benchmarks.tuning_kept.measured", lambda task, preset: TIMES)
     trials = on_virtual_clock(lenet(digits, tmp_path, 300, 0.9), 2, 1.0, Kept())
     compare(record, trials, (0.3,), (3.0,), 1)
-    assert [row[0] for row in record.tables[0].rows] == ["1", "2", "1, usual", "2, usual", "auto"]
+    names = [row[0] for row in record.tables[0].rows]
+    assert (names[:2], names[3:]) == (["1", "2"], ["1, usual", "2, usual", "auto"])
     assert any(note.startswith("auto, seed 1, iteration 0: ") for note in record.notes)
 
 
@@ -149,16 +149,28 @@ def seconds_of(setting: Setting, preset: str = "omnivore") -> float:
 
 
 def made_up(auto: float = 11.0, held: float = 1.0) -> Make:
-    def make(setting: Setting | None, seed: int, limit: float, preset: str) -> Reached:
+    def make(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
         if setting is None:
             chosen = {"iteration": 0, "groups": 2, "momentum": 0.0, "base_lr": 0.1, "probes": 9, "seconds": held}
             return Reached(100, auto, 0.1, events=[{"why": "because"}, {**chosen, "why": "clearly"}])
         took = seconds_of(setting, preset)
         if (setting.momentum, setting.base_lr, preset) == (0.9, 0.01, "mxnet-async"):
             return Reached(diverged=True, pace=0.1)
-        return Reached(cut=limit, pace=0.1) if took > limit else Reached(100, took, took / 100)
+        if rival is not None and took > rival.took:
+            return Reached(cut=rival.took, against=rival.took, pace=0.1)
+        return Reached(100, took, took / 100)
 
     return make
+
+
+def test_a_run_is_behind_when_its_rival_was_there_or_its_loss_is_far_above_at_that_moment() -> None:
+    rival = Reached(400, 4.0, way=[(1.0, 0.8), (2.0, 0.4), (3.0, 0.3), (4.0, 0.2)])
+    for at, loss, behind in (
+        (0.9, 9.0, False), (1.0, 1.5, False), (1.0, 1.7, True), (2.0, 0.55, False), (2.0, 0.65, True),
+        (3.9, 0.1, False), (4.1, 0.1, True), (2.0, math.nan, True),
+    ):  # fmt: skip
+        assert Reached(way=[(at, loss)]).behind(rival) == behind, (at, loss)
+    assert not Reached().behind(rival)
 
 
 def test_of_a_grid_the_first_is_found_in_any_order_and_nothing_is_tried_longer_than_it_took() -> None:
@@ -182,21 +194,23 @@ def test_trials_are_made_once_even_after_a_run_that_was_cut_off(tmp_path: Path) 
     file, point = tmp_path / "kept" / "trials.jsonl", Setting(2, 0.0, 0.1)
     made: list[float] = []
 
-    def counted(setting: Setting | None, seed: int, limit: float, preset: str) -> Reached:
-        made.append(limit)
-        return made_up()(setting, seed, limit, preset)
+    def counted(setting: Setting | None, seed: int, rival: Reached | None, preset: str) -> Reached:
+        made.append(math.inf if rival is None else rival.took)
+        return made_up()(setting, seed, rival, preset)
 
-    Trials(TASK, 2, "here", counted, Kept(file)).of(point, limit=5.0)
+    Trials(TASK, 2, "here", counted, Kept(file)).of(point, rival=Reached(10, 5.0))
     with file.open("a") as lines:
         lines.write('{"name": "half a li')
     again = Trials(TASK, 2, "here", counted, Kept(file))
-    assert again.of(point, limit=4.0).cut == 5.0
+    assert again.of(point, rival=Reached(10, 4.0)).cut == 5.0
     assert made == [5.0]
+    assert again.of(point, rival=Reached(10, 6.0)).cut == 6.0
+    assert made == [5.0, 6.0]
     assert again.of(point).seconds == 10.0
     assert again.of(point).seconds == 10.0
-    assert made == [5.0, math.inf]
+    assert made == [5.0, 6.0, math.inf]
     assert Trials(TASK, 4, "here", counted, Kept(file)).of(point).seconds == 10.0
-    assert len(made) == 3
+    assert len(made) == 4
 
 
 def test_a_line_after_one_that_was_cut_off_is_read(tmp_path: Path) -> None:
@@ -222,7 +236,7 @@ def test_a_tuner_that_is_late_or_spends_too_much_fails(auto: float, held: float,
     for text in set(missed):
         assert sum(text in note for note in record.notes) == missed.count(text)
     rows = record.tables[0].rows
-    assert [row[0] for row in rows] == ["1", "2", "1, usual", "2, usual", "auto"]
+    assert [row[0] for row in rows] == ["1", "2", "2, best", "1, usual", "2, usual", "auto"]
     assert rows[1][:3] == ["2", 0.0, 0.1]
     assert record.facts["auto / best point"] == auto / 10
 
