@@ -285,10 +285,13 @@ class _Trial:
 
 
 def around(first: Setting, momenta: Sequence[float], rates: Sequence[float]) -> Iterator[Setting]:
-    """A grid with as many groups as `first`, what is nearest to that first."""
+    """A grid with as many groups as `first`, what is nearest to that first, which need not be on it."""
 
-    def far(setting: Setting) -> float:
-        steps = abs(momenta.index(setting.momentum) - momenta.index(first.momentum))
-        return steps + abs(rates.index(setting.base_lr) - rates.index(first.base_lr))
+    def place(value: float, values: Sequence[float]) -> int:
+        return min(range(len(values)), key=lambda at: abs(values[at] - value))
+
+    def far(setting: Setting) -> int:
+        steps = abs(place(setting.momentum, momenta) - place(first.momentum, momenta))
+        return steps + abs(place(setting.base_lr, rates) - place(first.base_lr, rates))
 
     yield from sorted((Setting(first.groups, m, r) for m in momenta for r in rates), key=far)

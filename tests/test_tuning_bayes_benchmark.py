@@ -54,4 +54,5 @@ def test_a_search_over_points_that_were_tried_ends_at_one_that_is_near_the_best_
     rows = record.tables[0].rows
     assert len(rows) == tuning_bayes.SEARCHES
     assert all(1 <= row[1] <= len(points) and row[2] == 5.0 * row[1] for row in rows)
+    assert min(row[1] for row in rows) < len(points)
     assert record.facts["Bayesian search / auto"] == pytest.approx(sum(row[2] for row in rows) / len(rows) / 22)

@@ -188,6 +188,7 @@ def test_the_grid_around_a_point_begins_there_and_goes_outward() -> None:
     assert found[0] == Setting(4, 0.6, 0.1)
     assert set(found[1:4]) == {Setting(4, 0.3, 0.1), Setting(4, 0.9, 0.1), Setting(4, 0.6, 0.03)}
     assert len(set(found)) == 12
+    assert next(around(Setting(4, 0.9, 0.01), (0.0, 0.3), (0.03, 0.1))) == Setting(4, 0.3, 0.03)
 
 
 def test_trials_are_made_once_even_after_a_run_that_was_cut_off(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_a_tuner_that_is_late_or_spends_too_much_fails(auto: float, held: float,
 
 def test_the_lesion_study_adds_one_choice_a_row_and_its_picture_shows_what_did_not_get_there() -> None:
     record = Record("r")
-    selections(record, Trials(TASK, 2, "here", made_up(), Kept()), MOMENTA, FACTORS, (0.1,), SEEDS)
+    selections(record, Trials(TASK, 4, "here", made_up(), Kept()), MOMENTA, FACTORS, (0.1,), SEEDS)
     rows = record.tables[0].rows
     assert [row[0] for row in rows] == ["nothing", "the rate", "where the FC phase is", "momentum", "groups"]
     assert rows[0][-1] == "2 of 2 diverged"
