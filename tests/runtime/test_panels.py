@@ -91,9 +91,7 @@ def test_higher_is_more_and_nothing_leaves_its_panel(values: list[float]) -> Non
     found = dots(drawn(FAST, Panel("of anything", "s", (Curve("", points),))))[4:]
     assert all(WIDTH < x < 2 * WIDTH and 60 < y < 300 for x, y, _ in found)
     ranked = sorted(zip(values, (y for _, y, _ in found), strict=True))
-    assert all(
-        low >= high - 0.11 for (_, low), (_, high) in zip(ranked, ranked[1:], strict=False)
-    )  # px, rounded to 0.1
+    assert all(low >= high - 0.11 for (_, low), (_, high) in pairwise(ranked))  # px, rounded to 0.1
 
 
 @pytest.mark.parametrize("points", [(), ((1, 0.0),), ((1, 2.0), (2, -1.0))])
