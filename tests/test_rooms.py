@@ -84,7 +84,7 @@ ROOMS: dict[str, str] = {
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.forecasting roles.learning"
     " roles.planning runtime runtime.cli runtime.compute runtime.config runtime.plan runtime.runs",
     "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
-    " roles.planning roles.servers roles.tuning roles.workers runtime! runtime.actors runtime.cluster",
+    " roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}
