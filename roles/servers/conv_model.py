@@ -29,6 +29,7 @@ from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
 from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from roles.servers.model_steps import served
+from roles.tuning.statistics import GetGradientStatistics, statistics_of
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 
@@ -85,6 +86,7 @@ class ConvModel(ModelHolder):
         self._image_shape, self._part, self._layers = options.image_shape, options.part, options.layers
         self._coordinator = options.coordinator
         self._live: HogwildStore  # the store, if updates race
+        self._curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
@@ -157,8 +159,20 @@ class ConvModel(ModelHolder):
             self._staleness.observe(updated.staleness)
             self._gauges.show(updated.version, self._store.momentum)
             await self.tell(self._coordinator, updated, step=message.number)
+            await self._tell_statistics()
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
+
+    async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
+        """Tell what the gradients of late say of momentum and noise, at once or when the model is so far."""
+        self._curious.append((message, envelope))
+        await self._tell_statistics()
+
+    async def _tell_statistics(self) -> None:
+        due = [asked for asked in self._curious if asked[0].after <= self._ledger.version]
+        self._curious = [asked for asked in self._curious if asked not in due]
+        for _, envelope in due:
+            await self.reply(envelope, statistics_of(self._watch, self._ledger.version, self._store.momentum))
 
     def _apply(self, message: LayerGradient) -> int | None:
         """The layer's new version; None if parts of the gradient are missing."""

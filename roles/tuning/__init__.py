@@ -12,4 +12,5 @@ momentum   the momentum that asynchrony brings along: expected, counted, measure
 noise      how noisy gradients are, and what a larger batch would be worth
 ratio      a ratio of two sums, and how well it is known
 watch      looks at the gradients that a model server applies, now and then
+statistics what a model server answers when it is asked for all of that
 """

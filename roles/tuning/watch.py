@@ -87,6 +87,11 @@ class GradientWatch:
         """How many different ones the last updates came from."""
         return len({group for group, _ in self._recent}) or 1
 
+    @property
+    def updates(self) -> int:
+        """How many of them are counted."""
+        return len(self._recent)
+
     def by_staleness(self) -> float:
         """The implicit momentum that the staleness of the last updates says; 0 before the first."""
         return from_staleness(Counter(stale for _, stale in self._recent)) if self._recent else 0.0
