@@ -46,11 +46,17 @@ class ModelOptions(JobOptions):
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    any_batch: ClassVar[bool] = True
     image_shape: InputShape
     coordinator: str
     part: str = "conv"
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
+
+    @property
+    def measures_noise(self) -> bool:
+        """Not where updates race: gradients then come while others are applied."""
+        return not self.hogwild
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Its layers to every worker that names it."""
@@ -181,12 +187,11 @@ class ConvModel(ModelHolder):
 
     def _total(self, message: LayerGradient) -> Blobs | None:
         """The gradient, if this was its last missing part."""
-        key, layer = (message.number, message.layer), message.layer
-        blobs = self._wire.decode(layer, message.formats, message.blobs)
-        self._watch.part(key, layer, self._store.versions[layer], message.parts, blobs)
-        total = self._sum.add(key, message.part, message.parts, blobs)
+        blobs = self._wire.decode(message.layer, message.formats, message.blobs)
+        self._watch.part(message, blobs)
+        total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
         if total is not None:
-            self._watch.whole(key, layer, message.parts, total)
+            self._watch.whole(message.number, message.layer, total)
         return total
 
     def model_version(self) -> int:
@@ -196,6 +201,10 @@ class ConvModel(ModelHolder):
     def go_on_at(self, version: int) -> None:
         """See ModelHolder.go_on_at."""
         self._ledger.version = version
+
+    def takes_batches_of(self, images: int) -> None:
+        """See ModelHolder.takes_batches_of."""
+        self._watch.takes_batches_of(images)
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         blobs = self._store.published(pull.layer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from roles.tuning.momentum import expected, total
+from roles.tuning.noise import CLEAR
 from roles.tuning.watch import GradientWatch
 from runtime import Actor
 
 EVERY = 64  # iterations
 SURE = 0.1  # the standard error of an implicit momentum that is shown
-CLEAR = 0.5  # that of a noise scale, as a part of it
 
 
 class GradientGauges:

@@ -50,8 +50,9 @@ class Coordinator(Actor):
         await asyncio.sleep(0.25)  # what is under way ends
         now = self._now
         held = Held(
-            iteration=self._lab.iteration, workers=4, groups=now.groups, base_lr=now.base_lr, momentum=now.momentum
-        )
+            iteration=self._lab.iteration, workers=4, groups=now.groups, base_lr=now.base_lr, momentum=now.momentum,
+            batch=16,
+        )  # fmt: skip
         await self.reply(envelope, held)
 
     async def on_probe(self, message: Probe, envelope: Envelope) -> None:
