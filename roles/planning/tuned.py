@@ -118,15 +118,17 @@ class Tuned:
         if GROUPS in self.keys and not (isinstance(lead.options, CoordinatorOptions) and lead.options.live.trees):
             text = f"found 'auto', but preset '{self._train.strategy.preset}' lays out nothing that could be changed"
             remarks.problem(text, "train", *GROUPS)
-        process, models = lead.process or lead.name, tuple(_measuring(topology))
+        process, measuring = lead.process or lead.name, tuple(_measuring(topology))
         if BATCH in self.keys:
-            for text in itertools.islice(_batch_stays(topology, models), 1):
+            for text in itertools.islice(_batch_stays(topology, measuring), 1):
                 remarks.problem(f"found 'auto', but preset '{self._train.strategy.preset}' {text}", "train", *BATCH)
-        options = TunerOptions(coordinator=lead.name, choices=self._choices(timetable), start=self.start, models=models)
+        options = TunerOptions(
+            coordinator=lead.name, choices=self._choices(timetable), start=self.start, measuring=measuring
+        )
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)
         tuner = ActorSpec(TUNER, "tuner", options, process)
-        links = [(TUNER, name) for name in (lead.name, *models)]
+        links = [(TUNER, name) for name in (lead.name, *measuring)]
         return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, *links))
 
     @cached_property
@@ -182,9 +184,9 @@ def _measuring(topology: Topology) -> Iterator[str]:
     return (actor.name for actor in topology.actors if getattr(actor.options, "measures_noise", False))
 
 
-def _batch_stays(topology: Topology, models: tuple[str, ...]) -> Iterator[str]:
+def _batch_stays(topology: Topology, measuring: tuple[str, ...]) -> Iterator[str]:
     """Why the batch cannot be chosen here."""
-    if not models:
+    if not measuring:
         yield f"has no model server that could tell how noisy gradients are: {UNKNOWN}"
     fixed = {actor.role: actor.name for actor in topology.actors if not getattr(actor.options, "any_batch", True)}
     for role, name in fixed.items():

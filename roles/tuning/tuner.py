@@ -23,13 +23,13 @@ from runtime import Actor, Refused
 
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
-    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. `models` are the
+    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. `measuring` are the
     model servers that know how noisy gradients are."""
 
     coordinator: str
     choices: Choices
     start: Start | None = None
-    models: tuple[str, ...] = ()
+    measuring: tuple[str, ...] = ()
 
 
 class _Ends(Exception):
@@ -43,7 +43,7 @@ class Tuner(Actor):
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start
-        self._models = options.models
+        self._measuring = options.measuring
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
@@ -97,7 +97,7 @@ class Tuner(Actor):
 
     async def _with_batch(self, trials: Trials, chosen: Chosen) -> Chosen:
         """The same with the best batch, as far as it is known how noisy gradients are."""
-        told = [await self.ask(name, GetGradientStatistics(), GradientStatistics) for name in self._models]
+        told = [await self.ask(name, GetGradientStatistics(), GradientStatistics) for name in self._measuring]
         noise = noise_of(told)
         if not self._choices.batches:
             line = worth_telling(noise, trials.batch) if noise is not None else ""

@@ -83,7 +83,7 @@ def once(spans: list[Span], first: int, last: int) -> bool:
 
 
 @pytest.mark.few("[sync]")
-@pytest.mark.parametrize("preset", ["sync", "mxnet-sync", "parameter-server", "singa"])
+@pytest.mark.parametrize("preset", ["sync", "mxnet-sync", "parameter-server", "singa", "local-fc-shards"])
 def test_from_the_change_on_it_is_a_run_that_was_resumed_with_the_larger_batch(tmp_path: Path, preset: str) -> None:
     found = held(cluster_of(tmp_path / "live", preset), release={"batch": 2 * BATCH})
     (at,) = (fields["iteration"] for fields in found.journal.of("hold"))
@@ -186,7 +186,6 @@ REFUSED = {
     "adam": f"preset 'adam' has no model server that could tell how noisy gradients are: {NOBODY}",
     "sparknet": "preset 'sparknet' has no model server that could tell how noisy gradients are",
     "one-weird-trick": "preset 'one-weird-trick' has no model server that could tell how noisy gradients are",
-    "local-fc-shards": "preset 'local-fc-shards' has actors whose batch is fixed: 'fc-1' (fc_shard)",
 }
 
 
