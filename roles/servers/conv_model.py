@@ -29,11 +29,9 @@ from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
 from roles.servers.gradient_gauges import GradientGauges
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from roles.servers.model_steps import served
-from roles.tuning.statistics import GetGradientStatistics, statistics_of
+from roles.tuning.statistics import GetGradientStatistics
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
-
-STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,25 +90,13 @@ class ConvModel(ModelHolder):
         self._image_shape, self._part, self._layers = options.image_shape, options.part, options.layers
         self._coordinator = options.coordinator
         self._live: HogwildStore  # the store, if updates race
-        self._curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
 
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
         self._ledger, self._races = ModelLedger(self._store.layers), Races()
-        self._staleness = self.histogram(
-            "gradient_staleness_updates",
-            "Iterations of others between an iteration's first read and last update.",
-            STALENESS,
-        )
-        self._layer_staleness = {
-            layer: self.histogram(
-                "layer_staleness_updates", "Updates of a layer between a read and its gradient.", STALENESS, layer=layer
-            )
-            for layer in self._store.layers
-        }
         self._watch = GradientWatch([] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch)
-        self._gauges = GradientGauges(self, self._watch)
+        self._gauges = GradientGauges(self, self._watch, self._store.layers)
 
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
@@ -159,26 +145,20 @@ class ConvModel(ModelHolder):
     async def _updated(self, message: LayerGradient, version: int) -> None:
         """A gradient made this version of a layer: count it, then serve those who waited, who read what it made."""
         layer_staleness, updated = self._ledger.applied(message, version)
-        self._layer_staleness[message.layer].observe(layer_staleness)
+        self._gauges.layer(message.layer, layer_staleness)
         self._watch.applied(message.layer, message.group, version, layer_staleness)
         if updated is not None:
-            self._staleness.observe(updated.staleness)
+            self._gauges.iteration(updated.staleness)
             self._gauges.show(updated.version, self._store.momentum)
             await self.tell(self._coordinator, updated, step=message.number)
-            await self._tell_statistics()
+            await self._gauges.answer(self._ledger.version, self._store.momentum)
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
 
     async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
         """Tell what the gradients of late say of momentum and noise, at once or when the model is so far."""
-        self._curious.append((message, envelope))
-        await self._tell_statistics()
-
-    async def _tell_statistics(self) -> None:
-        due = [asked for asked in self._curious if asked[0].after <= self._ledger.version]
-        self._curious = [asked for asked in self._curious if asked not in due]
-        for _, envelope in due:
-            await self.reply(envelope, statistics_of(self._watch, self._ledger.version, self._store.momentum))
+        self._gauges.asked(message, envelope)
+        await self._gauges.answer(self._ledger.version, self._store.momentum)
 
     def _apply(self, message: LayerGradient) -> int | None:
         """The layer's new version; None if parts of the gradient are missing."""

@@ -102,17 +102,10 @@ class TreeReducer(Actor):
             return
         self._sums.inc()
         formats, blobs, (leaves, squares) = total
-        onward = LayerGradient(
-            group=message.group,
-            number=message.number,
-            layer=message.layer,
-            part=self._parent.part,
-            parts=self._parent.parts,
-            formats=formats,
-            blobs=blobs,
-            leaves=leaves or 1,
-            squares=squares,
-        )
+        onward = replace(
+            message, part=self._parent.part, parts=self._parent.parts, formats=formats, blobs=blobs,
+            leaves=leaves or 1, squares=squares,
+        )  # fmt: skip
         await self.tell(self._parent.name, onward, step=message.number)
 
     async def on_place(self, message: Place, envelope: Envelope) -> None:
