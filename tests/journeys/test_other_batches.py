@@ -17,12 +17,15 @@ from nets.data.batches import Batches
 from nets.files.checkpoint import load as load_checkpoint
 from nets.files.checkpoint import save as save_checkpoint
 from roles import Options, forecast, plan
+from roles.forecasting.outlook import memory
 from roles.learning.resume import place_of
-from runtime import Topology
+from runtime import ConfigError, Topology
 from runtime.cli.main import main
+from runtime.cluster.machine_memory import MachineMemory
 from runtime.config.file import load_with_program
+from runtime.runs.checking import check
 from tests.journeys.test_probes import asks, same, tried
-from tests.support import Simulated, configure, train
+from tests.support import ROOT, Simulated, configure, events, run_directory, run_up, train
 
 ITERATIONS = 20
 BATCH = 64  # LeNet's own
@@ -179,6 +182,19 @@ def test_memory_and_traffic_are_those_of_the_largest_batch(tmp_path: Path, prese
     assert forecast(planned(tmp_path, preset)).memory != auto.memory
 
 
+def test_a_largest_batch_for_which_this_machine_has_no_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = cluster_of(tmp_path, "sync")
+    small, large = (sum(memory(check(cluster, settings).placement.topology).values()) for settings in ((), AUTO))
+    assert small < large
+    monkeypatch.setattr(MachineMemory, "available", large)
+    monkeypatch.setattr(MachineMemory, "total", (small + large) // 2)
+    assert check(cluster, ()).warnings == ()
+    with pytest.raises(ConfigError, match="use a smaller"):
+        check(cluster, AUTO)
+
+
 NOBODY = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
 REFUSED = {
     "single": f"found 'auto', but {NOBODY}: there is 1 worker",
@@ -226,3 +242,78 @@ def test_what_does_not_go_with_a_batch_that_is_chosen_is_told(
     words = [word for setting in (*settings, *budget) for word in ("--set", setting)]
     assert main(["check", str(cluster), *words]) == 2
     assert reason in capsys.readouterr().err
+
+
+# -- the tuner chooses
+
+
+def noisy(directory: Path, preset: str, *, iterations: int, **tuning: Any) -> Path:
+    """A net whose own batch is small beside the noise of its gradients."""
+    cluster = configure(directory, preset, workers=2, iterations=iterations)
+    net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text().replace("batch_size: 64", "batch_size: 8")
+    (directory / "small.prototxt").write_text(net)
+    solver = directory / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("lenet.prototxt", "small.prototxt").replace("0.01", "0.001"))
+    text = cluster.read_text().replace("[train]\n", '[train]\nbatch = "auto"\n')
+    tuned = {"budget": 0.5, "probe_iterations": 10, "epoch_iterations": 100, **tuning}
+    cluster.write_text(text + "[train.tuning]\n" + "".join(f"{key} = {value}\n" for key, value in tuned.items()))
+    return cluster
+
+
+def choices_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [fields for fields in told if "batch" in fields]
+
+
+@pytest.mark.few("[mxnet-sync]")
+@pytest.mark.parametrize("preset", ["mxnet-sync", "sync", "async"])
+def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(tmp_path: Path, preset: str) -> None:
+    """On this clock an iteration takes as long whatever its batch."""
+    run = train(noisy(tmp_path, preset, iterations=400), service_time=lambda actor, label: 0.01)
+    told = run.journal.of("tuning")
+    first, *_, last = choices_of(told)
+    assert (first["iteration"], first["batch"], first["base_lr"]) == (0, 8, pytest.approx(0.001))
+    assert any("how noisy gradients are is not known yet, so the batch stays 8" in fields["why"] for fields in told)
+    assert last["batch"] in (16, 32)
+    assert "the noise scale is " in last["why"]
+    assert "times the progress a second, and the " in last["why"]
+    assert 1.05 < last["base_lr"] / 0.001 < last["batch"] / 8
+    assert run.journal.of("regrouped")[-1]["batch"] == last["batch"]
+    assert run.journal.of("finished")[0]["iterations"] == 400
+    record = json.loads((tmp_path / "tuning.json").read_text())
+    assert record["choice"]["batch"] == last["batch"]
+    assert {probe["batch"] for search in record["searches"] for probe in search["probes"]} >= {8, last["batch"]}
+
+
+def test_where_time_grows_with_the_batch_it_stays(tmp_path: Path) -> None:
+    """One worker's pieces take as long as its rows are many: there is nothing to win."""
+    cluster = noisy(tmp_path, "mxnet-sync", iterations=250)
+    profile = {"conv_compute/*": {"mean": 0.01, "rows": 4}, "*/*": {"mean": 0.0}}
+    (tmp_path / "times.json").write_text(json.dumps(profile))
+    cluster.write_text('[simulation]\nclock = "virtual"\nservice_times = "times.json"\n' + cluster.read_text())
+    done = run_up(cluster)
+    assert (done.returncode, done.stderr) == (0, "")
+    last = choices_of(events(run_directory(cluster), "tuning"))[-1]
+    assert last["batch"] == 8
+    assert "none makes 5% more progress a second" in last["why"]
+
+
+def test_a_search_that_chooses_no_batch_tells_when_twice_the_batch_would_be_worth_it(tmp_path: Path) -> None:
+    cluster = noisy(tmp_path, "mxnet-sync", iterations=250, momenta=[0.9])
+    cluster.write_text(cluster.read_text().replace('batch = "auto"', 'momentum = "auto"'))
+    run = train(cluster, service_time=lambda actor, label: 0.01)
+    told = [fields["why"] for fields in run.journal.of("tuning")]
+    assert any("an iteration with twice the batch, 16, is worth 1." in why for why in told)
+    assert choices_of(run.journal.of("tuning")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["omnivore", "mxnet-async"])
+def test_real_processes_choose_their_batch_and_learn(tmp_path: Path, preset: str) -> None:
+    cluster = noisy(tmp_path, preset, iterations=400)
+    done = run_up(cluster)
+    assert (done.returncode, done.stderr) == (0, "")
+    directory = run_directory(cluster)
+    assert len(choices_of(events(directory, "tuning"))) >= 2
+    assert events(directory, "finished")[0]["iterations"] == 400
+    losses = [fields["loss"] for fields in events(directory, "progress")]
+    assert losses[-1] < losses[0] / 2

@@ -93,7 +93,7 @@ def test_a_batch_that_diverges_with_its_learning_rate_is_not_taken_and_told() ->
     told: list[str] = []
     found = chosen(Lab(lambda batch: 1.0, wild=256), NOISY, 64, 128, 256, told=told)
     assert found.setting.batch == 128
-    assert told == ["a batch of 256 with base_lr 0.04 diverges"]
+    assert told == ["a batch of 256 with base_lr 0.03999 diverges"]
 
 
 def test_seconds_of_an_iteration_are_those_of_the_new_batch_from_then_on() -> None:
