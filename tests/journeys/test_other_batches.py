@@ -28,13 +28,19 @@ from tests.journeys.test_probes import asks, same, tried
 from tests.support import ROOT, Simulated, configure, events, run_directory, run_up, train
 
 ITERATIONS = 20
-BATCH = 64  # LeNet's own
+BATCH = 8  # the net's own
 AUTO = ('train.batch="auto"', "train.tuning.batches=[1, 2]", "train.tuning.budget=0.5")
 Span = tuple[int, int]
 
 
-def cluster_of(directory: Path, preset: str, workers: int = 2, **options: Any) -> Path:
-    return configure(directory, preset, workers=workers, iterations=ITERATIONS, **options)
+def cluster_of(directory: Path, preset: str, workers: int = 2, *, iterations: int = ITERATIONS, **options: Any) -> Path:
+    """LeNet with small batches."""
+    cluster = configure(directory, preset, workers=workers, iterations=iterations, **options)
+    net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text().replace("batch_size: 64", f"batch_size: {BATCH}")
+    (directory / "small.prototxt").write_text(net)
+    solver = directory / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("lenet.prototxt", "small.prototxt"))
+    return cluster
 
 
 def held(cluster: Path, *probes: dict[str, Any], release: dict[str, Any] | None = None) -> Simulated:
@@ -49,7 +55,7 @@ def without_tuner(topology: Topology) -> Topology:
 
 
 def resumed(directory: Path, preset: str, checkpoint: Path, batch: int, iterations: int = ITERATIONS) -> Simulated:
-    cluster = configure(directory, preset, workers=2, iterations=iterations)
+    cluster = cluster_of(directory, preset, iterations=iterations)
     keys = f'[train]\nresume = "{checkpoint}"\nbatch = {batch}\n'
     cluster.write_text(cluster.read_text().replace("[train]\n", keys, 1))
     return train(cluster)
@@ -92,7 +98,7 @@ def test_from_the_change_on_it_is_a_run_that_was_resumed_with_the_larger_batch(t
     (at,) = (fields["iteration"] for fields in found.journal.of("hold"))
     assert 0 < at < ITERATIONS
     assert [fields["batch"] for fields in found.journal.of("regrouped")] == [2 * BATCH]
-    half = train(configure(tmp_path / "half", preset, workers=2, iterations=at))
+    half = train(cluster_of(tmp_path / "half", preset, iterations=at))
     assert found.losses()[:at] == half.losses()
     checkpoint = tmp_path / "half" / half.journal.of("checkpoint")[-1]["file"]
     rest = resumed(tmp_path / "rest", preset, checkpoint, 2 * BATCH)
@@ -157,10 +163,10 @@ def test_a_checkpoint_whose_images_are_no_number_is_refused(tmp_path: Path, imag
 def test_a_batch_that_was_not_planned_is_refused_in_words(tmp_path: Path) -> None:
     wrong = ({"iterations": 1, "batch": 3 * BATCH}, {"iterations": 1, "batch": BATCH - 1})
     found = held(cluster_of(tmp_path / "auto", "sync"), *wrong)
-    assert ["expected 64 to 128" in fields["reason"] for fields in found.journal.of("refused")] == [True, True]
+    assert ["expected 8 to 16" in fields["reason"] for fields in found.journal.of("refused")] == [True, True]
     plain = tried(cluster_of(tmp_path / "plain", "sync"), asks({"iterations": 1, "batch": 2 * BATCH}))
     (refused,) = plain.journal.of("refused")
-    assert "found a batch of 128 images, expected 64, since train.batch is not 'auto'" in refused["reason"]
+    assert "found a batch of 16 images, expected 8, since train.batch is not 'auto'" in refused["reason"]
 
 
 # -- what is planned
@@ -174,11 +180,11 @@ def planned(directory: Path, preset: str, *settings: str) -> Topology:
 
 @pytest.mark.parametrize("preset", ["sync", "mxnet-sync"])
 def test_memory_and_traffic_are_those_of_the_largest_batch(tmp_path: Path, preset: str) -> None:
-    largest = forecast(planned(tmp_path, preset, "train.batch=128"))
+    largest = forecast(planned(tmp_path, preset, "train.batch=16"))
     auto = forecast(planned(tmp_path, preset, *AUTO))
     assert auto.memory == largest.memory
     assert auto.traffic == largest.traffic
-    assert (largest.step, auto.step) == ("iteration", "iteration of the largest batch, 128 images")
+    assert (largest.step, auto.step) == ("iteration", "iteration of the largest batch, 16 images")
     assert forecast(planned(tmp_path, preset)).memory != auto.memory
 
 
@@ -228,8 +234,11 @@ def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
             "what is chosen by measured times does not repeat",
         ),
         (["train.batch='auto'", "train.tuning.budget=0.1"], "a probe has 10 iterations"),
-        (["train.batch='auto'", "train.tuning.start='big.json'"], "says a batch of 1024, expected at most 256"),
-        ([*AUTO, "links.max_message_bytes='400KB'"], "blob 'pool2' of 'conv-0-0' has 409600 bytes"),
+        (["train.batch='auto'", "train.tuning.start='big.json'"], "says a batch of 1024, expected at most 32"),
+        (
+            [AUTO[0], "train.tuning.batches=[256]", "links.max_message_bytes=2000000"],
+            "blob 'pool2' of 'conv-0-0' has 3276800 bytes",
+        ),
     ],
 )
 def test_what_does_not_go_with_a_batch_that_is_chosen_is_told(
@@ -246,17 +255,26 @@ def test_what_does_not_go_with_a_batch_that_is_chosen_is_told(
 
 # -- the tuner chooses
 
+NET = """
+name: "small"
+layer { name: "images" type: "Data" top: "data" top: "label" data_param { batch_size: 32 }
+        transform_param { scale: 0.00390625 } }
+layer { name: "ip1" type: "InnerProduct" bottom: "data" top: "ip1"
+        inner_product_param { num_output: 16 weight_filler { type: "xavier" } } }
+layer { name: "relu" type: "ReLU" bottom: "ip1" top: "ip1" }
+layer { name: "ip2" type: "InnerProduct" bottom: "ip1" top: "ip2"
+        inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip2" bottom: "label" top: "loss" }
+"""
 
-def noisy(directory: Path, preset: str, *, iterations: int, **tuning: Any) -> Path:
-    """A net whose own batch is small beside the noise of its gradients."""
-    cluster = configure(directory, preset, workers=2, iterations=iterations)
-    net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text().replace("batch_size: 64", "batch_size: 8")
-    (directory / "small.prototxt").write_text(net)
-    solver = directory / "solver.prototxt"
-    solver.write_text(solver.read_text().replace("lenet.prototxt", "small.prototxt").replace("0.01", "0.001"))
+
+def noisy(directory: Path, preset: str) -> Path:
+    """A net whose noise scale is some 70 images after 100 iterations, twice its own batch; it is measured by then."""
+    cluster = configure(directory, preset, workers=2, iterations=500)
+    (directory / "lenet.prototxt").write_text(NET)
     text = cluster.read_text().replace("[train]\n", '[train]\nbatch = "auto"\n')
-    tuned = {"budget": 0.5, "probe_iterations": 10, "epoch_iterations": 100, **tuning}
-    cluster.write_text(text + "[train.tuning]\n" + "".join(f"{key} = {value}\n" for key, value in tuned.items()))
+    text = text.replace("[train.data]\n", "[train.data]\nshuffle = true\n")
+    cluster.write_text(f"{text}[train.tuning]\nbudget = 0.5\nprobe_iterations = 10\nepoch_iterations = 150\n")
     return cluster
 
 
@@ -264,56 +282,31 @@ def choices_of(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [fields for fields in told if "batch" in fields]
 
 
-@pytest.mark.few("[mxnet-sync]")
-@pytest.mark.parametrize("preset", ["mxnet-sync", "sync", "async"])
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["mxnet-sync", "mxnet-async"])
 def test_the_tuner_takes_a_larger_batch_where_that_costs_no_time(tmp_path: Path, preset: str) -> None:
     """On this clock an iteration takes as long whatever its batch."""
-    run = train(noisy(tmp_path, preset, iterations=400), service_time=lambda actor, label: 0.01)
+    run = train(noisy(tmp_path, preset), service_time=lambda actor, label: 0.01)
     told = run.journal.of("tuning")
     first, *_, last = choices_of(told)
-    assert (first["iteration"], first["batch"], first["base_lr"]) == (0, 8, pytest.approx(0.001))
-    assert any("how noisy gradients are is not known yet, so the batch stays 8" in fields["why"] for fields in told)
-    assert last["batch"] in (16, 32)
+    assert (first["iteration"], first["batch"], first["base_lr"]) == (0, 32, pytest.approx(0.01))
+    assert any("how noisy gradients are is not known yet, so the batch stays 32" in fields["why"] for fields in told)
+    assert last["batch"] == 128
     assert "the noise scale is " in last["why"]
-    assert "times the progress a second, and the " in last["why"]
-    assert 1.05 < last["base_lr"] / 0.001 < last["batch"] / 8
-    assert run.journal.of("regrouped")[-1]["batch"] == last["batch"]
-    assert run.journal.of("finished")[0]["iterations"] == 400
-    record = json.loads((tmp_path / "tuning.json").read_text())
-    assert record["choice"]["batch"] == last["batch"]
-    assert {probe["batch"] for search in record["searches"] for probe in search["probes"]} >= {8, last["batch"]}
-
-
-def test_where_time_grows_with_the_batch_it_stays(tmp_path: Path) -> None:
-    """One worker's pieces take as long as its rows are many: there is nothing to win."""
-    cluster = noisy(tmp_path, "mxnet-sync", iterations=250)
-    profile = {"conv_compute/*": {"mean": 0.01, "rows": 4}, "*/*": {"mean": 0.0}}
-    (tmp_path / "times.json").write_text(json.dumps(profile))
-    cluster.write_text('[simulation]\nclock = "virtual"\nservice_times = "times.json"\n' + cluster.read_text())
-    done = run_up(cluster)
-    assert (done.returncode, done.stderr) == (0, "")
-    last = choices_of(events(run_directory(cluster), "tuning"))[-1]
-    assert last["batch"] == 8
-    assert "none makes 5% more progress a second" in last["why"]
-
-
-def test_a_search_that_chooses_no_batch_tells_when_twice_the_batch_would_be_worth_it(tmp_path: Path) -> None:
-    cluster = noisy(tmp_path, "mxnet-sync", iterations=250, momenta=[0.9])
-    cluster.write_text(cluster.read_text().replace('batch = "auto"', 'momentum = "auto"'))
-    run = train(cluster, service_time=lambda actor, label: 0.01)
-    told = [fields["why"] for fields in run.journal.of("tuning")]
-    assert any("an iteration with twice the batch, 16, is worth 1." in why for why in told)
-    assert choices_of(run.journal.of("tuning")) == []
+    assert 1.2 < last["base_lr"] / 0.01 < 4
+    assert run.journal.of("regrouped")[-1]["batch"] == 128
+    assert run.journal.of("finished")[0]["iterations"] == 500
+    assert images_in(tmp_path, run) > 500 * 32
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["omnivore", "mxnet-async"])
-def test_real_processes_choose_their_batch_and_learn(tmp_path: Path, preset: str) -> None:
-    cluster = noisy(tmp_path, preset, iterations=400)
+def test_real_processes_choose_their_batch_and_learn(tmp_path: Path) -> None:
+    cluster = noisy(tmp_path, "mxnet-sync")
     done = run_up(cluster)
     assert (done.returncode, done.stderr) == (0, "")
     directory = run_directory(cluster)
-    assert len(choices_of(events(directory, "tuning"))) >= 2
-    assert events(directory, "finished")[0]["iterations"] == 400
+    assert any("the noise scale is " in fields["why"] for fields in choices_of(events(directory, "tuning")))
+    (end,) = events(directory, "finished")
+    assert end["iterations"] == 500
     losses = [fields["loss"] for fields in events(directory, "progress")]
     assert losses[-1] < losses[0] / 2
