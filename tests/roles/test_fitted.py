@@ -69,7 +69,7 @@ def test_other_groups_are_predicted_with_the_times_and_messages_of_those_before(
 
 def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
     model = live(groups=1)
-    before = model.fit(WORK, 0.035)
+    before = model.fit(WORK, 0.045)
     assert before.message
     assert model.regroup(2, 1, 2 * BATCH)
     after = model.unmeasured()

@@ -253,7 +253,7 @@ def test_a_run_that_starts_from_a_record_with_a_larger_batch_takes_it_with_its_r
 def test_where_no_batch_is_chosen_it_is_told_when_twice_as_large_a_one_would_be_worth_it(
     tmp_path: Path, noise: float, worth: bool
 ) -> None:
-    journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=3000), noise=noise)
+    journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=10_000), noise=noise)
     line = "the noise scale is 1e+03 images: an iteration with twice the batch, 32, is worth 1.97 of the present ones"
     assert any(why.startswith(line) for why in told(journal)) == worth
     assert not any("batch" in choice for choice in choices_of(journal))
