@@ -237,7 +237,7 @@ def test_where_the_batch_cannot_be_chosen_the_run_is_refused_with_the_reason(
         (["train.batch='auto'", "train.tuning.start='big.json'"], "says a batch of 1024, expected at most 32"),
         (
             [AUTO[0], "train.tuning.batches=[256]", "links.max_message_bytes=2000000"],
-            "blob 'pool2' of 'conv-0-0' has 3276800 bytes",
+            "blob 'pool2' of 'conv-0-1' has 3276800 bytes",
         ),
     ],
 )
