@@ -7,6 +7,8 @@
     parents, redirected, with_wires    which links its gradients travel, and in which formats
     on_device       where it can compute
     anew            what becomes of it when it is started anew
+    any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
+    measures_noise  can it tell how noisy gradients are?
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
 """
@@ -57,6 +59,12 @@ class RoleOptions:
     """Base of all; what is said here is said of a role that only talks."""
 
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
+    any_batch: ClassVar[bool] = True
+
+    @property
+    def measures_noise(self) -> bool:
+        """Can it tell how noisy gradients are?"""
+        return False
 
     @property
     def period(self) -> int:
@@ -103,6 +111,7 @@ class RoleOptions:
 class JobOptions(RoleOptions):
     """Of a role that builds a part of the net, or data, from the job."""
 
+    any_batch: ClassVar[bool] = False
     job: Job
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:

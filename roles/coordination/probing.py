@@ -133,6 +133,7 @@ class Probing:
             groups=len(self._shape.sizes),
             base_lr=self._shape.rates.base_lr,
             momentum=self._shape.rates.momentum,
+            batch=self._shape.batch,
         )
         await self._actor.reply(envelope, held)
 

@@ -32,6 +32,7 @@ class FcOptions(JobOptions):
     """The job, the data's image shape."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    any_batch: ClassVar[bool] = True
     image_shape: InputShape
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
@@ -113,6 +114,8 @@ class FcServer(ModelHolder):
         """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""
         phase, number, rows = parts[0].phase, parts[0].number, parts[0].rows
         net = self._nets[phase]
+        if phase == TRAIN:
+            net.batch = rows
         net.begin(number, (0, rows))
         for index, name in enumerate(net.inputs):
             net.feed(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))

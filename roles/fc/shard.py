@@ -50,6 +50,7 @@ class ShardOptions(JobOptions):
     batches are made (`fc_batches`), and whether each of them is an update."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    any_batch: ClassVar[bool] = True
     image_shape: InputShape
     shards: tuple[str, ...]
     scheme: str
@@ -177,7 +178,7 @@ class FcShard(ModelHolder):
                     await self._until(partial(self._queue.complete, key, part))
                 slices = self._queue.take(key, part)
                 with self.phase("fc"):
-                    answers = await self._batch(key, part, members, slices)
+                    answers = await self._batch(key, part, rows, members, slices)
                     self._queue.answered(slices)
                     for slice_, answer in zip(slices, answers, strict=True):
                         answering.create_task(self.reply(slice_[1], answer))
@@ -188,12 +189,15 @@ class FcShard(ModelHolder):
         if key[0] == TRAIN:
             self._images.inc(rows)
 
-    async def _batch(self, key: Key, part: int, members: Members, slices: list[Slice]) -> list[ActivationGrads]:
-        """An FC batch forward and, in training, backward; the answer to each of its members."""
+    async def _batch(
+        self, key: Key, part: int, rows: int, members: Members, slices: list[Slice]
+    ) -> list[ActivationGrads]:
+        """An FC batch of a pass over so many rows forward and, in training, backward; the answer to each of its
+        members."""
         phase, number = key
         net, work, busy = self._nets[phase], self._work, self.busy_seconds
         spans, blobs = [span for _, span in members], [message.blobs for message, _ in slices]
-        columns = await self.compute(f"fc {phase}", work.begin, phase, number, spans, blobs)
+        columns = await self.compute(f"fc {phase}", work.begin, phase, number, rows, spans, blobs)
         for link in range(1, net.last):
             whole = await self._swapped(key, part, link - 1, columns)
             columns = await self.compute(f"fc {phase}", work.forward, link, whole)

@@ -81,9 +81,9 @@ class Forecaster:
         yield from self._say(fit, measured, now)
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
-        """See Observer. Other groups: predicted at once from the times that were measured with those before."""
+        """See Observer. Other groups, or another batch: predicted at once from the times that were measured before."""
         self._live.begin_anew()
-        if not self._model.regroup(fields["workers"], fields["groups"]):
+        if not self._model.regroup(fields["workers"], fields["groups"], fields["batch"]):
             return
         self._patience, self._said, self._period = Patience(), _Said(), 0.0
         self._fit = self._model.unmeasured()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +24,14 @@ from roles.tuning.tuner import TunerOptions
 from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
-GROUPS, MOMENTUM, BASE_LR = ("strategy", "groups"), ("momentum",), ("base_lr",)
-OF_THE_GRID = {"momenta": MOMENTUM, "rates": BASE_LR}  # keys of [train.tuning] -> what they say something about
+GROUPS, MOMENTUM, BASE_LR, BATCH = ("strategy", "groups"), ("momentum",), ("base_lr",), ("batch",)
+OF_THE_GRID = {
+    "momenta": MOMENTUM,
+    "rates": BASE_LR,
+    "batches": BATCH,
+}  # keys of [train.tuning] -> what they say something about
+
+UNKNOWN = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
 
 
 class Tuned:
@@ -33,7 +40,7 @@ class Tuned:
     def __init__(self, train: Train, preset: Preset, base: Path) -> None:
         self._train, self._preset, self._base = train, preset, base
         said: dict[tuple[str, ...], Any] = {GROUPS: train.strategy.groups}
-        said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr}
+        said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr, BATCH: train.batch}
         self.keys = [keys for keys, value in said.items() if value == AUTO]
 
     def __repr__(self) -> str:
@@ -52,11 +59,15 @@ class Tuned:
 
     @property
     def begun_with(self) -> Train:
-        """The same section as the run begins: one group, which can be changed; the solver's rates."""
+        """The same section as the run begins: one group, which can be changed; the solver's rates; the net's batch."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(update={"groups": 1, "live": self._can_regroup})
         return self._train.model_copy(update=values)
+
+    def largest(self, batch: int) -> int:
+        """What a batch that is so large at the beginning may become; 0: it stays."""
+        return batch * max(self._tuning.batches) if BATCH in self.keys else 0
 
     def mistakes(self) -> Iterator[Problem]:
         """What cannot be chosen here, before any file is read; keys of [train.tuning] that say nothing."""
@@ -76,6 +87,8 @@ class Tuned:
             if strategy.pipeline > 1:
                 text = f"found {strategy.pipeline}, but with groups = 'auto' the tuner says how many groups there are"
                 yield text, ("strategy", "pipeline")
+        if BATCH in self.keys and strategy.workers == 1:
+            yield f"found 'auto', but {UNKNOWN}: there is 1 worker", BATCH
         for key, field in Tuning.model_fields.items():
             found = getattr(self._tuning, key)
             if found != field.default and OF_THE_GRID.get(key) not in (None, *self.keys):
@@ -105,12 +118,18 @@ class Tuned:
         if GROUPS in self.keys and not (isinstance(lead.options, CoordinatorOptions) and lead.options.live.trees):
             text = f"found 'auto', but preset '{self._train.strategy.preset}' lays out nothing that could be changed"
             remarks.problem(text, "train", *GROUPS)
-        process = lead.process or lead.name
-        options = TunerOptions(coordinator=lead.name, choices=self._choices(timetable), start=self.start)
+        process, measuring = lead.process or lead.name, tuple(_measuring(topology))
+        if BATCH in self.keys:
+            for text in itertools.islice(_batch_stays(topology, measuring), 1):
+                remarks.problem(f"found 'auto', but preset '{self._train.strategy.preset}' {text}", "train", *BATCH)
+        options = TunerOptions(
+            coordinator=lead.name, choices=self._choices(timetable), start=self.start, measuring=measuring
+        )
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)
         tuner = ActorSpec(TUNER, "tuner", options, process)
-        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, (TUNER, lead.name)))
+        links = [(TUNER, name) for name in (lead.name, *measuring)]
+        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, *links))
 
     @cached_property
     def start(self) -> Start | None:
@@ -136,6 +155,9 @@ class Tuned:
         if self.start and GROUPS in self.keys and self.start.setting.groups > workers:
             text = f"{self.start.file} says {self.start.setting.groups} groups, expected at most {workers}, the number"
             yield f"{text} of workers", ("tuning", "start")
+        if self.start and BATCH in self.keys and self.start.setting.batch > job.largest:
+            text = f"{self.start.file} says a batch of {self.start.setting.batch}, expected at most {job.largest}, the"
+            yield f"{text} largest of train.tuning.batches", ("tuning", "start")
 
     def _paid(self, timetable: Timetable) -> int:
         """Iterations of probes that the budget pays for where all take as long."""
@@ -147,8 +169,25 @@ class Tuned:
             groups=counts_up_to(self._train.strategy.workers) if GROUPS in self.keys else (),
             momenta=tuple(sorted(set(tuning.momenta))) if MOMENTUM in self.keys else (),
             rates=tuple(sorted(set(tuning.rates))) if BASE_LR in self.keys else (),
+            batches=tuple(timetable.batch * each for each in sorted({1, *tuning.batches}))
+            if BATCH in self.keys
+            else (),
             probe_iterations=tuning.probe_iterations or 0,
             epoch_iterations=tuning.epoch_iterations or 0,
             budget=tuning.budget,
             last=timetable.last,
         )
+
+
+def _measuring(topology: Topology) -> Iterator[str]:
+    """The actors that can tell how noisy gradients are."""
+    return (actor.name for actor in topology.actors if getattr(actor.options, "measures_noise", False))
+
+
+def _batch_stays(topology: Topology, measuring: tuple[str, ...]) -> Iterator[str]:
+    """Why the batch cannot be chosen here."""
+    if not measuring:
+        yield f"has no model server that could tell how noisy gradients are: {UNKNOWN}"
+    fixed = {actor.role: actor.name for actor in topology.actors if not getattr(actor.options, "any_batch", True)}
+    for role, name in fixed.items():
+        yield f"has actors whose batch is fixed: '{name}' ({role})"

@@ -11,23 +11,25 @@ from typing import Any
 
 from roles.base.role import RoleOptions
 from roles.messages import Done, Held, Hold, Probe, Probed, Release
-from roles.tuning.choices import Choices, Chosen, Setting, Trial
+from roles.tuning.batches import Batches, noise_of, worth_telling
+from roles.tuning.choices import WARM, Choices, Chosen, Setting, Trial
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import tune
+from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
-
-WARM = 3  # iterations before the first probe of a run: they are slower than all that follow
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
-    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose."""
+    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. `measuring` are the
+    model servers that know how noisy gradients are."""
 
     coordinator: str
     choices: Choices
     start: Start | None = None
+    measuring: tuple[str, ...] = ()
 
 
 class _Ends(Exception):
@@ -41,6 +43,7 @@ class Tuner(Actor):
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start
+        self._measuring = options.measuring
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
@@ -65,7 +68,7 @@ class Tuner(Actor):
         began = self.now()
         self._trained += began - self._since
         held = await self.ask(self._coordinator, Hold(), Held)
-        now = Setting(held.groups, held.momentum, held.base_lr).but()
+        now = Setting(held.groups, held.momentum, held.base_lr, held.batch).but()
         left = self._choices.last - held.iteration
         try:
             trials, chosen = await self._choose(_Cluster(self, self._coordinator, now), now, left, began)
@@ -75,9 +78,8 @@ class Tuner(Actor):
         await self._release(now, chosen.setting)
         self._since, self._chosen = self.now(), chosen
         self._paused += self._since - began
-        shown = {"groups": chosen.setting.groups, "momentum": chosen.setting.momentum}
         spent = {"probes": len(chosen.tried), "seconds": self._since - began}
-        self.emit("tuning", iteration=held.iteration, **shown, base_lr=chosen.setting.base_lr, **spent, why=chosen.why)
+        self.emit("tuning", iteration=held.iteration, **self.shown(chosen.setting), **spent, why=chosen.why)
         await self._keep(held.iteration, chosen)
         return self._epoch(trials, chosen, left)
 
@@ -88,9 +90,24 @@ class Tuner(Actor):
             await cluster.probe(now, WARM, 0.0)
         trials = Trials(
             cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
-            known=before.iteration_seconds if before else None, tell=self._tell,
+            known=before.iteration_seconds if before else None, batch=now.batch, tell=self._tell,
         )  # fmt: skip
-        return trials, await self._taken_over(trials, now) or await tune(trials, self._choices, now, before)
+        chosen = await self._taken_over(trials, now)
+        return trials, chosen or await self._with_batch(trials, await tune(trials, self._choices, now, before))
+
+    async def _with_batch(self, trials: Trials, chosen: Chosen) -> Chosen:
+        """The same with the best batch, as far as it is known how noisy gradients are."""
+        told = [await self.ask(name, GetGradientStatistics(), GradientStatistics) for name in self._measuring]
+        noise = noise_of(told)
+        if not self._choices.batches:
+            line = worth_telling(noise, trials.batch) if noise is not None else ""
+            if line:
+                self._tell(line)
+            return chosen
+        if noise is None:
+            self._tell(f"how noisy gradients are is not known yet, so the batch stays {trials.batch}")
+            return chosen
+        return await Batches(trials, chosen, noise).choose(self._choices.batches)
 
     async def _taken_over(self, trials: Trials, now: Setting) -> Chosen | None:
         """What the other run chose, if that is the start and does not diverge here."""
@@ -98,7 +115,9 @@ class Tuner(Actor):
         if start is None:
             return None
         choices = self._choices
-        chosen = {"groups": choices.groups, "momentum": choices.momenta, "base_lr": choices.rates}
+        batches = choices.batches if start.setting.batch else ()  # an older record says nothing of it
+        chosen: dict[str, Any] = {"groups": choices.groups, "momentum": choices.momenta}
+        chosen |= {"batch": batches, "base_lr": choices.rates or batches}  # which goes with the batch
         setting = now.but(**{name: getattr(start.setting, name) for name, among in chosen.items() if among})
         try:
             trial = await trials.of(setting)
@@ -122,9 +141,9 @@ class Tuner(Actor):
 
     def _epoch(self, trials: Trials, chosen: Chosen, left: int) -> float | None:
         """Seconds until the next search; None: none is paid for."""
-        each = trials.iteration_seconds.get(chosen.setting.groups, 0.0)
+        each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
         epoch = self._choices.epoch(trials.length)
-        training = self._trained + left * min(trials.iteration_seconds.values(), default=0.0)
+        training = self._trained + left * min(chosen.iteration_seconds.values(), default=0.0)
         paid = self._choices.budget * training - self._paused
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
@@ -137,6 +156,11 @@ class Tuner(Actor):
             self._tell(f"the next search is after about {epoch} iterations")
             return epoch * each
         return None
+
+    def shown(self, setting: Setting) -> dict[str, Any]:
+        """What an event says of a setting: the batch where that is chosen."""
+        found = dataclasses.asdict(setting)
+        return found if self._choices.batches else {name: found[name] for name in found if name != "batch"}
 
     def _tell(self, why: str) -> None:
         self.emit("tuning", why=why)
@@ -156,9 +180,8 @@ class _Cluster:
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for
         trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began)
-        shown = {"groups": setting.groups, "momentum": setting.momentum, "base_lr": setting.base_lr}
         loss = "diverged" if trial.diverged else mean(judged(trial))
-        tuner.emit("probe", **shown, iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
+        tuner.emit("probe", **tuner.shown(setting), iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
         return trial
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytest
 
 from roles.messages import TRAIN, LayerGradient, PullLayer, Updated
+from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from runtime import MessageError
+from runtime.messages.wire import decode, encode
 from tests.roles.conv_model_alone import Model, envelope
 
 
@@ -40,3 +44,47 @@ async def test_the_parts_of_a_gradient_are_added_up_in_their_order_and_applied_o
     decayed = total.astype(float) + 0.0005 * read.blobs[0]
     after = await model.pulled(0, 1, "conv1")
     np.testing.assert_allclose(after.blobs[0], read.blobs[0] - 0.01 * decayed, rtol=1e-5, atol=1e-7)
+
+
+async def test_a_model_server_tells_momentum_and_noise_when_it_is_asked(make_model: Any) -> None:
+    model: Model = await make_model(layers=["conv1"])
+    before = await statistics(model)
+    assert (before.iteration, before.updates, before.momentum) == (0, 0, 0.0)
+    assert [name for name, value in asdict(before).items() if math.isnan(value)] == [
+        "groups", "staleness", "gradients", "gradients_error", "noise", "noise_error"
+    ]  # fmt: skip
+    rng, groups = np.random.default_rng(0), 3
+    read = await model.pulled(0, 0, "conv1")
+    for number in range(1, groups):
+        await model.pulled(number, number, "conv1")
+    for number in range(160):  # each group in turn; 128 pairs of gradients are needed
+        noisy = tuple((0.5 + rng.standard_normal(blob.shape)).astype("f") for blob in read.blobs)
+        await model.given(number % groups, number, "conv1", noisy)
+        await model.pulled(number % groups, number + groups, "conv1")
+    after = await statistics(model)
+    assert (after.iteration, after.updates) == (160, 160)
+    assert after.groups == pytest.approx(2 / 3)
+    assert after.staleness == pytest.approx(0.5, abs=0.01)  # that of a delay that is always 2
+    assert after.noise == pytest.approx(model._job.batch / 0.5**2, abs=4 * after.noise_error)
+    assert 0 < after.noise_error < 0.5 * after.noise
+
+
+async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_far(make_model: Any) -> None:
+    model: Model = await make_model(layers=["conv1"])
+    asked = GetGradientStatistics(after=2)
+    await model.on_get_gradient_statistics(asked, envelope(asked))
+    told = []
+    for number in range(3):
+        read = await model.pulled(0, number, "conv1")
+        await model.given(0, number, "conv1", read.blobs)
+        told.append([said.iteration for said in model.said if isinstance(said, GradientStatistics)])
+    assert told == [[], [2], [2]]
+
+
+async def statistics(model: Model) -> GradientStatistics:
+    """What it answers, as it travels."""
+    asked = GetGradientStatistics()
+    await model.on_get_gradient_statistics(asked, envelope(asked))
+    answer = decode(encode(envelope(model.said[-1]))).message
+    assert isinstance(answer, GradientStatistics)
+    return answer

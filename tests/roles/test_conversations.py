@@ -116,7 +116,7 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
         "averaging_replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
         "conv_compute": ["Place"],
-        "conv_model": ["GetState", "Rates", "SetState"],
+        "conv_model": ["GetGradientStatistics", "GetState", "Rates", "SetState"],
         "conv_replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
         "coordinator": ["Regroup", "Save", "WindDown"],
         "fc_server": ["GetState", "Rates", "SetState"],
