@@ -75,7 +75,7 @@ def candidates(config: ClusterConfig, options: Options) -> tuple[list[Candidate]
 def as_trial(options: Options) -> Options:
     """The same, with nothing that is chosen while a run goes on."""
     train = options.train
-    keys = {key: None for key in ("base_lr", "momentum") if getattr(train, key) == AUTO}
+    keys = {key: None for key in ("base_lr", "momentum", "batch") if getattr(train, key) == AUTO}
     return _with(options, tuning=Tuning(), **keys) if keys else options
 
 
