@@ -26,7 +26,8 @@ class Ticket(Message):
 
     `cuts` cut each batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is
     the group's training iteration before `number`, whose update the model must hold; -1 for none. `first` is the sample
-    in the batch's first row, counted from the first of the run or of the test.
+    in the batch's first row, counted from the first of the run or of the test. Of the numbers before it, `probed` were
+    those of probes.
     """
 
     phase: str
@@ -37,12 +38,18 @@ class Ticket(Message):
     after: int = -1
     count: int = 1
     first: int = 0
+    probed: int = 0
 
     def each(self) -> Iterator[Ticket]:
         """A ticket for each of the passes, in order."""
         for at, number in enumerate(range(self.number, self.number + self.count)):
             after = number - 1 if self.phase == TRAIN and at else self.after
             yield replace(self, number=number, after=after, count=1, first=self.first + at * self.rows)
+
+    @property
+    def counted(self) -> int:
+        """Its number without those of probes: what is random in a pass goes by this, so it comes again after them."""
+        return self.number - self.probed
 
     def samples(self, low: int, high: int) -> tuple[int, int]:
         """Those in rows [low, high) of the batch."""
@@ -91,13 +98,17 @@ class LayerModel(Message):
 
 @message
 class Activations(Message):
-    """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of `rows`."""
+    """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of `rows`.
+
+    `counted` is the ticket's: what is random in a pass goes by it.
+    """
 
     group: int
     rank: int
     members: int
     phase: str
     number: int
+    counted: int
     rows: int
     blobs: tuple[Array, ...]
 
@@ -106,11 +117,12 @@ class Activations(Message):
 class ActivationSlice(Message):
     """Worker asks every FC shard: the blobs that cross from conv to FC phase, its rows of FC batch `part` of a pass.
 
-    `cuts` are the ticket's: with the scheme they say of which rows each FC batch is made (`fc_batches`).
+    `counted` and `cuts` are the ticket's: with the scheme `cuts` say of which rows FC batches are made (`fc_batches`).
     """
 
     phase: str
     number: int
+    counted: int
     rank: int
     part: int
     cuts: tuple[int, ...]
@@ -127,28 +139,6 @@ class ActivationGrads(Message):
     blobs: tuple[Array, ...]
     scores: Json
     seconds: float
-
-
-@message
-class FcTurn(Message):
-    """The first FC shard tells the others: of those passes that have no turn yet, this one is next."""
-
-    phase: str
-    number: int
-
-
-@message
-class Columns(Message):
-    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of the InnerProduct
-    that ends the link; backward, its part of the gradient of the receiver's columns of what the link read, and of
-    parameters that all shards have."""
-
-    phase: str
-    number: int
-    part: int
-    link: int
-    backward: bool
-    values: tuple[Array, ...]
 
 
 @message

@@ -125,8 +125,9 @@ class Tuning(Section):
     """[train.tuning]: how the tuner searches what is "auto". All its probes together take at most `budget` of the
     seconds of the training. A probe has `probe_iterations` (10 to 50, as the budget allows), an epoch between two
     searches `epoch_iterations` (as many as pay for the next). `momenta` are tried, and the solver's base_lr times
-    `rates`, and the net's batch times `batches`. `start` is the tuning.json of another run; this one begins with its
-    choice."""
+    `rates`, and the net's batch times `batches`. `start` is the tuning.json of another run, whose choice this one
+    begins with. With `momentum_by = "closed-loop"` momentum follows what is measured while the run goes on, without
+    epochs."""
 
     budget: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     probe_iterations: Annotated[int, Field(ge=10)] | None = None
@@ -135,6 +136,7 @@ class Tuning(Section):
     rates: Annotated[list[Positive], Field(min_length=1)] = Field(default=[0.01, 0.1, 1.0, 10.0])
     batches: Annotated[list[Count], Field(min_length=1)] = Field(default=[1, 2, 4])
     start: Text | None = None
+    momentum_by: Literal["probes", "closed-loop"] = "probes"
 
 
 class Data(Section):

@@ -37,9 +37,8 @@ class Recurrent(Layer):
         self.width = math.prod(shapes[0][2:])
         self.static = math.prod(shapes[2][1:]) if self._has_static(len(shapes)) else 0
         self._declare(self.gates * self.hidden)
-        self.state: list[
-            Array
-        ] = []  # after the last pass; two buffers take turns, since backward reads the state before
+        # after the last pass, for the next; two buffers take turns, since backward reads the state before
+        self.state: list[Array] = []
         self.passes = 0
         state = (1, self.rows, self.hidden)
         return [(self.steps, self.rows, self.hidden), *([state] * self.states if self.exposed else [])]

@@ -4,11 +4,13 @@
     sends, holds    the bytes that it will send in an iteration and hold in memory
     loads           the array work that it does in an iteration
     steps, period   what it does in an iteration, and after how many it begins anew
+    keeps_beside    whether something of it goes from one iteration to the next that is in no model
+    most_groups     in how many groups it may want the run to be
+    tells_of        what it can be asked what gradients say of: momentum, noise
     parents, redirected, with_wires    which links its gradients travel, and in which formats
     on_device       where it can compute
     anew            what becomes of it when it is started anew
     any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
-    measures_noise  can it tell how noisy gradients are?
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
 """
@@ -60,16 +62,22 @@ class RoleOptions:
 
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
     any_batch: ClassVar[bool] = True
+    keeps_beside: ClassVar[bool] = False
 
     @property
-    def measures_noise(self) -> bool:
-        """Can it tell how noisy gradients are?"""
-        return False
+    def tells_of(self) -> frozenset[str]:
+        """Of what it knows when it is asked what gradients say: "momentum", "noise"."""
+        return frozenset()
 
     @property
     def period(self) -> int:
         """Iterations after which it does the same again."""
         return 1
+
+    @property
+    def most_groups(self) -> int:
+        """In how many groups it may want the run to be while it goes on; 0: it wants nothing."""
+        return 0
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
         """What the actor of this name does in a training iteration of a group, in the order in which it begins what

@@ -46,7 +46,8 @@ from runtime.messages.message import Refusal
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorOptions(JobOptions):
     """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
-    must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`)."""
+    must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`), who
+    has something beside the model (`keepers`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -58,6 +59,7 @@ class CoordinatorOptions(JobOptions):
     holders: tuple[str, ...] = ()
     shares: Cutting = EQUAL
     live: Live = FIXED
+    keepers: tuple[str, ...] = ()
 
 
 class Coordinator(Actor):
@@ -81,8 +83,10 @@ class Coordinator(Actor):
             batches=(table.batch, max(table.batch, self._job.largest)),
         )
         servers = () if self._job.emulated else options.servers  # there is no model
-        holders = options.holders
-        self._probing = Probing(self, self._schedule, self._shape, servers=servers, holders=holders)
+        keepers = () if self._job.emulated else options.keepers
+        self._probing = Probing(
+            self, self._schedule, self._shape, servers=servers, holders=options.holders, keepers=keepers
+        )
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
@@ -144,7 +148,8 @@ class Coordinator(Actor):
         """A worker has computed its part of a pass."""
         whole = self._ledger.done(message, envelope.sender)
         if message.phase == TRAIN:
-            self._shares.seen(envelope.sender, message.rows, message.seconds)
+            if not self._probing.under_way:  # probes leave no trace
+                self._shares.seen(envelope.sender, message.rows, message.seconds)
             self._check_loss(message)
             await self._reported(message.number)
         elif whole is not None:

@@ -6,18 +6,20 @@ going on -- Hold --> to be held -- all that was handed out is in the model --> h
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 
 from roles.coordination.regroup import impossible
 from roles.coordination.schedule import Schedule
 from roles.coordination.shape import Settings, Shape
-from roles.learning.scoreboard import Iteration
+from roles.learning.model_holder import SetAside, TakeBack
+from roles.learning.scoreboard import HELD, RELEASED, Iteration
 from roles.messages import Done, GetState, Held, Hold, Probe, Probed, Release, SetState, State
-from runtime import Actor, Conversation, Envelope, Standing
+from runtime import Actor, Conversation, Envelope, Message, Standing
 from runtime.messages.message import Refusal
 
-GOING_ON, ASKED, HELD, PROBING = "going on", "to be held", "held", "probing"
+GOING_ON, ASKED, PROBING = "going on", "to be held", "probing"
 HOLD, PUT_BACK, END = "hold", "put back", "end"
 HOLDING = Conversation(
     "the hold on the run",
@@ -39,19 +41,27 @@ NO_LIMIT = math.inf
 
 
 class Probing:
-    """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or replicas of it."""
+    """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or replicas of it;
+    `keepers` have something beside it that goes from one iteration to the next."""
 
     def __init__(
-        self, actor: Actor, schedule: Schedule, shape: Shape, *, servers: Sequence[str], holders: Sequence[str]
+        self,
+        actor: Actor,
+        schedule: Schedule,
+        shape: Shape,
+        *,
+        servers: Sequence[str],
+        holders: Sequence[str],
+        keepers: Sequence[str] = (),
     ) -> None:
         self._actor, self._schedule, self._shape = actor, schedule, shape
-        self._servers, self._holders = tuple(servers), tuple(holders)
+        self._servers, self._holders, self._keepers = tuple(servers), tuple(holders), tuple(keepers)
         self._standing: Standing[tuple[str]] = Standing(HOLDING)
         self._wish: tuple[Hold | Probe | Release, Envelope] | None = None  # what comes once nothing is under way
         self._kept: Mapping[str, State] | None = None  # who has the model -> what of it
         self._asked: Envelope | None = None  # who waits for the present probe
         self._before: Settings | None = None  # what was before it
-        self._began = self._ended = 0.0
+        self._held_at = self._began = self._ended = 0.0
         self._until = NO_LIMIT
         self._losses: list[float] = []
         self._diverged = False
@@ -86,6 +96,7 @@ class Probing:
         """Nothing is under way: keep the model, or put it back; then do what is wanted, if something is."""
         if self._kept is None:
             self._kept = {name: await self._actor.ask(name, GetState(), State) for name in self._servers}
+            await self._tell_keepers(SetAside())
         if self._asked is not None:
             await self._put_back(self._asked)
         if self._schedule.winding_down:
@@ -98,11 +109,7 @@ class Probing:
             elif isinstance(wish, Probe):
                 await self._begin(wish, envelope)
             else:
-                if await self._shape.become(self._shape.wanted(wish)):
-                    self._shape.tell(self._schedule.completed)
-                self._kept = None
-                self._schedule.released()
-                await self._actor.reply(envelope, Done())
+                await self._release(wish, envelope)
 
     def ended(self, iteration: Iteration) -> None:
         """An iteration of the probe has ended."""
@@ -135,7 +142,21 @@ class Probing:
             momentum=self._shape.rates.momentum,
             batch=self._shape.batch,
         )
+        self._held_at = self._actor.now()
+        self._actor.emit(HELD, iteration=held.iteration)
         await self._actor.reply(envelope, held)
+
+    async def _release(self, release: Release, envelope: Envelope) -> None:
+        if await self._shape.become(self._shape.wanted(release)):
+            self._shape.tell(self._schedule.completed)
+        await self._tell_keepers(TakeBack(last=True))
+        self._kept = None
+        self._schedule.released()
+        self._actor.emit(RELEASED, iteration=self._schedule.completed, seconds=self._actor.now() - self._held_at)
+        await self._actor.reply(envelope, Done())
+
+    async def _tell_keepers(self, what: Message) -> None:
+        await asyncio.gather(*(self._actor.ask(name, what, Done) for name in self._keepers))
 
     async def _begin(self, probe: Probe, envelope: Envelope) -> None:
         self._before = self._shape.settings
@@ -154,6 +175,7 @@ class Probing:
                 state = self._kept.get(name) or self._kept[self._servers[0]]
                 back = SetState(names=state.names, arrays=state.arrays, version=state.version)
                 await self._actor.ask(name, back, Done)
+        await self._tell_keepers(TakeBack(last=False))
         await self._shape.become(self._before)
         self._asked = self._before = None
         self._standing.move(PUT_BACK, RUN)

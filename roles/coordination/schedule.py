@@ -33,13 +33,14 @@ class RunStage(Enum):
 
 class Pass(NamedTuple):
     """What a group does next: pass `number` of this phase, on `rows` samples from the `first` on; and `passes` - 1 more
-    after it, each on as many samples that follow."""
+    after it, each on as many samples that follow. Of the numbers before it, `probed` were those of probes."""
 
     phase: str
     number: int
     rows: int
     passes: int = 1
     first: int = 0
+    probed: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Schedule:
                 self.stage = RunStage.DRAINING
             rows, begun = batch or self.table.batch, self.images
             self.images += count * rows
-            return Pass(TRAIN, number, rows, count, begun)
+            return Pass(TRAIN, number, rows, count, begun, self.probed)
         if self.stage is RunStage.TESTING and self._tests_issued < len(self._tests):
             self._tests_issued += 1
             return self._tests[self._tests_issued - 1]

@@ -105,6 +105,7 @@ class FcPhase:
             members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
+            counted=ticket.counted,
             rows=ticket.rows,
             blobs=blobs,
         )
@@ -135,6 +136,7 @@ class FcPhase:
         told = ActivationSlice(
             phase=ticket.phase,
             number=ticket.number,
+            counted=ticket.counted,
             rank=ticket.rank,
             part=part,
             cuts=ticket.cuts,

@@ -112,11 +112,11 @@ class FcServer(ModelHolder):
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
         """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""
-        phase, number, rows = parts[0].phase, parts[0].number, parts[0].rows
+        phase, counted, rows = parts[0].phase, parts[0].counted, parts[0].rows
         net = self._nets[phase]
         if phase == TRAIN:
             net.batch = rows
-        net.begin(number, (0, rows))
+        net.begin(counted, (0, rows))
         for index, name in enumerate(net.inputs):
             net.feed(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:

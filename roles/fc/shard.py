@@ -26,7 +26,7 @@ from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
-from roles.fc.swap import COLUMNS, ColumnSwap
+from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
@@ -38,8 +38,6 @@ from roles.messages import (
     ActivationGrads,
     ActivationSlice,
     Blobs,
-    Columns,
-    FcTurn,
 )
 from runtime import Conversation, Envelope, Json
 
@@ -194,10 +192,10 @@ class FcShard(ModelHolder):
     ) -> list[ActivationGrads]:
         """An FC batch of a pass over so many rows forward and, in training, backward; the answer to each of its
         members."""
-        phase, number = key
+        phase, counted = key[0], slices[0][0].counted
         net, work, busy = self._nets[phase], self._work, self.busy_seconds
         spans, blobs = [span for _, span in members], [message.blobs for message, _ in slices]
-        columns = await self.compute(f"fc {phase}", work.begin, phase, number, rows, spans, blobs)
+        columns = await self.compute(f"fc {phase}", work.begin, phase, counted, rows, spans, blobs)
         for link in range(1, net.last):
             whole = await self._swapped(key, part, link - 1, columns)
             columns = await self.compute(f"fc {phase}", work.forward, link, whole)

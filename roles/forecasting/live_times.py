@@ -30,6 +30,7 @@ class _Actor:
     start: Labels = field(default_factory=dict)
     next_since: float = 0.0
     next_start: Labels = field(default_factory=dict)
+    is_late: bool = False  # what it tells next may be of before the window, which then begins there
 
     def begin(self) -> None:
         """The window, and the next, begin now."""
@@ -78,6 +79,13 @@ class LiveTimes:
         for actor in self._actors.values():
             actor.begin()
 
+    def begin_with_the_next(self) -> None:
+        """The run is another from now on. Who tells of its work once a second will tell of some of before: the window
+        of each begins with what it tells next."""
+        self.begin_anew()
+        for actor in self._actors.values():
+            actor.is_late = True
+
     @property
     def iterations(self) -> int:
         """How many training iterations have ended in the window."""
@@ -121,6 +129,9 @@ class LiveTimes:
             actor.begin()
         actor.at = now
         actor.sums |= told
+        if actor.is_late:
+            actor.is_late = False
+            actor.begin()
 
     def _is_enough(self, lead: _Actor) -> bool:
         """Is the next window long enough to be the window?"""

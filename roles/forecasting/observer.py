@@ -13,6 +13,7 @@ from typing import Any
 from roles.forecasting.fitted import PROCESSORS, Fit, Fitted, network_of, processors_of
 from roles.forecasting.live_times import LiveTimes
 from roles.forecasting.miss import TOLERATED, Patience, difference, spoken
+from roles.learning.scoreboard import HELD, RELEASED
 from runtime.compute.work_sums import Sums
 from runtime.config.sections import ClusterConfig
 from runtime.plan.topology import Placement
@@ -25,6 +26,7 @@ AGAIN = 10.0  # seconds until it is predicted anew; then twice as many, and so o
 MakeGauge = Callable[..., Any]
 Told = Iterator[tuple[str, dict[str, Any]]]
 Use = Mapping[str, float]  # station -> 0 to 1
+REGROUPED = "regrouped"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class _Said:
 class Forecaster:
     """Of one run. Times are loop time in seconds."""
 
-    hears = frozenset({"regrouped"})
+    hears = frozenset({REGROUPED, HELD, RELEASED})
 
     def __init__(self, placement: Placement, config: ClusterConfig, gauge: MakeGauge) -> None:
         network, self._unknown = network_of(placement, config)
@@ -57,6 +59,7 @@ class Forecaster:
         self._live, self._patience = LiveTimes(placement.topology.lead), Patience()
         self._fit: Fit | None = None
         self._is_wrong = True  # until there is one that holds
+        self._is_held = False
         self._due = self._period = 0.0
         self._said = _Said()
         self._gauge = gauge
@@ -67,6 +70,8 @@ class Forecaster:
     def worked(self, sums: Sums, now: float) -> Told:
         """See Observer."""
         self._live.hear(sums, now)
+        if self._is_held:  # what is done now is done for probes
+            return
         measured = self._live.iteration_seconds
         if self._live.iterations < FIRST_ITERATIONS or self._live.iterations * measured < FIRST_SECONDS:
             return
@@ -81,8 +86,13 @@ class Forecaster:
         yield from self._say(fit, measured, now)
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
-        """See Observer. Other groups, or another batch: predicted at once from the times that were measured before."""
-        self._live.begin_anew()
+        """See Observer. Other groups, or another batch: predicted at once from the times that were measured before.
+        What is done while the run is held is no work of the run."""
+        self._is_held = event == HELD or (self._is_held and event != RELEASED)
+        self._live.begin_with_the_next()
+        if event != REGROUPED:
+            self._patience.since = None
+            return
         if not self._model.regroup(fields["workers"], fields["groups"], fields["batch"]):
             return
         self._patience, self._said, self._period = Patience(), _Said(), 0.0

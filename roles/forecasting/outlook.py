@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 from roles.base.role import Held, RoleOptions
 from roles.base.shapes import Shapes
-from roles.forecasting.regrouped import at_largest
+from roles.forecasting.regrouped import at_largest, regrouped
 from roles.forecasting.traffic import traffic_of
 from runtime.plan.forecast import Forecast
 from runtime.plan.topology import ActorSpec, Topology
@@ -23,16 +24,25 @@ def forecast(topology: Topology) -> Forecast:
 
 
 def memory(topology: Topology) -> dict[str, int]:
-    """Actor -> bytes of this machine's memory that it holds at least: told in a tenth of a second, without the kernels'
-    compiler. Actors that compute elsewhere, on a GPU or an emulated device, are missing."""
+    """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in the groups in which
+    it holds most of those that a tuner may try: told in a tenth of a second, without the kernels' compiler. Actors that
+    compute elsewhere, on a GPU or an emulated device, are missing."""
     plain = at_largest(plainly(topology))
     here = {actor.name for actor in plain.actors if _computes_here(actor)}
-    held = footprint(Shapes(plain))
-    return {
-        name: sum(size for what, size in parts.items() if what != "scratch")
-        for name, parts in held.items()
-        if name in here
-    }
+    found: dict[str, int] = {}
+    for tried in (plain, *_in_most_groups(plain)):
+        for name, parts in footprint(Shapes(tried)).items():
+            if name in here:
+                held = sum(size for what, size in parts.items() if what != "scratch")
+                found[name] = max(held, found.get(name, 0))
+    return found
+
+
+def _in_most_groups(topology: Topology) -> Iterator[Topology]:
+    """The run as a tuner may make it while it goes on: then every worker has the most rows."""
+    told = [actor.options for actor in topology.actors if isinstance(actor.options, RoleOptions)]
+    if most := max((options.most_groups for options in told), default=0):
+        yield regrouped(topology, most, most)
 
 
 def plainly(topology: Topology) -> Topology:

@@ -1,7 +1,7 @@
 """Plain objects behind the roles. No message is sent here.
 
 job                            net, solver, data, seed
-parameter_store  model_holder  published parameters and updates; whoever answers for them
+parameter_store  model_holder  published parameters and updates; who answers for them, or for what is beside
 hogwild                        updates that race
 gradient_sum  parts  tree      sums in a fixed order; wholes that come in parts; who adds up whose
 wire_formats                   gradients as they travel, and the errors kept

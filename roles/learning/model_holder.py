@@ -1,18 +1,67 @@
-"""Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back."""
+"""Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back.
+
+And whoever has something beside them that goes from one iteration to the next and is in no checkpoint: the errors that
+a sender of gradients keeps, the state of recurrent layers. While a run is held its owner keeps a copy: probes leave no
+trace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from nets import NetError
 from ops import Array
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import Done, GetState, Rates, SetState, State
-from runtime import Actor, Envelope, Json
+from runtime import Actor, Envelope, Json, Message, message
 from runtime.messages.message import Refusal
 
 
-class ModelHolder(Actor):
+@message
+class SetAside(Message):
+    """Coordinator asks: keep a copy of what you have beside the model. Nothing is under way. Answered with Done."""
+
+
+@message
+class TakeBack(Message):
+    """Coordinator asks after a probe: go on from that copy; if it is the `last` time, keep it no longer. Nothing is
+    under way. Answered with Done."""
+
+    last: bool
+
+
+class Beside(Protocol):
+    """Something of the kind. Both are called in the compute thread."""
+
+    def set_aside(self) -> Any:
+        """A copy of it."""
+
+    def take_back(self, kept: Any) -> None:
+        """Go on from a copy, which stays as it is."""
+
+
+class KeepsBeside(Actor):
+    """An actor that may have something of the kind; whoever plans the run knows if it has (`RoleOptions.keeps_beside`,
+    formats of gradients)."""
+
+    beside: Sequence[Beside] = ()
+    _aside: Sequence[Any] = ()
+
+    async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
+        """Copy it."""
+        self._aside = await self.compute("state", lambda: [each.set_aside() for each in self.beside])
+        await self.reply(envelope, Done())
+
+    async def on_take_back(self, message: TakeBack, envelope: Envelope) -> None:
+        """Go on from the copy."""
+        for each, kept in zip(self.beside, self._aside, strict=True):
+            await self.compute("state", each.take_back, kept)
+        self._aside = () if message.last else self._aside
+        await self.reply(envelope, Done())
+
+
+class ModelHolder(KeepsBeside):
     """`_store` is made in on_start. Whoever asks sees to it that no iteration is under way."""
 
     _store: ParameterStore

@@ -10,6 +10,7 @@ from typing import Any
 from roles.messages import TEST
 
 ITERATION = "iteration"  # what the seconds from the end of one to that of the next are noted as
+HELD, RELEASED = "held", "released"  # events: between them nothing that is done is work of the run
 
 Scores = dict[str, float]
 Part = tuple[int, Scores]  # rows, means over them

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from ops import Array, Backend, OpsError, Shape
 from roles.formats.base import FORMATS, Format, Number
 from roles.formats.float32 import Float32, Float64
+from roles.learning.buffers import NO_ERROR, KeptErrors
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import Blobs
 from runtime.errors import MessageError
@@ -31,7 +30,6 @@ class WireFormat:
 
 
 PLAIN = WireFormat()
-_NONE = np.empty(0, np.float32)
 
 
 def format_of(said: WireFormat, ops: Backend) -> Format:
@@ -66,10 +64,10 @@ class Wire:
         self._sends, self._plain = format_of(said, ops), plain_beside(said, ops)
         taken = {} if self._plain.name == Float64.name else FORMATS
         self._takes = {name: kind(ops, said.options) for name, kind in taken.items()} | {self._plain.name: self._plain}
-        self._errors: dict[tuple[str, int], Array] = {}
+        self.errors = KeptErrors()
 
     def __repr__(self) -> str:
-        return f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, {len(self._errors)} errors kept>"
+        return f"<gradients of {len(self._layers)} layers, sent as {self._sends.name}, {self.errors!r}>"
 
     def encode(self, layer: str, blobs: Blobs) -> tuple[Formats, Blobs]:
         """Each blob's format, and the arrays of all blobs one after the other."""
@@ -79,7 +77,7 @@ class Wire:
             return formats, blobs
         arrays: list[Array] = []
         for index, (kind, blob) in enumerate(zip(kinds, blobs, strict=True)):
-            arrays += kind.encode(blob, self._error((layer, index), blob.shape) if kind.keeps else _NONE)
+            arrays += kind.encode(blob, self.errors.of((layer, index), blob.shape) if kind.keeps else NO_ERROR)
         return formats, tuple(arrays)
 
     def decode(self, layer: str, formats: Formats, arrays: Blobs) -> Blobs:
@@ -100,9 +98,3 @@ class Wire:
             except OpsError as error:
                 raise MessageError("bad_shape", f"a gradient of layer '{layer}' in format {name}: {error}") from None
         return tuple(found)
-
-    def _error(self, key: tuple[str, int], shape: Shape) -> Array:
-        """What earlier gradients of a blob missed."""
-        if key not in self._errors:
-            self._errors[key] = np.zeros(shape, np.float32)
-        return self._errors[key]

@@ -76,7 +76,25 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
         said = Wires(to, layers, job.kernels if coded else "numpy")
         return dataclasses.replace(actor, options=actor.options.with_wires(said))
 
-    return dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors))
+    lossy = {sender for (sender, _), said in formats.items() if FORMATS[said].keeps}
+    return _with_keepers(dataclasses.replace(topology, actors=tuple(told(actor) for actor in topology.actors)), lossy)
+
+
+def _with_keepers(topology: Topology, lossy: set[str]) -> Topology:
+    """Tell the lead who has something beside the model, as those who keep what their format leaves out, and let it talk
+    to them."""
+    names = [
+        actor.name for actor in topology.actors if actor.name in lossy or getattr(actor.options, "keeps_beside", False)
+    ]
+    lead = topology.lead
+    actors = tuple(
+        dataclasses.replace(actor, options=dataclasses.replace(actor.options, keepers=tuple(names)))
+        if actor.name == lead and names and hasattr(actor.options, "keepers")
+        else actor
+        for actor in topology.actors
+    )
+    more = [(lead, name) for name in names if not {(lead, name), (name, lead)} & {*topology.links}]
+    return dataclasses.replace(topology, actors=actors, links=(*topology.links, *more))
 
 
 def _fits(link: Link, pattern: str) -> bool:

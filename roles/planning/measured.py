@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from roles.learning.scoreboard import HELD, RELEASED
 from roles.options import Options
 from roles.planning.strategies import preset_called
-from roles.planning.tuned import GROUPS, Tuned
+from roles.planning.tuned import Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
 from runtime.regular import read_bytes
@@ -20,6 +21,7 @@ from runtime.regular import read_bytes
 MOST_BYTES = 1 << 28  # of events.jsonl
 LEAST = 3  # progress reports
 STRETCHES = 10
+Report = tuple[float, int]  # seconds, iterations that had ended by then
 
 
 def options_of_run(directory: Path) -> Options | None:
@@ -30,27 +32,24 @@ def options_of_run(directory: Path) -> Options | None:
     return program_options(load(file), Options)
 
 
-def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, float]]:
-    """(groups, seconds per iteration) of each run directory. ConfigError if one is none, or of another net, batch or
-    number of workers than `options`."""
+def measured(runs: Iterable[Path], options: Options, batch: int) -> Iterator[tuple[int, float]]:
+    """(groups, seconds per iteration with this batch) of each run directory; several of one whose groups were changed
+    while it went on. ConfigError if one is none, or of another net, batch or number of workers than `options`, which
+    are those with which a plan begins."""
     for run in runs:
         theirs = options_of_run(run)
         if theirs is None:
             raise ConfigError([f"--measured {run}: no run directory: it has no config.toml and events.jsonl"])
+        preset = preset_called(theirs.train.strategy.preset)
+        begun = Tuned(theirs.train, preset, run).begun_with
         for key, mine, found in (
             ("train.net", options.train.net, theirs.train.net),
-            ("train.batch", options.train.batch, theirs.train.batch),
+            ("train.batch", options.train.batch, begun.batch),
             ("train.strategy.workers", options.train.strategy.workers, theirs.train.strategy.workers),
         ):
             if mine != found:
                 raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
-        strategy = theirs.train.strategy
-        preset = preset_called(strategy.preset)
-        if GROUPS in Tuned(theirs.train, preset, run).keys:
-            raise ConfigError(
-                [f"--measured {run}: train.strategy.groups: found 'auto': it has no one number of groups"]
-            )
-        yield preset.groups(strategy), _seconds(run)
+        yield from sorted(_seconds(run, preset.groups(begun.strategy), batch).items())
 
 
 @contextmanager
@@ -75,14 +74,41 @@ def iteration_of(progress: Mapping[str, Any]) -> int:
     return int(progress["iteration"].partition("/")[0])
 
 
-def _seconds(run: Path) -> float:
-    """Per iteration, the median of stretches of the run: tests and saves are in few of them, and it is no matter that
-    groups report one soon after the other."""
+def _seconds(run: Path, begun: int, batch: int) -> dict[int, float]:
+    """Per iteration, by groups; `begun`: those that the run begins with."""
     with reading(run, "--measured"):
-        told = [event for event in events_of(run) if event["event"] == "progress"]
-        at = [(event["t"], iteration_of(event)) for event in told]
-    ends = [at[number * (len(at) - 1) // STRETCHES] for number in range(STRETCHES + 1)] if at else []
+        stretches = _by_groups(events_of(run), begun, batch)
+    found = {groups: _median(at) for groups, at in stretches.items() if len(at) >= LEAST}
+    if not any(found.values()):
+        most = max(map(len, stretches.values()), default=0)
+        raise ConfigError([f"--measured {run}: found {most} progress reports, expected {LEAST} at least"])
+    return {groups: seconds for groups, seconds in found.items() if seconds > 0}
+
+
+def _by_groups(events: Iterable[Mapping[str, Any]], begun: int, batch: int) -> dict[int, list[Report]]:
+    """The progress reports of the longest time that the run had so many groups, the seconds without those in which it
+    was held: what was done then were probes. Nothing of the time in which it had another `batch`."""
+    held = begin = 0.0
+    now, at = (begun, batch), list[Report]()
+    found = {begun: at}
+    for event in events:
+        name = event["event"]
+        if name == "progress":
+            at.append((event["t"] - held, iteration_of(event)))
+        elif name == HELD:
+            begin = event["t"]
+        elif name == RELEASED:
+            held += event["t"] - begin
+        elif name == "regrouped" and now != (then := (event["groups"], event.get("batch", batch))):
+            now, at = then, []
+        if now[1] == batch:
+            found[now[0]] = max(found.get(now[0], at), at, key=len)
+    return found
+
+
+def _median(at: Sequence[Report]) -> float:
+    """Seconds per iteration, the median of stretches: tests and saves are in few of them, and it is no matter that
+    groups report one soon after the other. 0: none has ended."""
+    ends = [at[number * (len(at) - 1) // STRETCHES] for number in range(STRETCHES + 1)]
     found = [(after - before) / (n - m) for (before, m), (after, n) in itertools.pairwise(ends) if n > m]
-    if len(at) < LEAST or not found or median(found) <= 0:
-        raise ConfigError([f"--measured {run}: found {len(at)} progress reports, expected {LEAST} at least"])
-    return float(median(found))
+    return float(median(found)) if found else 0.0

@@ -146,7 +146,7 @@ class _Planner(Remarks):
     def _tell(self, job: Job) -> None:
         """Keys that say nothing beside others, and a momentum that is too much with so many groups."""
         train, simulation = self.train, self.config.simulation
-        if text := told_of_momentum(job.solver_spec, self.preset, train.strategy):
+        if not self.tuned.momentum and (text := told_of_momentum(job.solver_spec, self.preset, train.strategy)):
             self.warn(text, "train", "solver" if train.momentum is None else "momentum")
         if train.weights and train.resume:
             self.warn("says nothing beside train.resume, whose parameters count", "train", "weights")

@@ -14,7 +14,7 @@ from pathlib import Path
 from roles.forecasting.basis import Basis, basis_of
 from roles.forecasting.outlook import forecast
 from roles.forecasting.prediction import predict
-from roles.options import Options, Tuning
+from roles.options import Options
 from roles.planning.candidates import Candidate, by_groups, by_preset, changed
 from roles.planning.learnt import Learnt, Target, learnt
 from roles.planning.measured import measured, options_of_run
@@ -31,6 +31,10 @@ HOW = (
     "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a catalogue"
 )
 BEGINS = "what the tuner makes of it: the run begins as this says, and train.strategy.groups is 'auto'"
+SEVERAL = (
+    "that the run of this profile tried several numbers of groups, and so work on different numbers of rows: all of it "
+    "is counted as of one group"
+)
 UNTIMED = "the first iterations, tests and checkpoints"
 NO_TARGET = "how many iterations a target takes: with more groups gradients are older, and it may take more; "
 NO_TARGET += "--target and --learnt tell it from runs"
@@ -42,7 +46,7 @@ LINEAR = "~ lies between the iterations of two runs with fewer and with more gro
 def prospects(config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted) -> Prospects:
     """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine, a run's files or
     the target."""
-    auto = GROUPS in _tuned(options).keys
+    chosen_by_tuner = [BEGINS] if GROUPS in _tuned(options).keys else []
     options = _as_begun(options)
     run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
     basis = basis_of(config, placement, wanted, None if run is None else _as_run(config, options, run))
@@ -56,6 +60,8 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
     every = list(enumerate(by_preset(strategy, topology), 1)) if wanted.presets else []
     every = every or [(one.groups, one) for one in by_groups(strategy, topology)]
     asked = _Asked(config, options, basis, seen, presets=wanted.presets)
+    if run is not None and GROUPS in _tuned(run).keys:
+        asked.notes[SEVERAL] = None
     choices = list(asked.choices(every))
     if not choices:
         raise ConfigError(asked.refused)
@@ -70,8 +76,8 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
         per_step=job.batch,
         steps=table.last - table.first,
         prices=basis.prices(placement),
-        notes=(*asked.notes, UNTIMED, *(_of_target(choices) if seen else (NO_TARGET,)), *([BEGINS] if auto else ())),
-        measured=tuple(measured(wanted.measured, options)),
+        notes=(*asked.notes, UNTIMED, *(_of_target(choices) if seen else (NO_TARGET,)), *chosen_by_tuner),
+        measured=tuple(measured(wanted.measured, options, job.batch)),
         kind=wanted.machine,
         doubled=not wanted.presets,
         refused=tuple(asked.refused),
@@ -156,9 +162,8 @@ def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
 
 
 def _as_begun(options: Options) -> Options:
-    """What is "auto" as the run begins with it."""
-    begun = _tuned(options).begun_with.model_copy(update={"tuning": Tuning()})
-    return options.model_copy(update={"train": begun})
+    """What is "auto" as the run begins with it: what will be chosen, nobody knows yet."""
+    return options.model_copy(update={"train": _tuned(options).begun_with})
 
 
 def _tuned(options: Options) -> Tuned:

@@ -14,6 +14,7 @@ from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
 from roles.options import AUTO, Train, Tuning
+from roles.planning.asynchrony import KINDS
 from roles.planning.refusals import Problem
 from roles.planning.remarks import Remarks
 from roles.planning.strategies import WHY
@@ -25,12 +26,8 @@ from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
 GROUPS, MOMENTUM, BASE_LR, BATCH = ("strategy", "groups"), ("momentum",), ("base_lr",), ("batch",)
-OF_THE_GRID = {
-    "momenta": MOMENTUM,
-    "rates": BASE_LR,
-    "batches": BATCH,
-}  # keys of [train.tuning] -> what they say something about
-
+# keys of [train.tuning] -> what they say something about
+ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "batches": BATCH, "momentum_by": MOMENTUM}
 UNKNOWN = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
 
 
@@ -54,13 +51,29 @@ class Tuned:
         return self._train.tuning
 
     @property
+    def momentum(self) -> bool:
+        """Does the tuner choose it?"""
+        return MOMENTUM in self.keys
+
+    @property
+    def _follows(self) -> bool:
+        return self._tuning.momentum_by == "closed-loop" and self.momentum
+
+    @property
+    def _probes(self) -> bool:
+        """Is anything chosen by probes?"""
+        return bool(self.keys) and not (self._follows and self.keys == [MOMENTUM])
+
+    @property
     def _can_regroup(self) -> bool:
         return self._preset.uses >= {"groups", "live"}
 
     @property
     def begun_with(self) -> Train:
-        """The same section as the run begins: one group, which can be changed; the solver's rates; the net's batch."""
+        """The same section as the run begins: one group, which can be changed; the solver's rates; the net's batch;
+        nothing to tune."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
+        values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(update={"groups": 1, "live": self._can_regroup})
         return self._train.model_copy(update=values)
@@ -91,10 +104,17 @@ class Tuned:
             yield f"found 'auto', but {UNKNOWN}: there is 1 worker", BATCH
         for key, field in Tuning.model_fields.items():
             found = getattr(self._tuning, key)
-            if found != field.default and OF_THE_GRID.get(key) not in (None, *self.keys):
-                yield f"found {found}, but {OF_THE_GRID[key][0]} is not 'auto'", ("tuning", key)
-            elif found != field.default and not self.keys:
+            if found == field.default:
+                continue
+            if ABOUT.get(key) not in (None, *self.keys):
+                yield f"found {found!r}, but {ABOUT[key][0]} is not 'auto'", ("tuning", key)
+            elif not self.keys:
                 yield f"found {found!r}, but nothing is 'auto', so nothing is tuned", ("tuning", key)
+            elif key != "momentum_by" and not self._probes:
+                text = f"found {found!r}, but nothing is probed: momentum alone is 'auto', and follows what is measured"
+                yield text, ("tuning", key)
+            elif key == "epoch_iterations" and self._follows:
+                yield f"found {found!r}, but with momentum_by = 'closed-loop' there is one search only", ("tuning", key)
 
     def check(self, remarks: Remarks, job: Job, timetable: Timetable) -> None:
         """Note what this solver does not let choose, a run that pays for no probe or for no whole search, a start that
@@ -104,7 +124,7 @@ class Tuned:
                 remarks.problem(text, "train", *keys)
         choices, paid = self._choices(timetable), self._paid(timetable)
         count, length = choices.probes(cold=True), choices.length(timetable.last - timetable.first)
-        if self.keys and length <= paid < count * length:
+        if self._probes and length <= paid < count * length:
             text = f"it pays for {paid} iterations of probes, and a whole search has about {count} probes of {length}: "
             text += "it will end early, with the best of what it saw; raise it or train.max_iter"
             remarks.warn(text, "train", "tuning", "budget")
@@ -118,12 +138,20 @@ class Tuned:
         if GROUPS in self.keys and not (isinstance(lead.options, CoordinatorOptions) and lead.options.live.trees):
             text = f"found 'auto', but preset '{self._train.strategy.preset}' lays out nothing that could be changed"
             remarks.problem(text, "train", *GROUPS)
-        process, measuring = lead.process or lead.name, tuple(_measuring(topology))
+        process, measuring = lead.process or lead.name, tuple(_telling(topology))
         if BATCH in self.keys:
-            for text in itertools.islice(_batch_stays(topology, measuring), 1):
+            for text in itertools.islice(_batch_stays(topology), 1):
                 remarks.problem(f"found 'auto', but preset '{self._train.strategy.preset}' {text}", "train", *BATCH)
+        if self._follows and not measuring:
+            text = "found 'closed-loop', but no actor of preset '{}' measures the momentum that asynchrony brings along"
+            text = text.format(self._train.strategy.preset)
+            remarks.problem(text, "train", "tuning", "momentum_by")
         options = TunerOptions(
-            coordinator=lead.name, choices=self._choices(timetable), start=self.start, measuring=measuring
+            coordinator=lead.name,
+            choices=self._choices(timetable),
+            start=self.start,
+            measuring=measuring,
+            follow=len(lead.options.groups) if self._follows and measuring else 0,
         )
         placed = dataclasses.replace(lead, process=process)
         actors = (*(placed if actor is lead else actor for actor in topology.actors),)
@@ -138,15 +166,19 @@ class Tuned:
 
     def _cannot(self, job: Job, timetable: Timetable) -> Iterator[Problem]:
         tuning, workers = self._tuning, self._train.strategy.workers
-        if MOMENTUM in self.keys:
+        if self.momentum:
             try:
                 for momentum in tuning.momenta:
                     job.solver_spec.override({"momentum": momentum})
             except NetError as error:
                 yield f"found 'auto', but this solver has none to choose: {error}", MOMENTUM
+        if self._follows and job.solver_spec.type not in KINDS:
+            text = "found 'closed-loop', but what asynchrony gives adds up with the momentum of "
+            text += f"{' and '.join(KINDS)} only: this solver is {job.solver_spec.type}"
+            yield text, ("tuning", "momentum_by")
         left = timetable.last - timetable.first
         length, paid = self._choices(timetable).length(left), self._paid(timetable)
-        if self.keys and length > paid:
+        if self._probes and length > paid:
             key = "probe_iterations" if tuning.probe_iterations else "budget"
             text = (
                 f"found {getattr(tuning, key)}: a probe has {length} iterations, but {tuning.budget:g} of the {left} "
@@ -167,7 +199,7 @@ class Tuned:
         tuning = self._tuning
         return Choices(
             groups=counts_up_to(self._train.strategy.workers) if GROUPS in self.keys else (),
-            momenta=tuple(sorted(set(tuning.momenta))) if MOMENTUM in self.keys else (),
+            momenta=tuple(sorted(set(tuning.momenta))) if self.momentum and self._probes else (),
             rates=tuple(sorted(set(tuning.rates))) if BASE_LR in self.keys else (),
             batches=tuple(timetable.batch * each for each in sorted({1, *tuning.batches}))
             if BATCH in self.keys
@@ -179,14 +211,14 @@ class Tuned:
         )
 
 
-def _measuring(topology: Topology) -> Iterator[str]:
-    """The actors that can tell how noisy gradients are."""
-    return (actor.name for actor in topology.actors if getattr(actor.options, "measures_noise", False))
+def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:
+    """The actors that can be asked what gradients say of this."""
+    return (actor.name for actor in topology.actors if of in getattr(actor.options, "tells_of", ()))
 
 
-def _batch_stays(topology: Topology, measuring: tuple[str, ...]) -> Iterator[str]:
+def _batch_stays(topology: Topology) -> Iterator[str]:
     """Why the batch cannot be chosen here."""
-    if not measuring:
+    if not [*_telling(topology, "noise")]:
         yield f"has no model server that could tell how noisy gradients are: {UNKNOWN}"
     fixed = {actor.role: actor.name for actor in topology.actors if not getattr(actor.options, "any_batch", True)}
     for role, name in fixed.items():

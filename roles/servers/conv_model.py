@@ -52,9 +52,9 @@ class ModelOptions(JobOptions):
     hogwild: bool = False
 
     @property
-    def measures_noise(self) -> bool:
-        """Not where updates race: gradients then come while others are applied."""
-        return not self.hogwild
+    def tells_of(self) -> frozenset[str]:
+        """Nothing of noise where updates race: gradients then come while others are applied."""
+        return frozenset({"momentum"} if self.hogwild else {"momentum", "noise"})
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Its layers to every worker that names it."""
@@ -94,7 +94,7 @@ class ConvModel(ModelHolder):
     async def on_start(self) -> None:
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
-        self._ledger, self._races = ModelLedger(self._store.layers), Races()
+        self._ledger, self._races = ModelLedger(self._store.layers, super().model_version()), Races()
         self._watch = GradientWatch([] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch)
         self._gauges = GradientGauges(self, self._watch, self._store.layers)
 
@@ -149,9 +149,8 @@ class ConvModel(ModelHolder):
         self._watch.applied(message.layer, message.group, version, layer_staleness)
         if updated is not None:
             self._gauges.iteration(updated.staleness)
-            self._gauges.show(updated.version, self._store.momentum)
             await self.tell(self._coordinator, updated, step=message.number)
-            await self._gauges.answer(self._ledger.version, self._store.momentum)
+            await self._gauges.answer(updated.version, self._store.momentum)
         for pull, asked in self._ledger.ready():
             await self._publish(pull, asked)
 
@@ -181,6 +180,7 @@ class ConvModel(ModelHolder):
     def go_on_at(self, version: int) -> None:
         """See ModelHolder.go_on_at."""
         self._ledger.version = version
+        self._watch.forget()
 
     def takes_batches_of(self, images: int) -> None:
         """See ModelHolder.takes_batches_of."""

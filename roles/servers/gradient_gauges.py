@@ -44,16 +44,9 @@ class GradientGauges:
         """Somebody wants to know all of it."""
         self._curious.append((message, envelope))
 
-    async def answer(self, iteration: int, momentum: float) -> None:
-        """Tell those who wanted to know it of a model of so many iterations; `momentum` is the solver's."""
-        due = [asked for asked in self._curious if asked[0].after <= iteration]
-        self._curious = [asked for asked in self._curious if asked not in due]
-        for _, envelope in due:
-            await self._actor.reply(envelope, statistics_of(self._watch, iteration, momentum))
-
     def show(self, iterations: int, explicit: float) -> None:
         """So many iterations are in the model; `explicit` is the solver's momentum."""
-        if iterations % EVERY:
+        if iterations % EVERY or not self._watch.updates:
             return
         watch, by_staleness = self._watch, self._watch.by_staleness()
         self._implicit("groups", expected(watch.groups))
@@ -67,6 +60,14 @@ class GradientGauges:
         if noise is not None and noise.error <= CLEAR * noise.value:
             text = "The batch whose gradient has as much noise as signal."
             self._actor.gauge("gradient_noise_images", text).set(noise.value)
+
+    async def answer(self, iterations: int, explicit: float) -> None:
+        """So many iterations are in the model: `show`, and answer those who asked for what is known then."""
+        self.show(iterations, explicit)
+        due = [asked for asked in self._curious if asked[0].after <= iterations]
+        self._curious = [asked for asked in self._curious if asked not in due]
+        for _, envelope in due:
+            await self._actor.reply(envelope, statistics_of(self._watch, iterations, explicit))
 
     def _implicit(self, by: str, value: float) -> None:
         text = "Momentum that comes from asynchrony."

@@ -57,10 +57,10 @@ class _Reading:
 
 
 class ModelLedger:
-    """Of one server. `version` counts iterations that are in the model whole."""
+    """Of one server. `version` counts iterations that are in the model whole, also those of a run that it resumes."""
 
-    def __init__(self, layers: Iterable[str]) -> None:
-        self.version = 0
+    def __init__(self, layers: Iterable[str], version: int = 0) -> None:
+        self.version = version
         self._layers = frozenset(layers)
         self._training: Standing[tuple[int, int, str]] = Standing(LAYER, self._unheard)
         self._testing: Standing[tuple[str, int, str]] = Standing(TESTED, self._unheard_test)

@@ -13,12 +13,13 @@ from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
+from roles.learning.model_holder import KeepsBeside
 from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place
 from roles.tuning.watch import Leaves, looked_at
-from runtime import Actor, Conversation, Envelope
+from runtime import Conversation, Envelope
 
 PART = in_parts("a child's part of a layer's gradient", "iteration group layer", LayerGradient)
 
@@ -70,7 +71,7 @@ class ReducerOptions(SummingOptions):
         return replace(self, wire=wires.to[self.parent], layers=wires.layers, kernels=wires.kernels)
 
 
-class TreeReducer(Actor):
+class TreeReducer(KeepsBeside):
     """See the module docstring."""
 
     Options = ReducerOptions
@@ -90,6 +91,7 @@ class TreeReducer(Actor):
         ops = cpu_ops(self._options.kernels)
         ops.memory = self.memory
         self._sum, self._wire = GradientSum(ops), Wire(self._options.layers, ops, self._options.wire)
+        self.beside = [self._wire.errors]
 
     async def on_layer_gradient(self, message: LayerGradient, envelope: Envelope) -> None:
         """Add a child's gradient; with the last one, send the sum to the parent."""

@@ -9,9 +9,10 @@ trials     what was tried and what it cost; when the budget ends a search
 judgement  which of two probes is better, and whether that is clear
 choices    what may be chosen, and what is
 record     tuning.json
-momentum   the momentum that asynchrony brings along: expected, counted, measured; and a loop that keeps the total
+following  momentum without probes: the explicit one follows what is measured
+momentum   the momentum that asynchrony brings along: expected, counted, measured; and a step towards a total
 noise      how noisy gradients are, and what a larger batch would be worth
 ratio      a ratio of two sums, and how well it is known
 watch      looks at the gradients that a model server applies, now and then
-statistics what a model server answers when it is asked for all of that
+statistics  what a model server answers when it is asked for all of that
 """

@@ -73,6 +73,11 @@ class Choices:
     last: int = 0
 
     @property
+    def any(self) -> bool:
+        """Is there something to choose?"""
+        return bool(self.groups or self.momenta or self.rates or self.batches)
+
+    @property
     def per_groups(self) -> int:
         """Probes of the grid at one number of groups."""
         return max(1, len(self.momenta)) * (2 if self.rates else 1)

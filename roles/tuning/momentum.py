@@ -115,7 +115,8 @@ class ClosedLoop:
     """Keeps the total momentum where it is wanted, by the explicit one (YellowFin, section 4).
 
     YellowFin adds 0.01 times the difference at every update. What is measured here is seldom and better, so a step is
-    larger; and it is made in log(1 - momentum), where explicit and implicit momentum add up.
+    larger; and it is made in log(1 - momentum), where explicit and implicit momentum add up. `following` takes the
+    steps.
     """
 
     def __init__(self, explicit: float, gain: float = 0.5) -> None:

@@ -36,6 +36,11 @@ class Ratio:
     def __repr__(self) -> str:
         return f"<ratio of {len(self._blocks)} blocks of {self._size}: {self.measured()}>"
 
+    def forget(self) -> None:
+        """No pair so far counts any more, but for how large they were."""
+        self._blocks.clear()
+        self._open, self._count = (0.0, 0.0), 0
+
     def add(self, above: float, below: float) -> None:
         """Add a pair; one that is not finite is left out."""
         if not math.isfinite(above) or not math.isfinite(below):

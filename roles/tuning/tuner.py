@@ -1,18 +1,23 @@
 """The tuner: has the coordinator hold the run, tries settings from the model of that moment, lets the run go on with
-the best; after an epoch again. What is asked and chosen is decided in `search`; this shell talks.
+the best; after an epoch again. Or it keeps momentum where it is wanted. What is asked and chosen is decided in `search`
+and `following`; this shell talks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
-from roles.messages import Done, Held, Hold, Probe, Probed, Release
+from roles.base.shapes import Shapes
+from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release
 from roles.tuning.batches import Batches, noise_of, worth_telling
 from roles.tuning.choices import WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.following import EVERY, Change, Following
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import tune
@@ -24,12 +29,27 @@ from runtime import Actor, Refused
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
     """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. `measuring` are the
-    model servers that know how noisy gradients are."""
+    model servers that know what gradients say. If momentum is to be kept where it is wanted without probes, after the
+    cold start if there is something to choose by one, `follow` are the groups that the run begins with; else 0."""
 
     coordinator: str
     choices: Choices
     start: Start | None = None
     measuring: tuple[str, ...] = ()
+    follow: int = 0
+
+    @property
+    def most_groups(self) -> int:
+        """The most that it tries."""
+        return max(self.choices.groups, default=0)
+
+    def holds(self, name: str, shapes: Shapes) -> Memory:
+        """The model as it is before probes, which the coordinator keeps for it."""
+        if not self.choices.any:
+            return {}
+        servers = shapes.options[self.coordinator].servers
+        held = [shapes.options[server].holds(server, shapes) for server in servers]
+        return {"before probes": sum(each.get(what, 0) for each in held for what in ("parameters", "history"))}
 
 
 class _Ends(Exception):
@@ -43,23 +63,26 @@ class Tuner(Actor):
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start
-        self._measuring = options.measuring
+        self._measuring, self._follow = options.measuring, options.follow
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
 
     async def run(self) -> None:
-        """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends."""
-        wait: float | None = 0.0
+        """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends. Or search once
+        and follow."""
+        wait: float | None = 0.0 if self._choices.any else None
         self._since = self.now()
         try:
             while wait is not None:
                 await asyncio.sleep(wait)
                 wait = await self._search()
+            if self._follow:
+                await self._keep_momentum()
         except _Ends:
             self._tell("no further search: the run ends")
         except Refused as refused:  # the run winds down, or it is over
-            self._tell(f"no further search: {refused}")
+            self._tell(f"no further {'change' if self._follow else 'search'}: {refused}")
 
     # -- inside
 
@@ -81,7 +104,30 @@ class Tuner(Actor):
         spent = {"probes": len(chosen.tried), "seconds": self._since - began}
         self.emit("tuning", iteration=held.iteration, **self.shown(chosen.setting), **spent, why=chosen.why)
         await self._keep(held.iteration, chosen)
-        return self._epoch(trials, chosen, left)
+        return None if self._follow else self._epoch(trials, chosen, left)
+
+    async def _keep_momentum(self) -> None:
+        """Look now and then, and change momentum while the run goes on; for ever."""
+        said = await self._statistics()
+        now = said[0].momentum
+        following = Following(now, None if self._chosen else now)
+        change = None if self._chosen else following.begin(self._follow)
+        while True:
+            if change is not None:
+                await self._go_on_with(change, said)
+            said = await self._statistics(after=min(each.iteration for each in said) + EVERY)
+            change = following.heard(said)
+
+    async def _statistics(self, after: int = 0) -> list[GradientStatistics]:
+        """Of all model servers, as soon as so many iterations are in their models."""
+        asked = GetGradientStatistics(after=after)
+        return await asyncio.gather(*(self.ask(name, asked, GradientStatistics) for name in self._measuring))
+
+    async def _go_on_with(self, change: Change, said: Sequence[GradientStatistics]) -> None:
+        if change.momentum != said[0].momentum:
+            await self.ask(self._coordinator, Regroup(momentum=change.momentum), Done)
+        iteration = min(each.iteration for each in said)
+        self.emit("tuning", iteration=iteration, momentum=change.momentum, total=change.total, why=change.why)
 
     async def _choose(self, cluster: _Cluster, now: Setting, left: int, began: float) -> tuple[Trials, Chosen]:
         """What is tried in a run that has `left` iterations to go and stands still since `began`; what is chosen."""
@@ -97,8 +143,7 @@ class Tuner(Actor):
 
     async def _with_batch(self, trials: Trials, chosen: Chosen) -> Chosen:
         """The same with the best batch, as far as it is known how noisy gradients are."""
-        told = [await self.ask(name, GetGradientStatistics(), GradientStatistics) for name in self._measuring]
-        noise = noise_of(told)
+        noise = noise_of(await self._statistics())
         if not self._choices.batches:
             line = worth_telling(noise, trials.batch) if noise is not None else ""
             if line:

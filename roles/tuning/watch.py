@@ -71,6 +71,7 @@ class GradientWatch:
         self._seen: dict[str, _Seen] = {}  # of a layer: what is being applied
         self._before: dict[str, tuple[int, Sample]] = {}  # of a layer: what was applied before, and to which version
         self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)  # group and staleness
+        self._measured_with = 0  # groups, when the first pair that counts was seen
 
     def __repr__(self) -> str:
         return f"<watch of {len(self._momenta)} layers, {self.groups} groups, momentum {self._ratio}>"
@@ -79,6 +80,22 @@ class GradientWatch:
         """Gradients are those of batches of so many images from now on."""
         self._batch = images
         self._before.clear()
+
+    def forget(self) -> None:
+        """The run goes on from another model, perhaps in other groups: what it said of momentum counts no more. Noise
+        is a matter of the net and its batches."""
+        self._recent.clear()
+        self._leaves = Leaves()
+        self._seen.clear()
+        self._before.clear()
+        self._begin_with(0)
+
+    def _begin_with(self, groups: int) -> None:
+        """With other groups gradients say another momentum."""
+        self._measured_with = groups
+        self._ratio.forget()
+        for momentum in self._momenta.values():
+            momentum.forget()
 
     def part(self, gradient: LayerGradient, blobs: Blobs) -> None:
         """A part of a gradient has come."""
@@ -109,7 +126,9 @@ class GradientWatch:
             self._note(layer, version, staleness, seen)
 
     def _note(self, layer: str, version: int, staleness: int, seen: _Seen) -> None:
-        self._momenta[layer].note(version - 1, version - 1 - staleness, seen.sample, reach_of(self.groups))
+        if (groups := self.groups) != self._measured_with:
+            self._begin_with(groups)
+        self._momenta[layer].note(version - 1, version - 1 - staleness, seen.sample, reach_of(groups))
         at, before = self._before.get(layer, (-1, seen.sample))
         if at == version - 2 and staleness > 0 and seen.leaves == 1:
             self.noise.successive(before, seen.sample, seen.weight, self._batch)

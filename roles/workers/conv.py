@@ -25,6 +25,7 @@ from roles.base.steps import Steps, Turn
 from roles.fc.phase import FcPhase, activations_sent
 from roles.learning.buffers import layer_gradients
 from roles.learning.micro_batches import WorkerNet
+from roles.learning.model_holder import KeepsBeside
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import Formats, layers_of
 from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDone, Place, PullLayer, Ticket
@@ -32,7 +33,7 @@ from roles.workers.conv_steps import iteration, work
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
 from roles.workers.passes import Passes, further_passes
-from runtime import Actor, Envelope
+from runtime import Envelope
 
 Scores = dict[str, float]
 
@@ -85,7 +86,7 @@ class ConvOptions(JobOptions):
         return replace(self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models))
 
 
-class ConvCompute(Actor):
+class ConvCompute(KeepsBeside):
     """See the module docstring."""
 
     Options = ConvOptions
@@ -111,6 +112,7 @@ class ConvCompute(Actor):
         self._nets = job.working_nets(self._part, sources)
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
+        self.beside = [link.wire.errors for link in self._links]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
         self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
 

@@ -65,10 +65,10 @@ class Passes:
         if ticket.phase == TRAIN:
             net.batch = ticket.rows
         if isinstance(net, AccumulatedNet):
-            net.begin_with(ticket.number, (low, high), partial(self._read_one, ticket))
+            net.begin_with(ticket.counted, (low, high), partial(self._read_one, ticket))
             return
         batch = self._readers[ticket.phase].get(*ticket.samples(low, high))
-        net.begin(ticket.number, (low, high))
+        net.begin(ticket.counted, (low, high))
         for name, array in zip(net.inputs, batch, strict=True):
             net.feed(name, array)
 

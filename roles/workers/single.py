@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nets.data import Prefetcher
+from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
@@ -28,6 +29,7 @@ class WholeOptions(JobOptions):
     """Of a worker that holds the whole net: the job and the coordinator's name."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    keeps_beside: ClassVar[bool] = True  # what recurrent layers hand from one pass to the next, if the net has some
     coordinator: str
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
@@ -56,6 +58,19 @@ class WholeOptions(JobOptions):
         yield Load("train", rows, layers if passes == 1 else (), layers, updated=tuple(net.params))
 
 
+class _State:
+    """Of one recurrent layer."""
+
+    def __init__(self, layer: Any) -> None:
+        self._layer = layer
+
+    def set_aside(self) -> list[Array]:
+        return [state.copy() for state in self._layer.state]
+
+    def take_back(self, kept: list[Array]) -> None:
+        self._layer.state = [state.copy() for state in kept]
+
+
 class Single(ModelHolder):
     """See the module docstring."""
 
@@ -79,6 +94,8 @@ class Single(ModelHolder):
         net = self._nets[TRAIN]
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+        nodes = [node for stage in net.stages for node in stage.nodes]
+        self.beside = [_State(node.layer) for node in nodes if node.layer.time_first]
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 

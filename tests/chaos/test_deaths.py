@@ -8,77 +8,25 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import configure, environment, events, run_directory, run_up, runtime_command
+from tests.chaos.running import GONE_WITHIN, NAMED_WITHIN, Running
+from tests.support import configure, events, run_directory, run_up
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]
-NAMED_WITHIN, GONE_WITHIN = 3.0, 5.0  # seconds: the promises
-
-
-class Running:
-    """A training run in its sixth second of life or so: every process computes."""
-
-    def __init__(self, directory: Path) -> None:
-        self.cluster = configure(directory, "sync", workers=2, iterations=100_000)
-        self.process = subprocess.Popen(
-            runtime_command("up", self.cluster.name),
-            cwd=directory,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("progress") and " 20/" in line:
-                break
-        self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(self.cluster), "process")}
-
-    def named(self) -> str:
-        """The first line on stderr, as soon as it is there."""
-        assert self.process.stderr is not None
-        return self.process.stderr.readline()
-
-    def finish(self, timeout: float) -> tuple[int, str]:
-        """Wait for the end of `up`; its exit code and what it said on stderr."""
-        _, said = self.process.communicate(timeout=timeout)
-        return self.process.returncode, said
-
-    def left(self) -> list[str]:
-        """Role processes of this run that still live."""
-        return [name for name, pid in self.pids.items() if _alive(pid)]
-
-    def sockets(self) -> list[Path]:
-        """Socket directories of this run."""
-        return list(Path(tempfile.gettempdir()).glob(f"convoy-sockets-{self.process.pid}-*"))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    run = Running(tmp_path)
+    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000)
+    run = Running(cluster, lambda line: line.startswith("progress") and " 20/" in line)
     yield run
-    for pid in run.pids.values():
-        if _alive(pid):
-            os.kill(pid, signal.SIGKILL)
-    if run.process.poll() is None:
-        run.process.kill()
-    run.process.communicate()
+    run.end()
 
 
 @pytest.mark.few("[coordinator]")

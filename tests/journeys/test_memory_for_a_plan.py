@@ -63,6 +63,20 @@ def test_a_script_is_told_the_same_of_what_it_launches(
         runtime.launch(topology, directory=tmp_path)
 
 
+def test_with_groups_auto_those_count_in_which_workers_hold_most_and_the_model_that_is_kept(
+    tmp_path: Path,
+) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)
+    held = {}
+    for groups in ("1", "4", '"auto"'):
+        setting = f"train.strategy.groups={groups}"
+        held[groups] = memory(check(cluster, [setting]).placement.topology)
+    auto = held['"auto"']
+    one, four = (sum(size for name, size in held[groups].items() if name.startswith("conv-")) for groups in ("1", "4"))
+    assert sum(size for name, size in auto.items() if name.startswith("conv-")) == four > 2 * one
+    assert auto["tuner"] == 2 * 4 * (25 * 20 + 20 + 25 * 20 * 50 + 50 + 800 * 500 + 500 + 500 * 10 + 10)
+
+
 def test_what_is_told_at_least_is_no_more_than_the_forecast_and_most_of_it(tmp_path: Path) -> None:
     topology = check(configure(tmp_path, "sync", workers=2)).placement.topology
     least, whole = memory(topology), forecast(topology).memory

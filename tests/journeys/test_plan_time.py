@@ -139,6 +139,30 @@ def test_measured_runs_stand_in_the_chart_beside_the_prediction(
     assert {"1: 0.1 s measured", "2: 0.1 s measured"} <= set(titles)
 
 
+def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while_it_was_held(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=2, iterations=1000)
+    run = run_directory(tmp_path / "run", cluster, 1)
+    for file in (cluster, run / "config.toml"):
+        file.write_text(file.read_text().replace("groups = 1", 'groups = "auto"') + "[train.tuning]\nbudget = 0.5\n")
+    said: list[tuple[float, str, dict[str, object]]] = []
+    for n in range(6):  # it is held for 100 s after each iteration
+        said.append((100.2 * n, "progress", {"iteration": f"{n + 1}/20"}))
+        said += [(100.2 * n + 0.1, "held", {}), (100.2 * n + 100.1, "released", {})]
+    said += [(600.0, "regrouped", {"groups": 2})]
+    said += [(600.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
+    lines = [json.dumps({"t": t, "event": name, **fields}) for t, name, fields in said]
+    (run / "events.jsonl").write_text("\n".join(lines))
+    chart = tmp_path / "he.svg"
+    words = ("--profile", str(run / "service-times.json"), "--chart", str(chart), "--measured", str(run))
+    out = told(capsys, str(cluster), *words)
+    titles = [of.text for of in ET.parse(chart).getroot().iter("{http://www.w3.org/2000/svg}title")]
+    assert {title for title in titles if title and "measured" in title} == {"1: 0.2 s measured", "2: 0.1 s measured"}
+    assert "the run of this profile tried several numbers of groups" in out
+    assert "*  1 group of 2" in out  # as it begins
+
+
 def test_rented_machines_are_one_for_each_process_that_computes_and_the_others_live_with_them(tmp_path: Path) -> None:
     placement = check(configure(tmp_path, "omnivore", workers=4)).placement
     machines = machines_of(placement)
@@ -280,14 +304,3 @@ def test_a_profile_on_rented_machines_counts_their_network_and_its_own_times(tmp
     assert there.of_chosen.seconds > here  # 1 Gbit/s between them
     assert there.basis == f"machines of kind c4.4xlarge, 125 MB/s each way, times of {tmp_path / 'times.json'}"
     assert there.price_per_hour() == pytest.approx(3 * 0.84)
-
-
-def test_a_run_that_chose_its_groups_itself_is_no_measurement_of_any_number_of_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=2)
-    run = run_directory(tmp_path / "run", cluster, groups=1)
-    text = (run / "config.toml").read_text()
-    (run / "config.toml").write_text(text.replace("groups = 1", 'groups = "auto"'))
-    line = f"--measured {run}: train.strategy.groups: found 'auto': it has no one number of groups\n"
-    assert told(capsys, str(cluster), "--machine", "c4.4xlarge", "--measured", str(run), code=2) == line

@@ -13,7 +13,7 @@ import pytest
 
 import runtime
 from roles import training
-from roles.messages import Done, Regroup
+from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release
 from runtime import Event
 from runtime.compute.service_times import ServiceTimes
 from tests.support import get
@@ -144,6 +144,40 @@ def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> 
     assert "not measured yet" in after[0]["text"]
     assert after[-1]["measured s"] < 0.8 * before[-1]["measured s"]
     assert after[0]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
+
+
+@pytest.mark.parametrize("chosen", [1, 2])
+def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_the_chosen_groups(
+    tmp_path: Path, chosen: int
+) -> None:
+    topology = emulated(tmp_path, 120, preset="omnivore", workers=4, groups=1, live=True)
+    run = runtime.launch(topology, directory=tmp_path, simulation=VIRTUAL)
+
+    async def tried() -> list[Event]:
+        found = []
+        async with run:
+            async for event in run.events():
+                found.append(event)
+                if len(predictions(found)) == 1 and event.name == "prediction":
+                    await run.ask("coordinator", Hold(), Held)
+                    for groups in (4, 1, 4):
+                        await run.ask("coordinator", Probe(iterations=40, groups=groups), Probed)
+                    await run.ask("coordinator", Release(groups=chosen), Done)
+        return found
+
+    with asyncio.Runner(loop_factory=run.loop_factory) as runner:
+        events = runner.run(tried())
+    names = [event.name for event in events]
+    assert names.count("held") == names.count("released") == 1
+    assert "misprediction" not in names
+    before, after = predictions(events[: names.index("held")]), predictions(events[names.index("held") :])
+    assert [event["measured s"] == 0.0 for event in after] == [chosen != 1] + [False] * (len(after) - 1)
+    assert after[-1]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
+    if chosen == 1:
+        assert after[-1]["predicted s"] == pytest.approx(before[-1]["predicted s"], rel=0.02)
+    for event in [event for event in after if event["measured s"]]:
+        for station, use in event["measured use"].items():
+            assert event["predicted use"][station] == pytest.approx(use, abs=0.1), (station, event["text"])
 
 
 def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_then_on(

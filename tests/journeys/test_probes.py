@@ -19,9 +19,10 @@ from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import simulate
-from tests.support import Simulated, configure, train, with_actor
+from tests.support import ROOT, Simulated, configure, train, with_actor
 
 ITERATIONS = 12
+ServiceTime = Callable[[str, str], float]  # actor, label -> seconds
 SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
     "hold": (Hold, Held),
     "probe": (Probe, Probed),
@@ -57,14 +58,25 @@ class Scientist(Actor):
         await self.tell("coordinator", WindDown(reason="somebody wants it"))
 
 
+def ten_ms(actor: str, label: str) -> float:
+    """Every piece of work takes as long."""
+    return 0.01
+
+
+def by_rank(actor: str, label: str) -> float:
+    """Workers are the slower the higher their rank."""
+    return 0.01 * (1 + int(actor[-1])) if actor.startswith("conv-0") else 0.01
+
+
 def tried(
     cluster: Path,
     asks: list[dict[str, Any]],
     *settings: str,
     ends: float = 0.0,
+    times: ServiceTime = ten_ms,
     change: Callable[[Topology], Topology] = lambda topology: topology,
 ) -> Simulated:
-    """A run on virtual time, 10 ms for each piece of work, with a scientist in it."""
+    """A run on virtual time with a scientist in it."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
     made = change(plan(loaded.config, loaded.options))
@@ -74,7 +86,7 @@ def tried(
             place(more, loaded.config),
             {**ROLES, "scientist": Scientist},
             directory=cluster.parent,
-            service_time=lambda actor, label: 0.01,
+            service_time=times,
         )
     )
     arrays, _ = load_checkpoint(cluster.parent / journal.of("checkpoint")[-1]["file"])
@@ -115,6 +127,104 @@ def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(tmp_pat
     assert other[0] == first[0]
     assert other[2] != first[2]
     assert [fields["iterations"] for fields in found.journal.of("finished")] == [ITERATIONS]
+
+
+PROBES = ({"iterations": 3, "base_lr": 0.05}, {"iterations": 5, "momentum": 0.0}, {"iterations": 4, "groups": 4})
+CODED = '[train.gradients]\nformat = "{}"\n'
+OTHERS = {
+    "one-bit": ("sync", CODED.format("one-bit"), "train.strategy.live=true"),
+    "one-bit in a tree": ("singa", CODED.format("one-bit"), "train.strategy.live=true", "train.strategy.fan_in=3"),
+    "threshold": (
+        "mxnet-sync",
+        CODED.format("threshold") + "tau = 0.001\n",
+    ),
+    "one-bit of groups": ("omnivore", CODED.format("one-bit"), "train.strategy.groups=2", "train.strategy.live=true"),
+    "groups": ("omnivore", "", "train.strategy.groups=2", "train.strategy.live=true"),
+    "groups that race": ("adam", "", "train.strategy.groups=2"),
+    "mxnet-async": ("mxnet-async", ""),
+    "distbelief": ("distbelief", ""),
+    "async": ("async", ""),
+    "sparknet": ("sparknet", "", "train.strategy.tau=3"),
+    "dl4j": ("dl4j", "", "train.strategy.tau=3"),
+    "shares": ("sync", "", "train.strategy.shares=throughput"),
+}
+
+
+@pytest.mark.few("[one-bit]", "[sparknet]")
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
+    """What senders keep of coarse gradients, when the next mean is due, who is how far and how fast: a hold without
+    probes is the same."""
+    preset, more, *settings = OTHERS[name]
+    live = "train.strategy.live=true" in settings
+    probes = PROBES[: 3 if live else 2]
+    found = []
+    for kind, wanted in (("held", asks()), ("probed", asks(*probes))):
+        cluster = configure(tmp_path / kind, preset, workers=4, iterations=ITERATIONS)
+        cluster.write_text(cluster.read_text() + more)
+        found.append(tried(cluster, wanted, *settings, times=by_rank if name == "shares" else ten_ms))
+    same(*found)
+    assert len(found[1].journal.of("probe")) == len(probes)
+
+
+def zoo(net: str, *before: tuple[str, str]) -> str:
+    """A net of the zoo with more layers: (the layer before which they stand, their text)."""
+    text = (ROOT / "nets" / "zoo" / f"{net}.prototxt").read_text()
+    for layer, more in before:
+        head = f'layer {{\n  name: "{layer}"'
+        assert text.count(head) == 1
+        text = text.replace(head, f"{more}\n{head}")
+    return text
+
+
+@pytest.mark.few("[sync]")
+@pytest.mark.parametrize("preset", ["sync", "single", "mxnet-sync", "local-fc-shards", "one-weird-trick", "replicas"])
+def test_what_is_random_after_probes_is_as_if_there_had_been_none(tmp_path: Path, preset: str) -> None:
+    drop = 'layer {{ name: "drop {0}" type: "Dropout" bottom: "{0}" top: "{0}" }}'
+    net = zoo("lenet", ("conv2", drop.format("pool1")), ("ip2", drop.format("ip1")))
+    found = []
+    for kind, wanted in (("plain", []), ("tried", asks({"iterations": 3}, {"iterations": 2}))):
+        cluster = configure(tmp_path / kind, preset, workers=2, iterations=ITERATIONS)
+        (tmp_path / kind / "net.prototxt").write_text(net)
+        found.append(tried(cluster, wanted, "train.net=net.prototxt"))
+    plain, probed = found
+    same(probed, plain)
+    at = probed.journal.of("hold")[0]["iteration"]
+    first = probed.journal.of("probe")[0]["losses"]
+    assert first == tuple(plain.losses()[at : at + 3])
+
+
+@pytest.mark.few("[sync]")
+@pytest.mark.parametrize("preset", ["sync", "singa", "single"])
+def test_a_run_that_resumes_another_has_its_learning_rate_after_probes_too(tmp_path: Path, preset: str) -> None:
+    first = tried(configure(tmp_path / "first", preset, workers=2, iterations=6), [])
+    resume = f"train.resume={tmp_path / 'first' / first.journal.of('checkpoint')[-1]['file']}"
+    found = []
+    for kind, wanted in (("plain", []), ("tried", asks({"iterations": 3}))):
+        cluster = configure(tmp_path / kind, preset, workers=2, iterations=6 + ITERATIONS)
+        found.append(tried(cluster, wanted, resume))
+    same(found[1], found[0])
+
+
+def test_the_state_of_recurrent_layers_is_put_back(tmp_path: Path) -> None:
+    """`cont` is always 1 here: the state of a pass is the first of the next."""
+    ones = 'shape { dim: 8 dim: 8 } data_filler { type: "constant" value: 1 }'
+    net = zoo(
+        "char_lstm", ("embed", f'layer {{ name: "ones" type: "DummyData" top: "ones" dummy_data_param {{ {ones} }} }}')
+    )
+    for old, new in (("num_output: 256", "num_output: 8"), ('bottom: "cont"', 'bottom: "ones"'), ("dim: 64", "dim: 8")):
+        net = net.replace(old, new)
+    text = "".join(np.random.default_rng(1).choice(list("abcde"), 2000))
+    data = '[train]\nnet = "net.prototxt"\nsolver = "solver.prototxt"\nprecision = "exact"\n'
+    data += '[train.data]\ntrain = {format = "text", source = "input.txt", streams = 8, length = 8}\n'
+    data += '[train.strategy]\npreset = "single"\n'
+    found = []
+    for kind, wanted in (("plain", []), ("tried", asks({"iterations": 3}))):
+        configure(tmp_path / kind, "single", iterations=ITERATIONS).write_text(data)
+        (tmp_path / kind / "net.prototxt").write_text(net)
+        (tmp_path / kind / "input.txt").write_text(text)
+        found.append(tried(tmp_path / kind / "cluster.toml", wanted))
+    same(found[1], found[0])
 
 
 def test_a_probe_may_have_other_groups_and_its_seconds_are_those_of_its_iterations(tmp_path: Path) -> None:

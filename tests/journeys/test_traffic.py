@@ -202,7 +202,7 @@ def test_every_training_role_that_sends_arrays_says_so_and_every_actor_that_hold
     says = {name: role.Options for name, role in roles.ROLES.items() if role.Options is not None}
     assert says.keys() == roles.ROLES.keys()
     assert {name for name, of in says.items() if of.sends is RoleOptions.sends} == {"coordinator", "single", "tuner"}
-    assert {name for name, of in says.items() if of.holds is RoleOptions.holds} == {"coordinator", "tuner"}
+    assert {name for name, of in says.items() if of.holds is RoleOptions.holds} == {"coordinator"}
     for preset in ("single", "sync", "replicas", "host-accumulate", "singa", "local-fc-shards", "one-weird-trick"):
         held = roles.forecast(topology(preset, workers=2)).memory
         assert {"coordinator", *held} == {actor.name for actor in topology(preset, workers=2).actors}

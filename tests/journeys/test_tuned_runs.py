@@ -107,16 +107,53 @@ BROKEN = {
         "[train.tuning]\nbudget = 0.2\n",
         "cluster.toml:2: train.tuning.budget: found 0.2, but nothing is 'auto', so nothing is tuned",
     ),
+    "more groups than workers at a start": (
+        f"{AUTO}[train.tuning]\nstart = 'eight.json'\n",
+        "cluster.toml:5: train.tuning.start: eight.json says 8 groups, expected at most 4, the number of workers",
+    ),
+    "more workers than rows": (
+        "[train]\nbatch = 3\n" + AUTO,
+        "cluster.toml:4: train.strategy.workers: found 4: ",
+    ),
+    "a network without a rate": (
+        f"[simulation]\nclock = 'virtual'\nbytes_per_second = 0\n{AUTO}",
+        "cluster.toml:3: simulation.bytes_per_second: found 0 (integer), expected a size in bytes >= 1",
+    ),
+    "a learning rate of nothing": (
+        f"[train]\nbase_lr = 0.0\n{AUTO}",
+        "cluster.toml:2: train.base_lr: found 0.0 (float), expected a finite number > 0, or 'auto'",
+    ),
+    "a closed loop of nothing": (
+        f"{AUTO}[train.tuning]\nmomentum_by = 'closed-loop'\n",
+        "cluster.toml:5: train.tuning.momentum_by: found 'closed-loop', but momentum is not 'auto'",
+    ),
+    "a closed loop without a measurement": (
+        "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nstrategy = {preset = 'replicas'}\n",
+        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but no actor of preset 'replicas' measures the "
+        "momentum that asynchrony brings along",
+    ),
+    "a closed loop of another solver": (
+        "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop'}\nsolver = 'adam.prototxt'\nnet = 'lenet'\n",
+        "cluster.toml:3: train.tuning.momentum_by: found 'closed-loop', but what asynchrony gives adds up with the "
+        "momentum of SGD and Nesterov only: this solver is Adam",
+    ),
+    "a closed loop with a grid": (
+        "[train]\nmomentum = 'auto'\ntuning = {momentum_by = 'closed-loop', momenta = [0.5]}\n",
+        "cluster.toml:3: train.tuning.momenta: found [0.5], but nothing is probed: momentum alone is 'auto', and "
+        "follows what is measured",
+    ),
+    "a closed loop with epochs": (
+        f"[train]\nmomentum = 'auto'\ntuning = {{momentum_by = 'closed-loop', epoch_iterations = 50}}\n{AUTO}",
+        "cluster.toml:3: train.tuning.epoch_iterations: found 50, but with momentum_by = 'closed-loop' there is one "
+        "search only",
+    ),
     "a start that is not there": (
         f"{AUTO}[train.tuning]\nstart = 'none.json'\n",
         "cluster.toml:5: train.tuning.start: {folder}/none.json: cannot be read: No such file or directory",
     ),
-    "a start with more groups than workers": (
-        f"{AUTO}[train.tuning]\nstart = 'eight.json'\n",
-        "cluster.toml:5: train.tuning.start: eight.json says 8 groups, expected at most 4, the number of workers",
-    ),
 }
 FILES = {
+    "adam.prototxt": 'type: "Adam" net: "lenet" base_lr: 0.01 momentum: 0.9 max_iter: 1000 lr_policy: "fixed"',
     "s.prototxt": 'type: "AdaGrad" net: "lenet" base_lr: 0.01 max_iter: 1000 lr_policy: "fixed"',
     "eight.json": '{"choice": {"groups": 8, "momentum": 0, "base_lr": 1}, "saturated_groups": 8, "next_groups": 8}',
 }

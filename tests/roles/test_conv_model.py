@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from roles.messages import TRAIN, LayerGradient, PullLayer, Updated
+from roles.messages import TRAIN, GetState, LayerGradient, PullLayer, SetState, State, Updated
 from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from runtime import MessageError
 from runtime.messages.wire import decode, encode
@@ -79,6 +79,23 @@ async def test_who_asks_for_later_statistics_is_answered_when_the_model_is_so_fa
         await model.given(0, number, "conv1", read.blobs)
         told.append([said.iteration for said in model.said if isinstance(said, GradientStatistics)])
     assert told == [[], [2], [2]]
+
+
+async def test_a_model_that_is_put_back_counts_anew_what_its_gradients_say_of_momentum(make_model: Any) -> None:
+    model: Model = await make_model(layers=["conv1"])
+    kept = GetState()
+    await model.on_get_state(kept, envelope(kept))
+    state = model.said[-1]
+    assert isinstance(state, State)
+    for number in range(20):
+        read = await model.pulled(0, number, "conv1")
+        await model.given(0, number, "conv1", read.blobs)
+    assert (await statistics(model)).updates == 20
+    back = SetState(names=state.names, arrays=state.arrays, version=state.version)
+    await model.on_set_state(back, envelope(back))
+    after = await statistics(model)
+    assert (after.iteration, after.updates) == (0, 0)
+    assert math.isnan(after.staleness)
 
 
 async def statistics(model: Model) -> GradientStatistics:

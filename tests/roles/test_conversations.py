@@ -16,6 +16,7 @@ from runtime import Actor, Conversation, Message, MessageError, Standing
 
 ROOT = Path(__file__).resolve().parents[2]
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
+OF_HOLDERS = ["GetState", "Rates", "SetAside", "SetState", "TakeBack"]  # of parameters
 MESSAGES = sorted({said for _, talk in TALKS for said in talk.messages}, key=lambda kind: kind.__name__)
 named = pytest.mark.parametrize(
     "talk", [talk for _, talk in TALKS], ids=[f"{who}: {talk.about}" for who, talk in TALKS]
@@ -114,16 +115,16 @@ def test_the_page_is_about_everybody_who_has_tables() -> None:
 def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
     """What is asked when nothing is under way, and what workers hand to their exchange, whose tables have it."""
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
-        "averaging_replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
-        "conv_compute": ["Place"],
-        "conv_model": ["GetGradientStatistics", "GetState", "Rates", "SetState"],
-        "conv_replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
+        "averaging_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
+        "conv_compute": ["Place", "SetAside", "TakeBack"],
+        "conv_model": ["GetGradientStatistics", *OF_HOLDERS],
+        "conv_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
         "coordinator": ["Regroup", "Save", "WindDown"],
-        "fc_server": ["GetState", "Rates", "SetState"],
-        "fc_shard": ["GetState", "Rates", "SetState"],
-        "replica": ["Contribution", "GetState", "Rates", "SetState", "SharedSum"],
-        "single": ["GetState", "Rates", "SetState"],
-        "tree_reducer": ["Place"],
+        "fc_server": OF_HOLDERS,
+        "fc_shard": OF_HOLDERS,
+        "replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
+        "single": OF_HOLDERS,
+        "tree_reducer": ["Place", "SetAside", "TakeBack"],
     }
     exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]
     assert len(exchanges) == 3

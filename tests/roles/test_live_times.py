@@ -68,6 +68,18 @@ def test_tests_and_checkpoints_count_neither_as_work_of_training_nor_as_its_time
     assert told.live.use()["worker"] == pytest.approx(0.2)
 
 
+def test_what_was_done_before_the_run_became_another_counts_for_nobody_who_tells_late() -> None:
+    told = Told().second(times=4)
+    told.second(forward=3.0)
+    told.work("worker", "forward", 2, 3.0)  # since it told last
+    told.live.begin_with_the_next()
+    told.second()
+    assert (told.live.iterations, told.live.work()) == (0, {})
+    told.second(times=3)
+    assert mean(told) == pytest.approx(0.1)
+    assert told.live.iterations == 6
+
+
 def test_processor_time_is_told_by_agents_and_is_no_work_of_theirs() -> None:
     told = Told().second(times=3)
     for _ in range(4):

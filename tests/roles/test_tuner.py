@@ -195,8 +195,10 @@ def test_its_record_has_every_probe_and_another_run_starts_from_it(tmp_path: Pat
 
 def test_what_another_run_chose_is_taken_of_what_is_to_be_chosen_only(tmp_path: Path) -> None:
     start = Start(Setting(4, 0.3, 0.05), 4, 4, FILE)
-    journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=1000), start)
+    journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=6000), start)
     assert Setting(**journal.of("released")[0]) == Setting(1, 0.3, 0.1, BATCH)
+    assert len(choices_of(journal)) > 1
+    assert {fields["groups"] for fields in journal.of("probe")} == {1}  # in later searches too
 
 
 def test_a_start_that_diverges_here_is_told_and_the_search_begins_anew(tmp_path: Path) -> None:

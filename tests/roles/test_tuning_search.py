@@ -252,3 +252,18 @@ def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_wors
         lab.train(found.setting, last // 4)
         trained += last // 4 * seconds[found.setting.groups]
         now = found.setting
+
+
+@pytest.mark.parametrize(("seconds", "poor"), [({1: 1.0, 2: 1.0, 4: 1.0}, 1000), ({1: 1.0, 2: 0.6, 4: 0.5}, 2250)])
+def test_where_one_group_is_the_best_its_momenta_are_tried_too_if_the_budget_pays_for_them(
+    seconds: dict[int, float], poor: int
+) -> None:
+    def stale(setting: Setting, at: int) -> float:
+        return 1.0 + 3 * (setting.groups > 1) + abs(setting.momentum - 0.6)
+
+    asked = {}
+    for left, best in ((poor, START), (4000, START.but(momentum=0.6))):
+        lab = Written(stale, lambda groups: seconds[groups])
+        assert chosen(lab, alone(groups=(1, 2, 4), momenta=MOMENTA), left=left).setting == best
+        asked[left] = {setting.momentum for setting, _ in lab.asked if setting.groups == 1}
+    assert asked == {poor: {0.9}, 4000: {*MOMENTA}}

@@ -1,0 +1,80 @@
+"""Momentum that follows what is measured: when it changes, how far, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from roles.tuning.following import COUNTED, LEAST, Following
+from roles.tuning.momentum import total
+from roles.tuning.statistics import GradientStatistics
+
+NAN = math.nan
+
+
+def said(momentum: float, staleness: float = NAN, *, updates: int = 256, **more: float) -> GradientStatistics:
+    known = {"groups": NAN, "gradients": NAN, "gradients_error": NAN, "noise": NAN, "noise_error": NAN, **more}
+    return GradientStatistics(iteration=50, momentum=momentum, updates=updates, staleness=staleness, **known)
+
+
+@pytest.mark.parametrize(("groups", "momentum"), [(2, 0.8), (4, 0.6), (8, 0.2), (16, 0.0)])
+def test_before_anything_is_measured_theory_says_the_momentum(groups: int, momentum: float) -> None:
+    change = Following(0.9, 0.9).begin(groups)
+    assert change is not None
+    assert change.momentum == pytest.approx(momentum)
+    assert change.total == pytest.approx(1 - 0.1 / groups)
+    assert f"{groups} groups, by theory" in change.why
+
+
+def test_alone_nothing_is_changed() -> None:
+    assert Following(0.9, 0.9).begin(1) is None
+    assert Following(0.9, 0.9).heard([said(0.9, 0.0)]) is None
+
+
+@pytest.mark.parametrize("implicit", [0.3, 0.67, 0.85])
+def test_the_total_comes_to_where_it_is_wanted_and_stays_there(implicit: float) -> None:
+    following, momentum = Following(0.6, 0.9), 0.6
+    changes = 0
+    for _ in range(20):
+        change = following.heard([said(momentum, implicit)])
+        if change is not None:
+            assert change.total == pytest.approx(total(momentum, implicit))
+            assert f"asynchrony gives {implicit:.3g} (staleness of 256 updates)" in change.why
+            momentum, changes = change.momentum, changes + 1
+    assert 0 < changes < 10
+    assert total(momentum, implicit) == pytest.approx(0.9, abs=2 * LEAST * (1 - implicit))
+
+
+def test_what_nobody_knows_changes_nothing_and_gradients_count_where_staleness_is_not_known() -> None:
+    following = Following(0.6, 0.9)
+    assert following.heard([said(0.6, 0.9, updates=COUNTED - 1)]) is None
+    assert following.heard([said(0.6, updates=0, gradients=0.2, gradients_error=0.5)]) is None
+    change = following.heard([said(0.6, updates=0, gradients=0.2, gradients_error=0.05)])
+    assert change is not None
+    assert change.momentum > 0.6
+    assert "asynchrony gives 0.2 (gradients)" in change.why
+
+
+def test_servers_count_by_their_updates() -> None:
+    change = Following(0.6, 0.9).heard([said(0.6, 0.2, updates=64), said(0.6, 0.8, updates=192)])
+    assert change is not None
+    assert "asynchrony gives 0.65 (staleness of 256 updates)" in change.why
+
+
+def test_more_than_is_wanted_from_asynchrony_alone_is_told_once() -> None:
+    following = Following(0.0, 0.5)
+    change = following.heard([said(0.0, 0.8)])
+    assert change is not None
+    assert change.momentum == 0.0
+    assert change.why.endswith("wanted 0.5, which no momentum can give")
+    assert following.heard([said(0.0, 0.8)]) is None
+
+
+def test_what_a_search_has_found_is_kept_as_it_is_first_measured() -> None:
+    following = Following(0.3)
+    assert following.heard([said(0.3, 0.5)]) is None
+    assert following.wanted == pytest.approx(total(0.3, 0.5))
+    change = following.heard([said(0.3, 0.75)])
+    assert change is not None
+    assert change.momentum < 0.3
