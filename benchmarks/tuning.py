@@ -5,7 +5,10 @@
     clusters    `plan` for Omnivore's own clusters (`tuning_clusters`)
     prediction  iterations of clusters on the virtual clock beside what is predicted, and AdaptDL's model beside both
     real        what runs of real work predict of themselves, beside what they take (no other load, please)
-    tradeoff    groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7); 20 minutes of a core
+    tradeoff-D-W-G  groups, momentum and rate up to a target, and the tuner (Omnivore, Figure 7): data D, W workers,
+                links of G Gbit/s (`tuning_tradeoff`); 20 minutes of a core and more, goes on where it was cut off
+    tradeoff-real   the same in processes, up to 4 workers; 8 minutes (no other load, please)
+    lesion      what each choice of the tuner is worth (Omnivore, Figure 31); after tradeoff-mnist-8-1
     bayes       the tuner's search beside a Bayesian one (`tuning_bayes`)
     momentum    the momentum of asynchronous groups beside 1 - 1/g (Omnivore, Figure 6); about 10 minutes of two cores
     nan         does asynchrony alone make a run end in NaN; about 40 minutes of two cores
@@ -26,10 +29,12 @@ from benchmarks import tuning_real
 from benchmarks.report import ROOT, Record, machine, write
 from benchmarks.tuning_bayes import bayes
 from benchmarks.tuning_clusters import clusters
+from benchmarks.tuning_lesion import lesion
 from benchmarks.tuning_momentum import momentum
 from benchmarks.tuning_nan import nan
 from benchmarks.tuning_prediction import prediction
-from benchmarks.tuning_tradeoff import tradeoff
+from benchmarks.tuning_tradeoff import CONFIGURATIONS
+from benchmarks.tuning_tradeoff_real import tradeoff_real
 from runtime.queueing.efficiency import Phases, by_server, by_tree, conv_seconds, iteration_seconds
 from runtime.queueing.estimates import Estimate, batch_means
 from runtime.queueing.events import Delay, Model, Together, Visit, exponential, gamma
@@ -54,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         PARTS[name][1](record, given.cycles)
         if record.status == "running":
             record.status = "passed"
-    paths = write(given.results, "tuning", machine(), records)
+        paths = write(given.results, "tuning", machine(), {name: record})
     print("results:", *paths)
     return int(any(record.status not in ("passed", "skipped") for record in records.values()))
 
@@ -154,7 +159,9 @@ PARTS: dict[str, tuple[str, Callable[[Record, int], None]]] = {
     "large": ("10 000 machines, event by event", large),
     "clusters": ("Omnivore's own clusters, as `plan` has them", clusters),
     "real": ("Real work: predicted from a run's first iterations beside measured", tuning_real.real),
-    "tradeoff": ("Hardware and statistical efficiency, and the tuner", tradeoff),
+    **{f"tradeoff-{each}": (each.title, each.run) for each in CONFIGURATIONS},
+    "tradeoff-real": ("Groups, momentum, rate: LeNet on MNIST in processes here, 4 workers", tradeoff_real),
+    "lesion": ("What each choice of the tuner is worth", lesion),
     "bayes": ("The tuner's search beside a Bayesian one", bayes),
     "momentum": ("Implicit momentum of asynchronous groups, Omnivore's Figure 6", momentum),
     "nan": ("Runs that end in NaN", nan),

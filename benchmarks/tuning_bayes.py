@@ -3,6 +3,9 @@
     bayes    probes and seconds until each search has a setting within 1 % of the best of the grid, in laboratories of
              noisy quadratics (`Quadratic`, below), whose best setting is found by trying all of them
 
+    searches_of    the same search over the points of a grid whose trials were made (`tuning_tradeoff`), as in F.8: each
+             point that it asks for costs its whole trial
+
 The Bayesian search asks for one probe after the other, each of the usual length, from the same model, as the tuner.
 It knows nothing of pruning, of ties or of saturation; what it minimises is the loss after as many seconds. It chooses
 from the whole grid: groups, momenta, and the learning rates of the cold start.
@@ -12,16 +15,20 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
+from statistics import fmean
 
 import numpy as np
 
 from benchmarks.report import Record
+from benchmarks.tuning_runs import Setting as Point
 from roles.tuning.choices import Choices, Chosen, Setting, Trial, counts_up_to
 from roles.tuning.judgement import ended_in, judged, mean
 from roles.tuning.search import tune
 from roles.tuning.trials import Lab, SpentUp, Trials
 
 SEEDS = 5
+SEARCHES = 10  # over a grid, where a trial is looked up
 WITHIN = 1.01  # of the best loss
 WORKERS = 8
 MOMENTA, RATES = (0.0, 0.3, 0.6, 0.9), (0.01, 0.1, 1.0, 10.0)
@@ -153,3 +160,39 @@ def searched(lab: Lab, choices: Choices, seed: int) -> dict[str, Chosen]:
         "Algorithm 1": asyncio.run(tune(made[0], choices, START)),
         "Bayesian": asyncio.run(BayesianSearch(made[1], choices, START, seed).chosen()),
     }
+
+
+def searches_of(record: Record, points: Mapping[Point, tuple[float, float]], auto: float) -> None:
+    """How many trials, and seconds of trials, until one is within 1 % of the best. `points`: seconds to the target,
+    infinite where it was not reached, and seconds that the trial cost; `auto`: seconds of a run that tunes itself."""
+    try:
+        import optuna
+    except ImportError:
+        record.note("no Bayesian search: optuna is not installed: pip install 'convoy-runtime[tuning-peers]'")
+        return
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    best = min(took for took, _ in points.values())
+    if math.isinf(best):
+        return
+    record.table(
+        f"A Bayesian search over the same points, up to one within {WITHIN - 1:.0%} of the best", "seed", "trials",
+        "seconds of them", "times those of the best",
+    )  # fmt: skip
+    names = ("groups", "momentum", "base_lr")
+    values = {name: sorted({getattr(point, name) for point in points}) for name in names}
+    spent = []
+    for seed in range(SEARCHES):
+        study, asked = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed)), set[Point]()
+        while not any(points[point][0] <= WITHIN * best for point in asked):
+            wish = study.ask()
+            point = Point(*(wish.suggest_categorical(name, values[name]) for name in names))
+            asked.add(point)
+            took = points[point][0]
+            if math.isinf(took):
+                study.tell(wish, state=optuna.trial.TrialState.PRUNED)
+            else:
+                study.tell(wish, took)
+        spent.append(sum(points[point][1] for point in asked))
+        record.row(seed, len(asked), spent[-1], spent[-1] / best)
+    record.facts |= {"Bayesian search / best point": fmean(spent) / best, "Bayesian search / auto": fmean(spent) / auto}
+    record.note("a trial that was cut costs the Bayesian search no more than until it was cut; asking again is free")

@@ -10,6 +10,7 @@ coordination  tuning         tickets, tests, checkpoints, the end; who tries set
 learning  formats            plain objects behind the roles; how gradients travel
 presets  registry            families of topologies; the names of presets and exchanges
 planning                     cluster.toml, or options from Python, to a topology
+choosing                     preset = "auto": which is the fastest, before a run starts
 forecasting  commands        what a topology will send and hold; time, test, convert
 
 A program of the runtime is a module with ROLES (role name -> actor class) and `plan(config, options)`; `Options`
@@ -38,12 +39,14 @@ from roles.workers.single import Single
 from runtime import Actor
 
 if TYPE_CHECKING:
+    from roles.choosing.preset import PresetChoice
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
     from roles.planning.planner import plan
     from roles.planning.prospects import prospects
     from roles.planning.scripting import training
+    from runtime.config.sections import ClusterConfig
 
 preload = ops.preload  # what every role process needs besides this import, done once before they are forked
 
@@ -62,7 +65,30 @@ ROLES: dict[str, type[Actor]] = {
     "tuner": Tuner,
 }
 
-__all__ = ["COMMANDS", "ROLES", "Options", "forecast", "memory", "observer", "plan", "preload", "prospects", "training"]
+__all__ = [
+    "COMMANDS",
+    "ROLES",
+    "Options",
+    "choice",
+    "forecast",
+    "memory",
+    "observer",
+    "plan",
+    "preload",
+    "prospects",
+    "training",
+]
+
+
+def choice(config: ClusterConfig, options: Options) -> PresetChoice | None:
+    """See `roles.choosing.preset`, which is imported only where preset = "auto"."""
+    from roles.options import AUTO
+
+    if options.train.strategy.preset != AUTO:
+        return None
+    from roles.choosing.preset import choice
+
+    return choice(config, options)
 
 
 def __getattr__(name: str) -> Any:

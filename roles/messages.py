@@ -25,8 +25,9 @@ class Ticket(Message):
     """Answer: do pass `number` of this phase, as member `rank` of the group, and `count` - 1 more after it; or STOP.
 
     `cuts` cut each batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is
-    the group's training iteration before `number`, whose update the model must hold; -1 for none. Of the numbers before
-    it, `probed` were those of probes, whose samples come again.
+    the group's training iteration before `number`, whose update the model must hold; -1 for none. `first` is the sample
+    in the batch's first row, counted from the first of the run or of the test. Of the numbers before it, `probed` were
+    those of probes.
     """
 
     phase: str
@@ -36,18 +37,23 @@ class Ticket(Message):
     cuts: tuple[int, ...] = ()
     after: int = -1
     count: int = 1
+    first: int = 0
     probed: int = 0
 
     def each(self) -> Iterator[Ticket]:
         """A ticket for each of the passes, in order."""
-        for number in range(self.number, self.number + self.count):
-            after = number - 1 if self.phase == TRAIN and number > self.number else self.after
-            yield replace(self, number=number, after=after, count=1)
+        for at, number in enumerate(range(self.number, self.number + self.count)):
+            after = number - 1 if self.phase == TRAIN and at else self.after
+            yield replace(self, number=number, after=after, count=1, first=self.first + at * self.rows)
 
     @property
-    def batch(self) -> int:
-        """Which batch of the data it is about."""
+    def counted(self) -> int:
+        """Its number without those of probes: what is random in a pass goes by this, so it comes again after them."""
         return self.number - self.probed
+
+    def samples(self, low: int, high: int) -> tuple[int, int]:
+        """Those in rows [low, high) of the batch."""
+        return self.first + low, self.first + high
 
     @property
     def members(self) -> int:
@@ -94,7 +100,7 @@ class LayerModel(Message):
 class Activations(Message):
     """Worker asks the FC server: the blobs that cross from conv to FC phase, its rows of a batch of `rows`.
 
-    `batch` is the ticket's: what is random in a pass belongs to its batch.
+    `counted` is the ticket's: what is random in a pass goes by it.
     """
 
     group: int
@@ -102,7 +108,7 @@ class Activations(Message):
     members: int
     phase: str
     number: int
-    batch: int
+    counted: int
     rows: int
     blobs: tuple[Array, ...]
 
@@ -111,12 +117,12 @@ class Activations(Message):
 class ActivationSlice(Message):
     """Worker asks every FC shard: the blobs that cross from conv to FC phase, its rows of FC batch `part` of a pass.
 
-    `batch` and `cuts` are the ticket's: with the scheme these say of which rows an FC batch is made (`fc_batches`).
+    `counted` and `cuts` are the ticket's: with the scheme `cuts` say of which rows FC batches are made (`fc_batches`).
     """
 
     phase: str
     number: int
-    batch: int
+    counted: int
     rank: int
     part: int
     cuts: tuple[int, ...]
@@ -136,33 +142,12 @@ class ActivationGrads(Message):
 
 
 @message
-class FcTurn(Message):
-    """The first FC shard tells the others: of those passes that have no turn yet, this one is next."""
-
-    phase: str
-    number: int
-
-
-@message
-class Columns(Message):
-    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of the InnerProduct
-    that ends the link; backward, its part of the gradient of the receiver's columns of what the link read, and of
-    parameters that all shards have."""
-
-    phase: str
-    number: int
-    part: int
-    link: int
-    backward: bool
-    values: tuple[Array, ...]
-
-
-@message
 class LayerGradient(Message):
     """The gradient of one layer's parameters, summed over the members below the sender.
 
     The receiver adds up `parts` of them, in the order of their `part`. `formats` says how each blob travels; a blob
-    has one array or two (`wire_formats`).
+    has one array or two (`wire_formats`). A sum says of how many gradients (`leaves`), and the sum of their `squares`
+    (`roles.tuning.watch`).
     """
 
     group: int
@@ -172,6 +157,8 @@ class LayerGradient(Message):
     parts: int
     formats: tuple[str, ...]
     blobs: tuple[Array, ...]
+    leaves: int = 1
+    squares: float = 0.0
 
 
 @message
@@ -202,15 +189,14 @@ class PassDone(Message):
 
 @message
 class Regroup(Message):
-    """Anybody asks the coordinator: from the next iteration on, so many `workers` in so many `groups`, and these rates.
-
-    0 workers or groups, a negative rate or momentum: as it is. Answered with Done once it is so.
-    """
+    """Anybody asks the coordinator: from the next iteration on, so many `workers` in so many `groups`, these rates, a
+    `batch` of so many images. 0 of these, a negative rate or momentum: as it is. Answered with Done once it is so."""
 
     workers: int = 0
     groups: int = 0
     base_lr: float = -1.0
     momentum: float = -1.0
+    batch: int = 0
 
 
 @message
@@ -228,6 +214,7 @@ class Held(Message):
     groups: int
     base_lr: float
     momentum: float
+    batch: int
 
 
 @message
@@ -235,8 +222,8 @@ class Probe(Message):
     """The tuner asks the coordinator of a run that is held: train so from the model that is kept, for `iterations` or
     until `seconds` have passed, whichever is first (0 seconds: no limit), then put that model back.
 
-    The samples are those that come next, for every probe, and come again after it. 0 workers or groups, a negative rate
-    or momentum: as before the hold. Answered with Probed, or refused if it cannot be.
+    The samples are those that come next, for every probe, and come again after it. 0 workers, groups or images of a
+    `batch`, a negative rate or momentum: as before the hold. Answered with Probed, or refused if it cannot be.
     """
 
     iterations: int
@@ -245,6 +232,7 @@ class Probe(Message):
     groups: int = 0
     base_lr: float = -1.0
     momentum: float = -1.0
+    batch: int = 0
 
 
 @message
@@ -259,13 +247,14 @@ class Probed(Message):
 
 @message
 class Release(Message):
-    """The tuner asks the coordinator of a run that is held: go on from the model that is kept, with so many groups and
-    these rates. 0 and negative: as before the hold. Answered with Done."""
+    """The tuner asks the coordinator of a run that is held: go on from the model that is kept, with so many groups,
+    these rates and this batch. 0 and negative: as before the hold. Answered with Done."""
 
     workers: int = 0
     groups: int = 0
     base_lr: float = -1.0
     momentum: float = -1.0
+    batch: int = 0
 
 
 @message
@@ -281,10 +270,12 @@ class Place(Message):
 
 @message
 class Rates(Message):
-    """Coordinator asks who holds parameters: go on with this learning rate and momentum. Nothing is under way."""
+    """Coordinator asks who holds parameters: go on with these rates, for batches of so many images. Nothing is under
+    way."""
 
     base_lr: float
     momentum: float
+    batch: int
 
 
 @message

@@ -16,13 +16,15 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
-AUTO = "auto"  # the tuner chooses it while the run goes on (roles.tuning)
+AUTO = "auto"  # the tuner chooses it while the run goes on (roles.tuning); a preset before it starts (roles.choosing)
 
 if TYPE_CHECKING:  # where a topology is laid out the planner has replaced what is "auto" by what the run begins with
+    Batch = int
     Groups = int
     Rate = float
     Momentum = float
 else:
+    Batch = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
     Groups = Annotated[Count | Literal[AUTO], Expected("an integer >= 1, or 'auto'")]
     Rate = Annotated[Positive | Literal[AUTO], Expected("a finite number > 0, or 'auto'")]
     Momentum = Annotated[Fraction | Literal[AUTO], Expected("a number >= 0 and < 1, or 'auto'")]
@@ -73,11 +75,17 @@ else:
 MICRO_BATCHES = 8  # of a reproducible run: the largest number of workers in a group
 
 
+def _preset(name: str) -> str:
+    return registry.PRESETS.judged(name, AUTO)
+
+
 class Strategy(Section):
-    """[train.strategy]: the preset and its shape. `groups` is omnivore's, singa's and adam's: sync has one, async one
-    per worker; "auto": the run begins with one, and the tuner chooses. `servers` share the layers where the FC phase is
-    not merged (1 by default, 2 for distbelief). With `shares` "throughput" a group's batch is cut in proportion to what
-    its members were seen to compute per second.
+    """[train.strategy]: the preset and its shape. `preset` "auto": before the run starts, the fastest preset that
+    computes what `single` does takes its place (roles.choosing).
+
+    `groups` is omnivore's, singa's and adam's: sync has one, async one per worker; "auto": the run begins with one, and
+    the tuner chooses. `servers` share the layers where the FC phase is not merged (1 by default, 2 for distbelief).
+    With `shares` "throughput" a group's batch is cut in proportion to what its members were seen to compute per second.
     `live`: groups and workers can be changed while it runs. `reproducible`: the same bits with 1, 2, 4 or 8 workers in
     a group. `pipeline`: so many conv workers, of as many groups, share each process.
     `fan_in` is that of the trees, `tau` how many iterations sparknet's and dl4j's workers learn by themselves.
@@ -89,7 +97,7 @@ class Strategy(Section):
     Where workers hold replicas, `exchange` says how these add up, if not as the preset has it. `options` are those of a
     preset that another package brings."""
 
-    preset: Annotated[str, AfterValidator(registry.PRESETS.judged)] = "omnivore"
+    preset: Annotated[str, AfterValidator(_preset)] = "omnivore"
     workers: Count = 2
     groups: Groups = 1
     servers: Count | None = None
@@ -117,14 +125,16 @@ class Tuning(Section):
     """[train.tuning]: how the tuner searches what is "auto". All its probes together take at most `budget` of the
     seconds of the training. A probe has `probe_iterations` (10 to 50, as the budget allows), an epoch between two
     searches `epoch_iterations` (as many as pay for the next). `momenta` are tried, and the solver's base_lr times
-    `rates`. `start` is the tuning.json of another run, whose choice this one begins with. With `momentum_by =
-    "closed-loop"` momentum follows what is measured while the run goes on, without epochs."""
+    `rates`, and the net's batch times `batches`. `start` is the tuning.json of another run, whose choice this one
+    begins with. With `momentum_by = "closed-loop"` momentum follows what is measured while the run goes on, without
+    epochs."""
 
     budget: Annotated[float, Field(gt=0, le=0.5)] = 0.1
     probe_iterations: Annotated[int, Field(ge=10)] | None = None
     epoch_iterations: Count | None = None
     momenta: Annotated[list[Fraction], Field(min_length=1)] = Field(default=[0.0, 0.3, 0.6, 0.9])
     rates: Annotated[list[Positive], Field(min_length=1)] = Field(default=[0.01, 0.1, 1.0, 10.0])
+    batches: Annotated[list[Count], Field(min_length=1)] = Field(default=[1, 2, 4])
     start: Text | None = None
     momentum_by: Literal["probes", "closed-loop"] = "probes"
 
@@ -143,8 +153,8 @@ class Train(Section):
     """[train]. `net` and `solver` are zoo names or paths of prototxt files, relative to cluster.toml. Without `net` a
     solver's own nets are trained and tested, without `seed` its random_seed counts, without `weights` its own.
 
-    `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group. `base_lr`
-    and `momentum` may be "auto": the run begins with the solver's, and the tuner chooses (`tuning`).
+    `max_iter`, `base_lr`, `momentum` and `batch` override what the files say; `batch` is that of one group. The last
+    three may be "auto": the run begins with what the files say, and the tuner chooses (`tuning`).
     `resume` is a checkpoint to go on from; `weights` are first parameters (.caffemodel, .h5, .safetensors), matched by
     layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
     counts, all others are on the CPU; "emulated" ones compute nothing and take the time of a profile. `kernels` "numpy"
@@ -164,7 +174,7 @@ class Train(Section):
     max_iter: Count | None = None
     base_lr: Rate | None = None
     momentum: Momentum | None = None
-    batch: Count | None = None
+    batch: Batch | None = None
     resume: Text | None = None
     weights: Text | None = None
     data: Data = Data(test={"format": "digits", "split": "test"})

@@ -38,9 +38,10 @@ class Registry:
             raise ConfigError([f"{self.group}: nothing is called '{name}'{hint(name, self.names())}"])
         return brought
 
-    def judged(self, name: str) -> str:
-        """The name. ValueError in the words of cluster.toml's mistakes if nothing has it."""
-        if name not in self.known and name not in (names := self.names()):
+    def judged(self, name: str, *words: str) -> str:
+        """The name, or one of these words in its place. ValueError in the words of cluster.toml's mistakes if it is
+        neither."""
+        if name not in (*self.known, *words) and name not in (names := [*words, *self.names()]):
             raise ValueError(f"expected {' or '.join(map(repr, names))}{near_hint(name, names)}")
         return name
 

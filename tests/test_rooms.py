@@ -79,10 +79,12 @@ ROOMS: dict[str, str] = {
     " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.forecasting"
     " roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute runtime.config runtime.plan",
+    "roles.choosing": "nets! ops! roles roles.base roles.coordination roles.forecasting roles.learning roles.planning"
+    " roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.forecasting roles.learning"
     " roles.planning runtime runtime.cli runtime.compute runtime.config runtime.plan runtime.runs",
-    "roles!": "ops! roles roles.commands roles.coordination roles.exchange roles.fc roles.forecasting roles.planning"
-    " roles.servers roles.tuning roles.workers runtime! runtime.actors runtime.cluster",
+    "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
+    " roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors runtime.cluster",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import warnings
 
 import pytest
 
 from benchmarks import tuning_bayes
 from benchmarks.report import Record
+from benchmarks.tuning_runs import Setting as Point
 from roles.tuning.choices import Choices, Setting
 from roles.tuning.trials import Trials
 from tests.roles.laboratories import Written
@@ -38,3 +40,19 @@ def test_both_searches_are_in_its_table(monkeypatch: pytest.MonkeyPatch) -> None
     tuning_bayes.bayes(record, 0)
     assert [row[1] for row in record.tables[0].rows] == ["Algorithm 1", "Bayesian"]
     assert (record.status, record.notes) == ("running", [])
+
+
+def test_a_search_over_points_that_were_tried_ends_at_one_that_is_near_the_best_and_counts_each_once() -> None:
+    points = {
+        Point(groups, momentum, rate): (math.inf if momentum else float(10 + groups), 5.0)
+        for groups in (1, 2, 4)
+        for momentum in (0.0, 0.9)
+        for rate in (0.1, 0.01)
+    }
+    record = Record("r")
+    tuning_bayes.searches_of(record, points, auto=22.0)
+    rows = record.tables[0].rows
+    assert len(rows) == tuning_bayes.SEARCHES
+    assert all(1 <= row[1] <= len(points) and row[2] == 5.0 * row[1] for row in rows)
+    assert min(row[1] for row in rows) < len(points)
+    assert record.facts["Bayesian search / auto"] == pytest.approx(sum(row[2] for row in rows) / len(rows) / 22)

@@ -1,4 +1,4 @@
-"""Which samples form global batch number `ticket`, whoever asks for which of its rows.
+"""Which samples stand where in a run, epoch after epoch; and which of them form batch number `ticket`.
 
 Reading changes no state: any row can be read at any time, by anyone, in any order.
 """
@@ -56,9 +56,10 @@ class Batches:
     def __repr__(self) -> str:
         return f"<Batches of {self.batch} from {self.source!r} shuffle={self.shuffle} seed={self.seed}>"
 
-    def indices(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
-        """Return the source indices of rows [low, high) of global batch `ticket` (from 0)."""
-        epochs, places = np.divmod(self._positions(ticket, low, high) + self._first, len(self.source))
+    def indices(self, low: int, high: int) -> NDArray[np.int64]:
+        """Return the source indices of samples [low, high), counted from the run's first. DataError if there are no
+        such."""
+        epochs, places = np.divmod(self._positions(low, high) + self._first, len(self.source))
         if not self.shuffle:
             return np.asarray(places, np.int64)
         result = np.empty_like(places)
@@ -68,11 +69,17 @@ class Batches:
         return result
 
     def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
-        """Return rows [low, high) of global batch `ticket`, float32, one array per top of the net's data layers:
-        images (n, C, H, W), transformed, and labels (n,), or what else the source gives.
+        """Return rows [low, high) of batch `ticket`, the batches before it being as large, as `samples` does."""
+        if ticket < 0 or not 0 <= low <= high <= self.batch:
+            raise DataError(f"rows: found batch {ticket}, rows [{low}, {high}), expected a part of [0, {self.batch})")
+        return self.samples(ticket * self.batch + low, ticket * self.batch + high)
+
+    def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
+        """Return samples [low, high), counted from the run's first, float32, one array per top of the net's data
+        layers: images (n, C, H, W), transformed, and labels (n,), or what else the source gives.
         """
-        arrays = self.source.read(self.indices(ticket, low, high))
-        positions = self._positions(ticket, low, high)
+        arrays = self.source.read(self.indices(low, high))
+        positions = self._positions(low, high)
         return tuple(
             transform(array, positions, seed=self.seed, train=self.train)
             if (transform := self.transforms.get(at))
@@ -88,10 +95,10 @@ class Batches:
             for at, shape in enumerate(self.source.shapes[: self._count])
         ]
 
-    def _positions(self, ticket: int, low: int, high: int) -> NDArray[np.int64]:
-        if ticket < 0 or not 0 <= low <= high <= self.batch:
-            raise DataError(f"rows: found batch {ticket}, rows [{low}, {high}), expected a part of [0, {self.batch})")
-        return ticket * self.batch + np.arange(low, high, dtype=np.int64)
+    def _positions(self, low: int, high: int) -> NDArray[np.int64]:
+        if not 0 <= low <= high:
+            raise DataError(f"samples: found [{low}, {high}), expected 0 <= low <= high")
+        return np.arange(low, high, dtype=np.int64)
 
     def _order(self, epoch: int) -> NDArray[np.int64]:
         """The permutation of an epoch; the last two stay in memory, for batches that span an epoch's end."""

@@ -1,4 +1,4 @@
-"""Reads and transforms the next share of a batch in a thread, so that the compute thread does not wait for it.
+"""Reads and transforms the next samples in a thread, so that the compute thread does not wait for it.
 
 One thread, and a bounded number of shares that were asked for and not fetched. The caller knows which share comes next.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nets.data.batches import Batches
 from nets.errors import DataError
 
-Share = tuple[int, int, int]  # ticket, low, high
+Share = tuple[int, int]  # samples [low, high), see Batches.samples
 Arrays = tuple[NDArray[Any], ...]
 
 
@@ -37,29 +37,29 @@ class Prefetcher:
         ready = sum(future.done() for future in list(self._held.values()))
         return f"<Prefetcher held={len(self._held)}/{self.depth} ready={ready} closed={self._closed}>"
 
-    def request(self, ticket: int, low: int, high: int) -> bool:
-        """Begin to read rows [low, high) of batch `ticket`; False, and nothing happens, if `depth` shares are held."""
-        share = (ticket, low, high)
+    def request(self, low: int, high: int) -> bool:
+        """Begin to read samples [low, high); False, and nothing happens, if `depth` shares are held."""
+        share = (low, high)
         with self._lock:
             self._check_open()
             if share in self._held:
                 return True
             if len(self._held) >= self.depth:
                 return False
-            self._held[share] = self._reader.submit(self.batches.read, *share)
+            self._held[share] = self._reader.submit(self.batches.samples, *share)
             return True
 
-    def get(self, ticket: int, low: int, high: int) -> Arrays:
-        """Return what `Batches.read` returns for the share, waiting if need be; its errors are raised here.
+    def get(self, low: int, high: int) -> Arrays:
+        """Return what `Batches.samples` returns for the share, waiting if need be; its errors are raised here.
 
         DataError when the prefetcher is closed while waiting.
         """
-        share = (ticket, low, high)
+        share = (low, high)
         with self._lock:
             self._check_open()
             future = self._held.pop(share, None)
         if future is None:
-            return self.batches.read(*share)
+            return self.batches.samples(*share)
         try:
             return future.result()
         except CancelledError:

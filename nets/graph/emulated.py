@@ -83,7 +83,7 @@ class EmulatedNet(Net):
 class NoBatches(Batches):
     """Batches of the right number of rows for a net that reads none."""
 
-    def read(self, ticket: int, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
+    def samples(self, low: int, high: int) -> tuple[NDArray[np.float32], ...]:
         """Zeros without memory, in the shapes of the source's samples."""
-        rows = len(self._positions(ticket, low, high))
+        rows = len(self._positions(low, high))
         return tuple(np.broadcast_to(np.float32(0), (rows, *shape)) for shape in self.shapes)

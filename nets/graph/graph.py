@@ -37,7 +37,8 @@ MEMORY = ("kept", "reused")
 class Net:
     """The layers of one phase ("TRAIN" or "TEST") and one `part` of a net; NetError lists every mistake.
 
-    `batch` is the group's whole batch (default: the prototxt's), `input_shape` the data source's (C, H, W). The FC
+    `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two passes;
+    `input_shape` is the data source's (C, H, W). The FC
     phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
     ("conv") is the rest. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through` come out,
     and that of what it ends with is given. `time_first` says that recurrent layers take the rows for steps of time.

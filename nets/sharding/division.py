@@ -79,6 +79,7 @@ class ShardedNet(Shard):
     def begin(self, step: int, rows: tuple[int, int] | None = None, *more: tuple[int, int]) -> None:
         """As Net.begin."""
         for net in self.nets:
+            net.batch = self.batch
             net.begin(step, rows, *more)
 
     def feed(self, name: str, array: Any) -> None:

@@ -6,10 +6,11 @@
     steps, period   what it does in an iteration, and after how many it begins anew
     keeps_beside    whether something of it goes from one iteration to the next that is in no model
     most_groups     in how many groups it may want the run to be
-    tells_statistics    whether it can be asked what gradients say of momentum and noise
+    tells_of        what it can be asked what gradients say of: momentum, noise
     parents, redirected, with_wires    which links its gradients travel, and in which formats
     on_device       where it can compute
     anew            what becomes of it when it is started anew
+    any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
 """
@@ -60,8 +61,13 @@ class RoleOptions:
     """Base of all; what is said here is said of a role that only talks."""
 
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
-    tells_statistics: ClassVar[bool] = False
+    any_batch: ClassVar[bool] = True
     keeps_beside: ClassVar[bool] = False
+
+    @property
+    def tells_of(self) -> frozenset[str]:
+        """Of what it knows when it is asked what gradients say: "momentum", "noise"."""
+        return frozenset()
 
     @property
     def period(self) -> int:
@@ -113,6 +119,7 @@ class RoleOptions:
 class JobOptions(RoleOptions):
     """Of a role that builds a part of the net, or data, from the job."""
 
+    any_batch: ClassVar[bool] = False
     job: Job
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:

@@ -64,7 +64,7 @@ def parts_at(receiver: str, shapes: Shapes) -> int:
     """How many parts of each layer's gradient come to a reducer or model server in an iteration."""
     options = shapes.options.values()
     ways = [*options, *(way for of in options for way in getattr(of, "models", ()))]
-    return max((way.parts for way in ways if getattr(way, "parent", None) == receiver), default=1)
+    return max((getattr(way, "parts", 1) for way in ways if getattr(way, "parent", None) == receiver), default=1)
 
 
 def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,14 +40,6 @@ def told() -> Iterator[None]:
         raise ConfigError(error.problems) from None
     except (OpsError, OSError) as error:
         raise ConfigError([str(error)]) from None
-
-
-def waiting(job: Job) -> Callable[[], object]:
-    """What waits for the job's device, so that the clock may be read: a copy to the host comes behind all before it."""
-    if job.device == "cpu":
-        return lambda: None
-    one = job.backend_ops.zeros((1,), job.dtype)
-    return lambda: job.backend_ops.to_host(one)
 
 
 def say(line: str) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from nets.tools.timing import table, time_net
 from nets.tools.volumes import volumes
-from roles.commands.common import job_of_file, say, told, waiting
+from roles.commands.common import job_of_file, say, told
+from roles.forecasting.layer_times import waiting
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
 

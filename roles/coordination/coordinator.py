@@ -50,6 +50,7 @@ class CoordinatorOptions(JobOptions):
     has something beside the model (`keepers`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
+    any_batch: ClassVar[bool] = True
     timetable: Timetable
     groups: tuple[tuple[str, ...], ...]
     updates: int
@@ -79,6 +80,7 @@ class Coordinator(Actor):
             live=options.live,
             shares=self._shares,
             rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
+            batches=(table.batch, max(table.batch, self._job.largest)),
         )
         servers = () if self._job.emulated else options.servers  # there is no model
         keepers = () if self._job.emulated else options.keepers
@@ -99,7 +101,7 @@ class Coordinator(Actor):
     async def on_start(self) -> None:
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
-        self._scores = Scoreboard(self._schedule.table.batch, self._shape.solver.average_loss)
+        self._scores = Scoreboard(self._shape.solver.average_loss)
         gauge = self.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
         self._tested = {
@@ -115,7 +117,7 @@ class Coordinator(Actor):
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
-        self._scores.begin(self.now(), self._schedule.completed)
+        self._scores.begin(self.now())
         self.stepped()  # from here on a standstill is told
         while self._schedule.stage is not RunStage.DONE:
             await self._changed.wait()
@@ -240,7 +242,7 @@ class Coordinator(Actor):
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """What a group does next, and how its batch is cut."""
-        found = self._schedule.next_pass(len(members) + self._updates, self._at_once())
+        found = self._schedule.next_pass(len(members) + self._updates, self._at_once(), self._shape.batch)
         if found is None:
             return None
         self._pace.given(found.passes, self.now())
@@ -280,13 +282,13 @@ class Coordinator(Actor):
             self._probing.ended(ended)
             await self._serve()
             return
-        self._scores.trained(ended)
+        self._scores.trained(ended, self._shape.batch)
         if ended.loss is not None:
             self._loss.set(ended.loss)
         done = self._schedule.completed
         self._done.inc()
         self.took(ITERATION, self._scores.lap(self.now()))
-        self._images.inc(self._schedule.table.batch)
+        self._images.inc(self._shape.batch)
         self._rate.set(self._shape.solver.rate(done))
         first = done == self._schedule.table.first + 1
         if first or (self._display and done % self._display == 0):
@@ -315,7 +317,7 @@ class Coordinator(Actor):
         path = checkpoint_path(self.run_directory, iteration)
         arrays = await self.compute("mean", mean.arrays)
         try:
-            await self.compute("write checkpoint", write, path, arrays, iteration, self._job)
+            await self.compute("write checkpoint", write, path, arrays, (iteration, self._schedule.images), self._job)
             self._unsaved = ""
         except OSError as error:  # a full disk, a broken one: what was saved before stays
             self._unsaved = f"{path.name}: {error.strerror or error}"

@@ -67,5 +67,5 @@ class Grouping:
             if rank < len(cuts) - 1:
                 return Ticket(
                     phase=pass_.phase, number=pass_.number, group=index, rank=rank, cuts=cuts, after=after,
-                    count=pass_.passes, probed=pass_.probed,
+                    count=pass_.passes, first=pass_.first, probed=pass_.probed,
                 )  # fmt: skip

@@ -140,6 +140,7 @@ class Probing:
             groups=len(self._shape.sizes),
             base_lr=self._shape.rates.base_lr,
             momentum=self._shape.rates.momentum,
+            batch=self._shape.batch,
         )
         self._held_at = self._actor.now()
         self._actor.emit(HELD, iteration=held.iteration)

@@ -1,4 +1,5 @@
-"""Other groups, workers and rates while a run goes on: what may be asked, and who must be told. Plain decisions."""
+"""Other groups, workers, rates and batches while a run goes on: what may be asked, and who must be told. Plain
+decisions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from roles.learning.tree import forest, split
 from roles.messages import Place, Probe, Regroup, Release
 from runtime import MessageError
 
-Wish = Regroup | Probe | Release  # of other groups, workers and rates
+Wish = Regroup | Probe | Release  # of other groups, workers, rates and batches
 
 
 @dataclass(frozen=True)

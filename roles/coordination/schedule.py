@@ -5,7 +5,8 @@ test, a snapshot or a change of the groups is due, no further iteration is hande
 model; so each sees one definite model, whatever the number of groups.
 
 A run that is held can be probed: iterations are handed out that do not count. The samples of a probe come again, but
-its numbers do not: whoever hears of an iteration knows it by a number that only grows.
+its numbers do not: whoever hears of an iteration knows it by a number that only grows. Which samples an iteration has
+is counted by itself, since batches may become larger.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ class RunStage(Enum):
 
 
 class Pass(NamedTuple):
-    """What a group does next: pass `number` of this phase, on the first `rows` rows of its batch; and `passes` - 1 more
-    after it. Of the numbers before it, `probed` were those of probes, so it is about batch `number` - `probed`."""
+    """What a group does next: pass `number` of this phase, on `rows` samples from the `first` on; and `passes` - 1 more
+    after it, each on as many samples that follow. Of the numbers before it, `probed` were those of probes."""
 
     phase: str
     number: int
     rows: int
     passes: int = 1
+    first: int = 0
     probed: int = 0
 
 
@@ -54,13 +56,16 @@ class NetTest:
     def passes(self) -> list[Pass]:
         """Its batches; the last one holds what is left."""
         starts = range(0, self.rows, self.batch)
-        return [Pass(self.phase, at, min(self.batch, self.rows - start)) for at, start in enumerate(starts)]
+        return [
+            Pass(self.phase, at, min(self.batch, self.rows - start), first=start) for at, start in enumerate(starts)
+        ]
 
 
 @dataclass(frozen=True)
 class Timetable:
     """When what is due. Iterations count from 0; intervals of 0 mean never. `tests`: the test nets, tested one after
-    the other. `snapshot_last`: the model that is trained to the end is saved."""
+    the other. `snapshot_last`: the model that is trained to the end is saved. `batch` is that of the beginning;
+    `images` were trained on before the `first` iteration, -1: as many as that says."""
 
     last: int
     batch: int
@@ -70,6 +75,7 @@ class Timetable:
     test_first: bool = False
     snapshot_interval: int = 0
     snapshot_last: bool = True
+    images: int = -1
 
 
 class Schedule:
@@ -81,6 +87,8 @@ class Schedule:
         self.issued = timetable.first  # iterations handed out
         self.completed = timetable.first  # iterations whose update is in the model and whose workers are done
         self._last = timetable.last
+        self.images = timetable.first * timetable.batch if timetable.images < 0 else timetable.images  # handed out
+        self._kept = self.images  # handed out before the present probe
         self.probed = 0  # iterations of probes so far
         self._owed: dict[int, int] = {}  # number of an iteration -> reports still missing
         self._tests = [each for test in timetable.tests for each in test.passes]  # of one test
@@ -99,9 +107,9 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<schedule {self.stage.value}: {self.completed} of {self._last} done, {self.issued} handed out>"
 
-    def next_pass(self, reports: int, at_most: int = 1) -> Pass | None:
+    def next_pass(self, reports: int, at_most: int = 1, batch: int = 0) -> Pass | None:
         """The next thing for a group that will send `reports` reports about it, `at_most` so many training iterations
-        in a row; None: nothing yet, ask again later."""
+        in a row, of `batch` images (0: as the timetable says); None: nothing yet, ask again later."""
         if self.stage in (RunStage.TRAINING, RunStage.PROBING):
             first, boundary = self.issued, self._probe.stop if self._probe else self._next_boundary(self.issued)
             self.issued = min(first + at_most, boundary)
@@ -109,7 +117,9 @@ class Schedule:
             self._owed |= dict.fromkeys(range(number, number + count), reports)
             if self.issued == boundary:
                 self.stage = RunStage.DRAINING
-            return Pass(TRAIN, number, self.table.batch, count, self.probed)
+            rows, begun = batch or self.table.batch, self.images
+            self.images += count * rows
+            return Pass(TRAIN, number, rows, count, begun, self.probed)
         if self.stage is RunStage.TESTING and self._tests_issued < len(self._tests):
             self._tests_issued += 1
             return self._tests[self._tests_issued - 1]
@@ -160,7 +170,7 @@ class Schedule:
 
     def probe(self, iterations: int) -> None:
         """Hand out so many iterations of a run that is held; when they have ended, it is held again."""
-        self._probe = range(self.completed, self.completed + iterations)
+        self._probe, self._kept = range(self.completed, self.completed + iterations), self.images
         self.stage = RunStage.PROBING
 
     def cut_probe(self) -> None:
@@ -219,6 +229,7 @@ class Schedule:
         if self._probe is not None:
             self.probed += self.completed - self._probe.start
             self.issued = self.completed = self._probe.start
+            self.images = self._kept
             self._probe, self.stage = None, RunStage.HELD
             return
         done, table = self.completed, self.table

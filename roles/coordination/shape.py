@@ -1,10 +1,11 @@
-"""The groups and rates of a run as they are now, and telling everybody who must know of others."""
+"""The groups, rates and batch of a run as they are now, and telling everybody who must know of others."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from nets import NetError, SolverSpec
 from roles.coordination.grouping import Grouping
@@ -13,12 +14,19 @@ from roles.learning.batch_split import Shares
 from roles.messages import Done, Rates
 from runtime import Actor, Message
 
-Settings = tuple[list[list[str]], SolverSpec]  # the workers of each group, and the rates
+
+class Settings(NamedTuple):
+    """The workers of each group, the rates, the images of a group's batch."""
+
+    groups: list[list[str]]
+    solver: SolverSpec
+    batch: int
 
 
 class Shape:
     """Of the run of one coordinator. `holders` hold parameters; `live` is what the run can become; `rows` are the least
-    of any batch, which is cut among the members of a group."""
+    of any batch, which is cut among the members of a group. `batches` are the images of a batch at the beginning, and
+    at most."""
 
     def __init__(
         self,
@@ -30,9 +38,11 @@ class Shape:
         live: Live,
         shares: Shares,
         rows: int,
+        batches: tuple[int, int],
     ) -> None:
         self._actor, self._holders, self._live, self._shares, self._rows = actor, tuple(holders), live, shares, rows
         self.grouping, self.solver = Grouping(groups), solver
+        (self.batch, _) = self._batches = batches
 
     def __repr__(self) -> str:
         return f"<{self.grouping!r}, {self.rates!r}>"
@@ -40,7 +50,7 @@ class Shape:
     @property
     def settings(self) -> Settings:
         """What is now."""
-        return [list(members) for members in self.grouping.groups], self.solver
+        return Settings([list(members) for members in self.grouping.groups], self.solver, self.batch)
 
     @property
     def sizes(self) -> list[int]:
@@ -49,8 +59,9 @@ class Shape:
 
     @property
     def rates(self) -> Rates:
-        """Those of the solver."""
-        return _rates(self.solver)
+        """Those of the solver, with the batch."""
+        proto = self.solver.proto
+        return Rates(base_lr=proto.base_lr, momentum=proto.momentum, batch=self.batch)
 
     def wanted(self, wish: Wish) -> Settings:
         """What it would become. MessageError in words if it cannot be."""
@@ -62,27 +73,29 @@ class Shape:
             solver = self.solver.override({name: value for name, value in given.items() if value >= 0})
         except NetError as error:
             raise impossible(str(error)) from None
-        return self._live.groups(wish, self.grouping.groups, self._shares, self._rows), solver
+        least, most = self._batches
+        if wish.batch and not least <= wish.batch <= most:
+            planned = f"{least} to {most}" if least < most else f"{least}, since train.batch is not 'auto'"
+            raise impossible(f"found a batch of {wish.batch} images, expected {planned}")
+        groups = self._live.groups(wish, self.grouping.groups, self._shares, self._rows)
+        return Settings(groups, solver, wish.batch or self.batch)
 
     async def become(self, wanted: Settings) -> bool:
         """Nothing is under way: tell everybody who must know of it. Whether anything is other than before."""
         before, rates = self.settings, self.rates
-        groups, self.solver = wanted
+        groups, self.solver, self.batch = wanted
         told: list[tuple[str, Message]] = []
         now = self.rates
-        if other_rates := (now.base_lr, now.momentum) != (rates.base_lr, rates.momentum):
+        if other_rates := (now.base_lr, now.momentum, now.batch) != (rates.base_lr, rates.momentum, rates.batch):
             told += [(name, now) for name in self._holders]
-        if groups != before[0]:
+        if groups != before.groups:
             told += self._live.places(groups)
             self.grouping = Grouping(groups)
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name, what in told))
-        return other_rates or groups != before[0]
+        return other_rates or groups != before.groups
 
     def tell(self, iteration: int) -> None:
         """An event says what is from this iteration on."""
         now = {"iteration": iteration, "workers": sum(self.sizes), "groups": len(self.sizes)}
-        self._actor.emit("regrouped", **now, base_lr=self.rates.base_lr, momentum=self.rates.momentum)
-
-
-def _rates(solver: SolverSpec) -> Rates:
-    return Rates(base_lr=solver.proto.base_lr, momentum=solver.proto.momentum)
+        rates = {"base_lr": self.rates.base_lr, "momentum": self.rates.momentum}
+        self._actor.emit("regrouped", **now, **rates, batch=self.batch)

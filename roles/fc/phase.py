@@ -105,7 +105,7 @@ class FcPhase:
             members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
-            batch=ticket.batch,
+            counted=ticket.counted,
             rows=ticket.rows,
             blobs=blobs,
         )
@@ -136,7 +136,7 @@ class FcPhase:
         told = ActivationSlice(
             phase=ticket.phase,
             number=ticket.number,
-            batch=ticket.batch,
+            counted=ticket.counted,
             rank=ticket.rank,
             part=part,
             cuts=ticket.cuts,

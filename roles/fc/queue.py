@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from ops import Shape
 from roles.fc.batches import Members, fc_batches, rows_in
-from roles.messages import TRAIN, ActivationSlice, FcTurn
+from roles.fc.swap import FcTurn
+from roles.messages import TRAIN, ActivationSlice
 from runtime import Conversation, Envelope, MessageError, Standing
 
 MISSING, HERE, COMPUTED, ANSWERED = "missing", "here", "being computed", "answered"

@@ -32,6 +32,7 @@ class FcOptions(JobOptions):
     """The job, the data's image shape."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    any_batch: ClassVar[bool] = True
     image_shape: InputShape
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
@@ -111,9 +112,11 @@ class FcServer(ModelHolder):
 
     def _run(self, parts: list[Activations]) -> tuple[dict[str, float], Blobs]:
         """One FC pass over the whole batch: scores, and in training the gradients of what crossed the cut."""
-        phase, batch, rows = parts[0].phase, parts[0].batch, parts[0].rows
+        phase, counted, rows = parts[0].phase, parts[0].counted, parts[0].rows
         net = self._nets[phase]
-        net.begin(batch, (0, rows))
+        if phase == TRAIN:
+            net.batch = rows
+        net.begin(counted, (0, rows))
         for index, name in enumerate(net.inputs):
             net.feed(name, joined_rows(net.ops, [part.blobs[index] for part in parts]))
         for stage in net.stages:

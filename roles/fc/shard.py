@@ -26,7 +26,7 @@ from roles.fc.batches import Members, rows_in
 from roles.fc.micro import MicroFcWork, MicroShards
 from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
-from roles.fc.swap import COLUMNS, ColumnSwap
+from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
 from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
@@ -38,8 +38,6 @@ from roles.messages import (
     ActivationGrads,
     ActivationSlice,
     Blobs,
-    Columns,
-    FcTurn,
 )
 from runtime import Conversation, Envelope, Json
 
@@ -50,6 +48,7 @@ class ShardOptions(JobOptions):
     batches are made (`fc_batches`), and whether each of them is an update."""
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
+    any_batch: ClassVar[bool] = True
     image_shape: InputShape
     shards: tuple[str, ...]
     scheme: str
@@ -177,7 +176,7 @@ class FcShard(ModelHolder):
                     await self._until(partial(self._queue.complete, key, part))
                 slices = self._queue.take(key, part)
                 with self.phase("fc"):
-                    answers = await self._batch(key, part, members, slices)
+                    answers = await self._batch(key, part, rows, members, slices)
                     self._queue.answered(slices)
                     for slice_, answer in zip(slices, answers, strict=True):
                         answering.create_task(self.reply(slice_[1], answer))
@@ -188,12 +187,15 @@ class FcShard(ModelHolder):
         if key[0] == TRAIN:
             self._images.inc(rows)
 
-    async def _batch(self, key: Key, part: int, members: Members, slices: list[Slice]) -> list[ActivationGrads]:
-        """An FC batch forward and, in training, backward; the answer to each of its members."""
-        phase, batch = key[0], slices[0][0].batch
+    async def _batch(
+        self, key: Key, part: int, rows: int, members: Members, slices: list[Slice]
+    ) -> list[ActivationGrads]:
+        """An FC batch of a pass over so many rows forward and, in training, backward; the answer to each of its
+        members."""
+        phase, counted = key[0], slices[0][0].counted
         net, work, busy = self._nets[phase], self._work, self.busy_seconds
         spans, blobs = [span for _, span in members], [message.blobs for message, _ in slices]
-        columns = await self.compute(f"fc {phase}", work.begin, phase, batch, spans, blobs)
+        columns = await self.compute(f"fc {phase}", work.begin, phase, counted, rows, spans, blobs)
         for link in range(1, net.last):
             whole = await self._swapped(key, part, link - 1, columns)
             columns = await self.compute(f"fc {phase}", work.forward, link, whole)

@@ -5,11 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nets.sharding.shard import Shard
-from roles.messages import Blobs, Columns
-from runtime import Actor, Conversation, MessageError, Standing
+from ops import Array
+from roles.messages import Blobs
+from runtime import Actor, Conversation, Message, MessageError, Standing, message
 
 MISSING, HERE, TAKEN, NO_SHARD = "missing", "here", "taken", "not another shard's"
 TAKE = "take"
+
+
+@message
+class FcTurn(Message):
+    """The first FC shard tells the others: of those passes that have no turn yet, this one is next."""
+
+    phase: str
+    number: int
+
+
+@message
+class Columns(Message):
+    """An FC shard tells another, after `link` of FC batch `part` of a pass: forward, its columns of the InnerProduct
+    that ends the link; backward, its part of the gradient of the receiver's columns of what the link read, and of
+    parameters that all shards have."""
+
+    phase: str
+    number: int
+    part: int
+    link: int
+    backward: bool
+    values: tuple[Array, ...]
+
+
 COLUMNS = Conversation(
     "what a shard has for this one",
     "phase number part link backward sender",

@@ -28,10 +28,13 @@ class FcWork:
         self._one: dict[str, Blobs] | None = None  # of one that is added to them
         self._fresh = True  # nothing is in the sums yet
 
-    def begin(self, phase: str, batch: int, spans: Sequence[Span], members: Sequence[Blobs]) -> Array:
-        """Give an FC batch, each member's rows of it; returns this shard's columns of the first InnerProduct."""
+    def begin(self, phase: str, counted: int, rows: int, spans: Sequence[Span], members: Sequence[Blobs]) -> Array:
+        """Give an FC batch of a pass over so many rows, each member's of it; returns this shard's columns of the first
+        InnerProduct. `counted` is the ticket's."""
         net = self._net = self._nets[phase]
-        net.begin(batch, *spans)
+        if phase == TRAIN:
+            net.batch = rows
+        net.begin(counted, *spans)
         for name, parts in zip(net.inputs, zip(*members, strict=True), strict=True):
             net.feed(name, joined_rows(net.ops, parts))
         for layer in net.params:

@@ -21,10 +21,9 @@ from roles.forecasting.times import Times
 from runtime.compute.service_times import ServiceTimes, read_table
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.prospects import Wanted
+from runtime.plan.prospects import Prices, Wanted
 from runtime.plan.topology import Placement, Topology
 
-Prices = tuple[tuple[int, str, float | None], ...]
 PRODUCTS_ONLY = "what is no matrix product: ReLU, pooling, updates, sums, reading data"
 HANDLING = "the handling of messages, which costs processors time"
 
@@ -42,6 +41,10 @@ class Basis(ABC):
     @abstractmethod
     def network(self, placement: Placement) -> Network:
         """Between its processes."""
+
+    @abstractmethod
+    def machines(self, placement: Placement) -> Mapping[str, str]:
+        """Process -> the machine that it lives on."""
 
     @abstractmethod
     def prices(self, placement: Placement) -> Prices:
@@ -120,14 +123,17 @@ class Here(Basis):
 
     def network(self, placement: Placement) -> Network:
         """See Basis; without a rate, shared memory."""
-        by_machine = self._config.simulation.interfaces == "machine"
-        interfaces = {spec.name: spec.machine for spec in placement.processes} if by_machine else {}
+        interfaces = self.machines(placement) if self._config.simulation.interfaces == "machine" else {}
         rate, credit = None if self._rate is None else float(self._rate), self._config.links.credit_bytes
         return Network(self._latency, rate, interfaces, credit)
 
+    def machines(self, placement: Placement) -> Mapping[str, str]:
+        """As cluster.toml says."""
+        return {spec.name: spec.machine for spec in placement.processes}
+
     def prices(self, placement: Placement) -> Prices:
         """Of the machines that have processes."""
-        used = {spec.machine for spec in placement.processes}
+        used = {*self.machines(placement).values()}
         return tuple((1, m.name, m.price_per_hour) for m in self._config.machine if m.name in used)
 
     def _unknown(self, placement: Placement, virtual: bool) -> list[str]:
@@ -178,6 +184,10 @@ class Rented(Basis):
         rate = self._kind.bytes_per_second
         every_second = None if rate is None else float(rate)
         return Network(self._kind.latency or 0.0, every_second, machines_of(placement), self._credit)
+
+    def machines(self, placement: Placement) -> Mapping[str, str]:
+        """See `machines_of`."""
+        return machines_of(placement)
 
     def prices(self, placement: Placement) -> Prices:
         """Of as many as there are."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from roles.forecasting.live_times import Labels
 from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of
-from roles.forecasting.regrouped import regrouped
+from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.times import Times
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.plan.topology import Placement
@@ -95,9 +95,9 @@ class Fitted:
         self._times = Times.measured(work, self._roles, self._rows)
         return self._made(measured)
 
-    def regroup(self, workers: int, groups: int) -> bool:
-        """The run has other groups from now on, or not."""
-        topology = regrouped(self._topology, workers, groups)
+    def regroup(self, workers: int, groups: int, batch: int) -> bool:
+        """The run has other groups or another batch from now on, or not."""
+        topology = with_batch(regrouped(self._topology, workers, groups), batch)
         if topology is self._topology:
             return False
         self._topology, self._rows = topology, {}

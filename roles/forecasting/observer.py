@@ -86,14 +86,14 @@ class Forecaster:
         yield from self._say(fit, measured, now)
 
     def event(self, actor: str, event: str, fields: dict[str, Any], now: float) -> Told:
-        """See Observer. Other groups: predicted at once from the times that were measured with those before. What is
-        done while the run is held is no work of the run."""
+        """See Observer. Other groups, or another batch: predicted at once from the times that were measured before.
+        What is done while the run is held is no work of the run."""
         self._is_held = event == HELD or (self._is_held and event != RELEASED)
         self._live.begin_with_the_next()
         if event != REGROUPED:
             self._patience.since = None
             return
-        if not self._model.regroup(fields["workers"], fields["groups"]):
+        if not self._model.regroup(fields["workers"], fields["groups"], fields["batch"]):
             return
         self._patience, self._said, self._period = Patience(), _Said(), 0.0
         self._fit = self._model.unmeasured()

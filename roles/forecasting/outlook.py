@@ -8,23 +8,26 @@ from typing import Any
 
 from roles.base.role import Held, RoleOptions
 from roles.base.shapes import Shapes
-from roles.forecasting.regrouped import regrouped
+from roles.forecasting.regrouped import at_largest, regrouped
 from roles.forecasting.traffic import traffic_of
 from runtime.plan.forecast import Forecast
 from runtime.plan.topology import ActorSpec, Topology
 
 
 def forecast(topology: Topology) -> Forecast:
-    """Memory, and traffic per training iteration, as far as roles say it of themselves."""
-    shapes = Shapes(topology)
-    return Forecast(memory=footprint(shapes), traffic=traffic_of(shapes), step="iteration")
+    """Memory, and traffic per training iteration, as far as roles say it of themselves; of the largest batch."""
+    largest = at_largest(topology)
+    shapes, step = Shapes(largest), "iteration"
+    if largest is not topology:
+        step += f" of the largest batch, {next(iter(shapes.having('job').values())).job.batch} images"
+    return Forecast(memory=footprint(shapes), traffic=traffic_of(shapes), step=step)
 
 
 def memory(topology: Topology) -> dict[str, int]:
-    """Actor -> bytes of this machine's memory that it holds at least, in the groups in which it holds most of those
-    that a tuner may try: told in a tenth of a second, without the kernels' compiler. Actors that compute elsewhere, on
-    a GPU or an emulated device, are missing."""
-    plain = plainly(topology)
+    """Actor -> bytes of this machine's memory that it holds at least, with the largest batch and in the groups in which
+    it holds most of those that a tuner may try: told in a tenth of a second, without the kernels' compiler. Actors that
+    compute elsewhere, on a GPU or an emulated device, are missing."""
+    plain = at_largest(plainly(topology))
     here = {actor.name for actor in plain.actors if _computes_here(actor)}
     found: dict[str, int] = {}
     for tried in (plain, *_in_most_groups(plain)):

@@ -1,4 +1,5 @@
-"""The topology of a run whose groups were changed: as it was laid out, but with the groups and ways of now."""
+"""The topology of a run whose groups or batch were changed: as it was laid out, but with the groups and ways, or the
+rows, of now."""
 
 from __future__ import annotations
 
@@ -24,6 +25,24 @@ def regrouped(topology: Topology, workers: int, groups: int) -> Topology:
         options[name] = _placed(options[name], place)
     actors = tuple(dataclasses.replace(actor, options=options[actor.name]) for actor in topology.actors)
     return dataclasses.replace(topology, actors=actors)
+
+
+def at_largest(topology: Topology) -> Topology:
+    """With the largest batch that it may have while it runs: what its memory and its messages are planned for."""
+    jobs = [options.job for actor in topology.actors if hasattr(options := actor.options, "job")]
+    return with_batch(topology, max((job.largest or job.batch for job in jobs), default=0))
+
+
+def with_batch(topology: Topology, images: int) -> Topology:
+    """With so many images in a group's batch. Options are typed."""
+    actors = tuple(dataclasses.replace(actor, options=_sized(actor.options, images)) for actor in topology.actors)
+    return topology if actors == topology.actors else dataclasses.replace(topology, actors=actors)
+
+
+def _sized(options: Any, images: int) -> Any:
+    parts = {name: getattr(options, name) for name in ("job", "timetable") if hasattr(options, name)}
+    changed = {name: dataclasses.replace(part, batch=images) for name, part in parts.items() if part.batch != images}
+    return dataclasses.replace(options, **changed) if changed else options
 
 
 def _placed(options: Any, place: Place) -> Any:

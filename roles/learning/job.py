@@ -41,9 +41,9 @@ class Job:
 
     `net` "" stands for the nets that the solver names. `data` maps each phase to the configuration of what the net's
     data layers read (`nets.data.of_net`): "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`),
-    perhaps none of these. `batch` is the batch of one group, `test_batches` that of each test net; `resume` is a
-    checkpoint to start from, or ""; `weights` are files of first parameters. `device` is "cpu", "cuda:N" or "emulated":
-    where the role that gets this job computes.
+    perhaps none of these. `batch` is that of one group at the beginning, `largest` what it may become (0: it stays),
+    `test_batches` those of the test nets; `resume` is a checkpoint to start from, or ""; `weights` are files of first
+    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
     every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
@@ -66,6 +66,7 @@ class Job:
     weights: tuple[str, ...] = ()
     micro_batches: int = 0
     passes: int = 1
+    largest: int = 0
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:

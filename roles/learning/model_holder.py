@@ -85,8 +85,9 @@ class ModelHolder(KeepsBeside):
     async def answer(self, envelope: Envelope) -> None:
         """Do what is asked and say so."""
         match envelope.message:
-            case Rates(base_lr=base_lr, momentum=momentum):
+            case Rates(base_lr=base_lr, momentum=momentum, batch=batch):
                 self._store.set_rates(base_lr, momentum)
+                self.takes_batches_of(batch)
             case SetState(names=names, arrays=arrays, version=version):
                 try:
                     state = dict(zip(names, arrays, strict=True))
@@ -109,6 +110,9 @@ class ModelHolder(KeepsBeside):
 
     def go_on_at(self, version: int) -> None:
         """The model has this version now; who counts its own takes it over."""
+
+    def takes_batches_of(self, images: int) -> None:
+        """Gradients are those of batches of so many images now; who counts images takes it over."""
 
     def slices(self, state: Mapping[str, Array]) -> Json:
         """Which of these arrays are parts of a whole, see State."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from nets import NetError
@@ -20,10 +21,14 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
     return directory / f"checkpoint-{iteration:07d}.safetensors"
 
 
-def write(path: Path, arrays: dict[str, Array], iteration: int, job: Job) -> None:
+Place = tuple[int, int]  # in a run: iterations, and images, that were trained on
+
+
+def write(path: Path, arrays: dict[str, Array], place: Place, job: Job) -> None:
     """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
-    facts = {"iteration": str(iteration), "net": job.net_spec.name, "seed": str(job.seed), "batch": str(job.batch)}
-    checkpoint.save(path, arrays, facts | shares(job.shared))
+    iteration, images = map(str, place)
+    facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
+    checkpoint.save(path, arrays, facts | {"batch": str(job.batch)} | shares(job.shared))
 
 
 def sweep(runs: Path) -> None:
@@ -33,13 +38,18 @@ def sweep(runs: Path) -> None:
         sweep_temporaries(directory, "checkpoint-*.safetensors")
 
 
-def iteration_of(path: str) -> int:
-    """The number of iterations in a checkpoint. NetError if it is none of ours."""
+def place_of(path: str) -> Place:
+    """The iterations and images in a checkpoint; -1 images: an older one, which does not say. NetError if it is none of
+    ours."""
     _, facts = checkpoint.load(Path(path))
-    said = facts.get("iteration", "")
-    if not (said.isascii() and said.isdigit() and len(said) < 10):
-        raise NetError(f"{path}: it does not say its iteration: not a checkpoint of a training run")
-    return int(facts["iteration"])
+    return _number(path, facts, "iteration", 9), _number(path, facts, "images", 18) if "images" in facts else -1
+
+
+def _number(path: str, facts: Mapping[str, str], name: str, digits: int) -> int:
+    said = facts.get(name, "")
+    if not (said.isascii() and said.isdigit() and len(said) <= digits):
+        raise NetError(f"{path}: it does not say its {name}: not a checkpoint of a training run")
+    return int(said)
 
 
 def restored(store: ParameterStore, job: Job, shard: Shard | None = None) -> ParameterStore:

@@ -36,13 +36,13 @@ def mean_scores(parts: Sequence[Part]) -> Scores:
 
 
 class Scoreboard:
-    """Collects the numbers between two reports. Times are loop time in seconds, `batch` is images per iteration. The
-    loss is the mean since the last report, or of the last `average` iterations (Caffe's average_loss)."""
+    """Collects the numbers between two reports. Times are loop time in seconds. The loss is the mean since the last
+    report, or of the last `average` iterations (Caffe's average_loss)."""
 
-    def __init__(self, batch: int, average: int | None = None) -> None:
-        self._batch, self._average = batch, average
+    def __init__(self, average: int | None = None) -> None:
+        self._average = average
+        self._images = self._reported_images = 0
         self._began = self._reported_at = self._paused_at = self._lap = 0.0
-        self._reported = self._start = 0
         self._losses: deque[float] = deque(maxlen=average)
         self._staleness: list[int] = []
         self._exposed: list[float] = []
@@ -50,10 +50,9 @@ class Scoreboard:
         self._accuracy: dict[str, float] = {}
         self._last_rate = 0.0
 
-    def begin(self, now: float, completed: int = 0) -> None:
+    def begin(self, now: float) -> None:
         """Training starts."""
         self._began = self._reported_at = now
-        self._reported = self._start = completed
 
     def pause(self, now: float) -> None:
         """Something other than training begins: its time does not count for images/s."""
@@ -69,8 +68,9 @@ class Scoreboard:
         before, self._lap = self._lap, now - self._began
         return self._lap - before
 
-    def trained(self, iteration: Iteration) -> None:
-        """An iteration has ended."""
+    def trained(self, iteration: Iteration, images: int) -> None:
+        """An iteration of so many images has ended."""
+        self._images += images
         if iteration.loss is not None:
             self._losses.append(iteration.loss)
         if iteration.staleness is not None:
@@ -95,7 +95,7 @@ class Scoreboard:
 
     def progress(self, completed: int, last: int, now: float) -> dict[str, Any]:
         """Fields of a progress report: means since the last one."""
-        seconds, images = now - self._reported_at, (completed - self._reported) * self._batch
+        seconds, images = now - self._reported_at, self._images - self._reported_images
         self._last_rate = images / seconds if seconds > 0 else 0.0
         fields = {
             "iteration": f"{completed}/{last}",
@@ -109,18 +109,17 @@ class Scoreboard:
         if self._average is None:
             self._losses.clear()
         self._staleness, self._exposed = [], []
-        self._reported_at, self._reported = now, completed
+        self._reported_at, self._reported_images = now, self._images
         return fields
 
     def summary(self, completed: int, now: float) -> dict[str, Any]:
         """Fields of the last report: the whole run."""
         seconds = now - self._began
-        images = (completed - self._start) * self._batch
         return {
             "iterations": completed,
             **self._accuracy,
             "seconds": seconds,
-            "images/s": images / seconds if seconds > 0 else 0.0,
+            "images/s": self._images / seconds if seconds > 0 else 0.0,
         }
 
 

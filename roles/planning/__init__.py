@@ -9,5 +9,6 @@ asynchrony                  what groups make of a solver's momentum
 contents                    what stands in files and cannot be; warnings of it
 largest                     the largest array that a run will send
 devices  gradient_links     where actors compute; which link has which format
-prospects  measured         how long it will take, for each number of groups; how long a run took
+prospects  candidates       how long it will take; what else could be chosen: groups, presets
+measured  learnt            how long a run took; in how many iterations it reached a target
 """

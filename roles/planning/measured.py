@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from roles.learning.scoreboard import HELD, RELEASED
-from roles.options import AUTO, Options
+from roles.options import Options
 from roles.planning.strategies import preset_called
+from roles.planning.tuned import Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
 from runtime.regular import read_bytes
@@ -30,59 +32,77 @@ def options_of_run(directory: Path) -> Options | None:
     return program_options(load(file), Options)
 
 
-def measured(runs: Iterable[Path], options: Options) -> Iterator[tuple[int, float]]:
-    """(groups, seconds per iteration) of each run directory; several of one whose groups were changed while it went on.
-    ConfigError if one is none, or of another net, batch or number of workers than `options`."""
+def measured(runs: Iterable[Path], options: Options, batch: int) -> Iterator[tuple[int, float]]:
+    """(groups, seconds per iteration with this batch) of each run directory; several of one whose groups were changed
+    while it went on. ConfigError if one is none, or of another net, batch or number of workers than `options`, which
+    are those with which a plan begins."""
     for run in runs:
         theirs = options_of_run(run)
         if theirs is None:
             raise ConfigError([f"--measured {run}: no run directory: it has no config.toml and events.jsonl"])
+        preset = preset_called(theirs.train.strategy.preset)
+        begun = Tuned(theirs.train, preset, run).begun_with
         for key, mine, found in (
             ("train.net", options.train.net, theirs.train.net),
-            ("train.batch", options.train.batch, theirs.train.batch),
+            ("train.batch", options.train.batch, begun.batch),
             ("train.strategy.workers", options.train.strategy.workers, theirs.train.strategy.workers),
         ):
             if mine != found:
                 raise ConfigError([f"--measured {run}: {key}: found {found!r}, expected this plan's {mine!r}"])
-        strategy = theirs.train.strategy
-        said: Any = strategy.groups
-        begun = 1 if said == AUTO else preset_called(strategy.preset).groups(strategy)
-        yield from sorted(_seconds(run, begun).items())
+        yield from sorted(_seconds(run, preset.groups(begun.strategy), batch).items())
 
 
-def _seconds(run: Path, begun: int) -> dict[int, float]:
-    """Per iteration, by groups; `begun`: those that the run begins with."""
+@contextmanager
+def reading(run: Path, option: str) -> Iterator[None]:
+    """What is wrong with the events of a run that `option` named, as a ConfigError."""
     try:
-        lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
-        stretches = _by_groups(map(json.loads, lines), begun)
+        yield
     except OSError as error:
-        raise ConfigError([f"--measured {run}: events.jsonl cannot be read: {error.strerror}"]) from None
+        raise ConfigError([f"{option} {run}: events.jsonl cannot be read: {error.strerror}"]) from None
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ConfigError([f"--measured {run}: events.jsonl is not that of a run: {error}"]) from None
+        raise ConfigError([f"{option} {run}: events.jsonl is not that of a run: {error}"]) from None
+
+
+def events_of(run: Path) -> list[dict[str, Any]]:
+    """What a run has journalled, in order. Within `reading`."""
+    lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
+    return [event for event in map(json.loads, lines) if event.get("event")]
+
+
+def iteration_of(progress: Mapping[str, Any]) -> int:
+    """The one that a progress report is about. Within `reading`."""
+    return int(progress["iteration"].partition("/")[0])
+
+
+def _seconds(run: Path, begun: int, batch: int) -> dict[int, float]:
+    """Per iteration, by groups; `begun`: those that the run begins with."""
+    with reading(run, "--measured"):
+        stretches = _by_groups(events_of(run), begun, batch)
     found = {groups: _median(at) for groups, at in stretches.items() if len(at) >= LEAST}
     if not any(found.values()):
-        most = max(map(len, stretches.values()))
+        most = max(map(len, stretches.values()), default=0)
         raise ConfigError([f"--measured {run}: found {most} progress reports, expected {LEAST} at least"])
     return {groups: seconds for groups, seconds in found.items() if seconds > 0}
 
 
-def _by_groups(events: Iterable[Mapping[str, Any]], begun: int) -> dict[int, list[Report]]:
+def _by_groups(events: Iterable[Mapping[str, Any]], begun: int, batch: int) -> dict[int, list[Report]]:
     """The progress reports of the longest time that the run had so many groups, the seconds without those in which it
-    was held: what was done then were probes."""
+    was held: what was done then were probes. Nothing of the time in which it had another `batch`."""
     held = begin = 0.0
-    groups, at = begun, list[Report]()
-    found = {groups: at}
+    now, at = (begun, batch), list[Report]()
+    found = {begun: at}
     for event in events:
-        name = event.get("event")
+        name = event["event"]
         if name == "progress":
-            at.append((event["t"] - held, int(event["iteration"].partition("/")[0])))
+            at.append((event["t"] - held, iteration_of(event)))
         elif name == HELD:
             begin = event["t"]
         elif name == RELEASED:
             held += event["t"] - begin
-        elif name == "regrouped" and event["groups"] != groups:
-            groups, at = event["groups"], []
-        found[groups] = max(found.get(groups, at), at, key=len)
+        elif name == "regrouped" and now != (then := (event["groups"], event.get("batch", batch))):
+            now, at = then, []
+        if now[1] == batch:
+            found[now[0]] = max(found.get(now[0], at), at, key=len)
     return found
 
 

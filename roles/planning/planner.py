@@ -14,13 +14,14 @@ from nets.files.shared import Weights
 from nets.files.weights import match, read_each
 from roles.base.shapes import Shapes
 from roles.coordination.schedule import NetTest, Timetable
+from roles.forecasting.regrouped import at_largest
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import InputShape, Job
-from roles.learning.resume import iteration_of
+from roles.learning.resume import place_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
-from roles.options import Options, Train
+from roles.options import AUTO, Options, Train
 from roles.planning.asynchrony import told_of_momentum
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite, unmatched
@@ -51,7 +52,8 @@ def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, 
 
 def job_of(config: ClusterConfig, options: Options) -> Job:
     """The job that `options` describe, for commands that need no topology. ConfigError as `plan`."""
-    planner = _Planner(config, options.train)
+    preset = preset_called("single") if options.train.strategy.preset == AUTO else None  # whatever will be chosen
+    planner = _Planner(config, options.train, preset)
     job = planner.job()
     planner.stop_if_wrong()
     planner.tell()
@@ -156,7 +158,7 @@ class _Planner(Remarks):
 
     def _check_messages(self, topology: Topology, whole: Net) -> None:
         """No message may be larger than the links allow."""
-        size, what = largest_array(Shapes(topology), whole)
+        size, what = largest_array(Shapes(at_largest(topology)), whole)
         if size > (most := self.config.links.max_message_bytes):
             text = f"found {most}, but {what} has {size} bytes and is sent as one"
             raise ConfigError([self.config.raw.problem(("links", "max_message_bytes"), text).text])
@@ -214,7 +216,8 @@ class _Planner(Remarks):
             job = job.with_batches(train.batch)
         with self.reading("train", "solver"):
             count, apart = job.solver_spec.iter_size, self.preset.part == "all" and not job.micro_batches
-            job = dataclasses.replace(job, batch=job.batch * count, passes=count if apart else 1)
+            batch, passes = job.batch * count, count if apart else 1
+            job = dataclasses.replace(job, batch=batch, passes=passes, largest=self.tuned.largest(batch))
         return job  # noqa: RET504  # without its batches, if the net could not be read
 
     def _located(self, name: str) -> str:
@@ -228,9 +231,9 @@ class _Planner(Remarks):
 
     def _timetable(self, job: Job) -> Timetable:
         solver = job.solver_spec
-        first = 0
+        first, images = 0, -1
         with self.reading("train", "resume"):
-            first = iteration_of(job.resume) if job.resume else 0
+            first, images = place_of(job.resume) if job.resume else (0, -1)
         return Timetable(
             first=first,
             last=solver.max_iter,
@@ -239,6 +242,7 @@ class _Planner(Remarks):
             test_first=bool(solver.test_interval and solver.proto.test_initialization),
             snapshot_interval=solver.snapshot,
             snapshot_last=solver.proto.snapshot_after_train,
+            images=images,
         )
 
     def _with_tests(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:

@@ -8,7 +8,8 @@ from typing import Any
 
 from roles import registry
 from roles.exchange.choice import exchange_called
-from roles.options import MICRO_BATCHES, Strategy
+from roles.forecasting.statistical import ONE_GRADIENT
+from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
 from runtime.errors import ConfigError
 from runtime.options import typed
@@ -30,7 +31,12 @@ WHY = {
 
 
 def preset_called(name: str) -> Preset:
-    """The preset of this name; of another package's, its layout alone is enough. ConfigError if there is none."""
+    """The preset of this name; of another package's, its layout alone is enough. ConfigError if there is none, or if
+    it is not yet chosen."""
+    if name == AUTO:
+        raise ConfigError(
+            ["found 'auto', which only a cluster.toml may say, to `up`, `check` and `plan`: name a preset"]
+        )
     found = registry.PRESETS.find(name)
     if isinstance(found, Preset):
         return found
@@ -40,6 +46,22 @@ def preset_called(name: str) -> Preset:
 
 
 PRESETS: dict[str, Preset] = {name: preset_called(name) for name in registry.PRESETS.known}
+
+
+def manner_of(strategy: Strategy, groups: int) -> str:
+    """What of the model is stale when gradients of so many groups come to it, in words. Runs of one manner with as many
+    groups need as many iterations, whoever computes. With one group that is nearly all presets."""
+    name, preset = strategy.preset, preset_called(strategy.preset)
+    if name not in PRESETS:
+        return f"as preset '{name}'"
+    if preset.averages:
+        return f"{strategy.workers} workers averaged every {strategy.tau} iterations, as preset '{name}'"
+    if preset.shards(strategy) and strategy.variable_batch:
+        return f"updates of parts of a batch, {strategy.workers} workers, scheme '{strategy.scheme}'"
+    if groups == 1:
+        return ONE_GRADIENT
+    racing = ", updates race" if preset.races else ""
+    return f"{'all' if preset.part == 'all' else 'conv'} layers stale{racing}"
 
 
 def options_of(strategy: Strategy, preset: Preset) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -19,15 +20,15 @@ from roles.planning.remarks import Remarks
 from roles.planning.strategies import WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
-from roles.tuning.following import Follow
 from roles.tuning.record import Start, read
 from roles.tuning.tuner import TunerOptions
 from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
-GROUPS, MOMENTUM, BASE_LR = ("strategy", "groups"), ("momentum",), ("base_lr",)
+GROUPS, MOMENTUM, BASE_LR, BATCH = ("strategy", "groups"), ("momentum",), ("base_lr",), ("batch",)
 # keys of [train.tuning] -> what they say something about
-ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "momentum_by": MOMENTUM}
+ABOUT = {"momenta": MOMENTUM, "rates": BASE_LR, "batches": BATCH, "momentum_by": MOMENTUM}
+UNKNOWN = "nobody holds two gradients of a batch to compare, so nobody knows how noisy they are"
 
 
 class Tuned:
@@ -36,7 +37,7 @@ class Tuned:
     def __init__(self, train: Train, preset: Preset, base: Path) -> None:
         self._train, self._preset, self._base = train, preset, base
         said: dict[tuple[str, ...], Any] = {GROUPS: train.strategy.groups}
-        said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr}
+        said |= {MOMENTUM: train.momentum, BASE_LR: train.base_lr, BATCH: train.batch}
         self.keys = [keys for keys, value in said.items() if value == AUTO]
 
     def __repr__(self) -> str:
@@ -69,12 +70,17 @@ class Tuned:
 
     @property
     def begun_with(self) -> Train:
-        """The same section as the run begins: one group, which can be changed; the solver's rates; nothing to tune."""
+        """The same section as the run begins: one group, which can be changed; the solver's rates; the net's batch;
+        nothing to tune."""
         values: dict[str, Any] = {keys[0]: None for keys in self.keys if keys != GROUPS}
         values |= {"tuning": Tuning()} if self.keys else {}
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(update={"groups": 1, "live": self._can_regroup})
         return self._train.model_copy(update=values)
+
+    def largest(self, batch: int) -> int:
+        """What a batch that is so large at the beginning may become; 0: it stays."""
+        return batch * max(self._tuning.batches) if BATCH in self.keys else 0
 
     def mistakes(self) -> Iterator[Problem]:
         """What cannot be chosen here, before any file is read; keys of [train.tuning] that say nothing."""
@@ -94,6 +100,8 @@ class Tuned:
             if strategy.pipeline > 1:
                 text = f"found {strategy.pipeline}, but with groups = 'auto' the tuner says how many groups there are"
                 yield text, ("strategy", "pipeline")
+        if BATCH in self.keys and strategy.workers == 1:
+            yield f"found 'auto', but {UNKNOWN}: there is 1 worker", BATCH
         for key, field in Tuning.model_fields.items():
             found = getattr(self._tuning, key)
             if found == field.default:
@@ -130,23 +138,26 @@ class Tuned:
         if GROUPS in self.keys and not (isinstance(lead.options, CoordinatorOptions) and lead.options.live.trees):
             text = f"found 'auto', but preset '{self._train.strategy.preset}' lays out nothing that could be changed"
             remarks.problem(text, "train", *GROUPS)
-        process = lead.process or lead.name
-        follow = self._follow(remarks, topology, lead.options) if self._follows else None
-        options = TunerOptions(coordinator=lead.name, choices=self._choices(timetable), start=self.start, follow=follow)
-        placed = dataclasses.replace(lead, process=process)
-        actors = (*(placed if actor is lead else actor for actor in topology.actors),)
-        tuner = ActorSpec(TUNER, "tuner", options, process)
-        links = [(TUNER, name) for name in (lead.name, *(follow.servers if follow else ()))]
-        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, *links))
-
-    def _follow(self, remarks: Remarks, topology: Topology, lead: CoordinatorOptions) -> Follow:
-        """Who measures what momentum follows. Notes if nobody does."""
-        told = [actor.name for actor in topology.actors if getattr(actor.options, "tells_statistics", False)]
-        if not told:
+        process, measuring = lead.process or lead.name, tuple(_telling(topology))
+        if BATCH in self.keys:
+            for text in itertools.islice(_batch_stays(topology), 1):
+                remarks.problem(f"found 'auto', but preset '{self._train.strategy.preset}' {text}", "train", *BATCH)
+        if self._follows and not measuring:
             text = "found 'closed-loop', but no actor of preset '{}' measures the momentum that asynchrony brings along"
             text = text.format(self._train.strategy.preset)
             remarks.problem(text, "train", "tuning", "momentum_by")
-        return Follow(tuple(told), len(lead.groups))
+        options = TunerOptions(
+            coordinator=lead.name,
+            choices=self._choices(timetable),
+            start=self.start,
+            measuring=measuring,
+            follow=len(lead.options.groups) if self._follows and measuring else 0,
+        )
+        placed = dataclasses.replace(lead, process=process)
+        actors = (*(placed if actor is lead else actor for actor in topology.actors),)
+        tuner = ActorSpec(TUNER, "tuner", options, process)
+        links = [(TUNER, name) for name in (lead.name, *measuring)]
+        return dataclasses.replace(topology, actors=(*actors, tuner), links=(*topology.links, *links))
 
     @cached_property
     def start(self) -> Start | None:
@@ -176,6 +187,9 @@ class Tuned:
         if self.start and GROUPS in self.keys and self.start.setting.groups > workers:
             text = f"{self.start.file} says {self.start.setting.groups} groups, expected at most {workers}, the number"
             yield f"{text} of workers", ("tuning", "start")
+        if self.start and BATCH in self.keys and self.start.setting.batch > job.largest:
+            text = f"{self.start.file} says a batch of {self.start.setting.batch}, expected at most {job.largest}, the"
+            yield f"{text} largest of train.tuning.batches", ("tuning", "start")
 
     def _paid(self, timetable: Timetable) -> int:
         """Iterations of probes that the budget pays for where all take as long."""
@@ -187,8 +201,25 @@ class Tuned:
             groups=counts_up_to(self._train.strategy.workers) if GROUPS in self.keys else (),
             momenta=tuple(sorted(set(tuning.momenta))) if self.momentum and self._probes else (),
             rates=tuple(sorted(set(tuning.rates))) if BASE_LR in self.keys else (),
+            batches=tuple(timetable.batch * each for each in sorted({1, *tuning.batches}))
+            if BATCH in self.keys
+            else (),
             probe_iterations=tuning.probe_iterations or 0,
             epoch_iterations=tuning.epoch_iterations or 0,
             budget=tuning.budget,
             last=timetable.last,
         )
+
+
+def _telling(topology: Topology, of: str = "momentum") -> Iterator[str]:
+    """The actors that can be asked what gradients say of this."""
+    return (actor.name for actor in topology.actors if of in getattr(actor.options, "tells_of", ()))
+
+
+def _batch_stays(topology: Topology) -> Iterator[str]:
+    """Why the batch cannot be chosen here."""
+    if not [*_telling(topology, "noise")]:
+        yield f"has no model server that could tell how noisy gradients are: {UNKNOWN}"
+    fixed = {actor.role: actor.name for actor in topology.actors if not getattr(actor.options, "any_batch", True)}
+    for role, name in fixed.items():
+        yield f"has actors whose batch is fixed: '{name}' ({role})"

@@ -77,6 +77,8 @@ class Preset:
     units, if it does. `averages`: its workers learn apart, and before a test all of them meet. `races`: updates race.
     `alone`: one worker, whatever `workers` says. `exchange`: the one that its workers, which hold replicas, use if no
     other is named. `options`: a dataclass for the keys of [train.strategy.options]; None: it has none.
+    `equals_single`: with one group, and without `variable_batch`, it computes what the preset `single` does: every
+    update is the gradient of a whole batch at the parameters before it. Then `preset = "auto"` may choose it.
     """
 
     layout: Callable[[Request], Topology]
@@ -92,6 +94,7 @@ class Preset:
     shards: Callable[[Strategy], int] = lambda strategy: 0
     exchange: str = ""
     options: type[Any] | None = None
+    equals_single: bool = False
 
 
 def keys(names: str) -> frozenset[str]:

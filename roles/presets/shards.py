@@ -99,10 +99,12 @@ LOCAL_FC_SHARDS = Preset(
     groups=as_chosen,
     servers=fc_servers,
     shards=fc_servers,
+    equals_single=True,
 )
 ONE_WEIRD_TRICK = Preset(
     one_weird_trick,
     keys("workers shares exchange fan_in scheme variable_batch"),
     shards=as_many_as_workers,
     exchange="collective",
+    equals_single=True,
 )

@@ -84,10 +84,17 @@ def unmerged(request: Request, *, groups: int, servers: int, fan_in: int | None 
 
 
 APART = keys("workers servers live pipeline"), keys("shares")  # of groups of one worker
-MXNET_SYNC = Preset(mxnet_sync, keys("workers servers shares live pipeline"), part="all", servers=chosen)
+MXNET_SYNC = Preset(
+    mxnet_sync, keys("workers servers shares live pipeline"), part="all", servers=chosen, equals_single=True
+)
 MXNET_ASYNC = Preset(mxnet_async, *APART, part="all", groups=as_many_as_workers, servers=chosen)
 SINGA = Preset(
-    singa, keys("workers groups servers fan_in shares live pipeline"), part="all", groups=as_chosen, servers=chosen
+    singa,
+    keys("workers groups servers fan_in shares live pipeline"),
+    part="all",
+    groups=as_chosen,
+    servers=chosen,
+    equals_single=True,
 )
 DISTBELIEF = Preset(distbelief, *APART, part="all", groups=as_many_as_workers, servers=downpour_servers)
-PARAMETER_SERVER = Preset(parameter_server, keys("workers shares live pipeline"), part="all")
+PARAMETER_SERVER = Preset(parameter_server, keys("workers shares live pipeline"), part="all", equals_single=True)

@@ -70,12 +70,12 @@ def _together(request: Request, workers: Sequence[ActorSpec], layout: Layout, st
 
 OF_EQUALS = keys("workers shares exchange fan_in")  # the last of exchanges that have a tree
 OF_LEARNERS = OF_EQUALS | {"tau"}
-SINGLE = Preset(single, keys(""), part="all", joint=True, alone=True)
+SINGLE = Preset(single, keys(""), part="all", joint=True, alone=True, equals_single=True)
 # Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0
-REPLICAS = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="collective")
+REPLICAS = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="collective", equals_single=True)
 # Synchronous, no server: gradients up a tree of the workers themselves, their sum down again (FireCaffe 6.2)
-FIRECAFFE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="tree")
+FIRECAFFE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="tree", equals_single=True)
 # Devices of one machine: gradients are added up in host memory by one actor; every device updates its replica
-HOST_ACCUMULATE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="host")
+HOST_ACCUMULATE = Preset(equals, OF_EQUALS, part="all", joint=True, exchange="host", equals_single=True)
 SPARKNET = Preset(sparknet, OF_LEARNERS, part="all", joint=True, averages=True, exchange="host")
 DL4J = Preset(dl4j, OF_LEARNERS, part="all", joint=True, averages=True, exchange="tree")

@@ -1,7 +1,7 @@
 """Who holds the conv model, and who adds up gradients on the way to it.
 
 conv_model       publishes versions, applies summed gradients
-gradient_gauges  what its gradients say of momentum and noise, as metrics
+gradient_gauges  what its gradients say of staleness, momentum and noise
 model_ledger     who reads which version, which gradients are in
 model_steps      what it does in an iteration, for predictions
 tree_reducer     a node of the reduction tree

@@ -33,8 +33,6 @@ from roles.tuning.statistics import GetGradientStatistics
 from roles.tuning.watch import GradientWatch
 from runtime import Conversation, Envelope
 
-STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(JobOptions):
@@ -46,12 +44,17 @@ class ModelOptions(JobOptions):
     """
 
     anew: ClassVar[Anew] = Anew.FROM_STATE
-    tells_statistics: ClassVar[bool] = True
+    any_batch: ClassVar[bool] = True
     image_shape: InputShape
     coordinator: str
     part: str = "conv"
     layers: tuple[str, ...] | None = None
     hogwild: bool = False
+
+    @property
+    def tells_of(self) -> frozenset[str]:
+        """Nothing of noise where updates race: gradients then come while others are applied."""
+        return frozenset({"momentum"} if self.hogwild else {"momentum", "noise"})
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """Its layers to every worker that names it."""
@@ -92,19 +95,8 @@ class ConvModel(ModelHolder):
         """Build the parameters; every process that builds them gets the same numbers."""
         self._store = await self.compute("build", self._build)
         self._ledger, self._races = ModelLedger(self._store.layers, super().model_version()), Races()
-        self._staleness = self.histogram(
-            "gradient_staleness_updates",
-            "Iterations of others between an iteration's first read and last update.",
-            STALENESS,
-        )
-        self._layer_staleness = {
-            layer: self.histogram(
-                "layer_staleness_updates", "Updates of a layer between a read and its gradient.", STALENESS, layer=layer
-            )
-            for layer in self._store.layers
-        }
         self._watch = GradientWatch([] if self._hogwild or self._job.emulated else self._store.layers, self._job.batch)
-        self._gauges = GradientGauges(self, self._watch)
+        self._gauges = GradientGauges(self, self._watch, self._store.layers)
 
     def _build(self) -> ParameterStore:
         self._job.backend_ops.memory = self.memory
@@ -153,10 +145,10 @@ class ConvModel(ModelHolder):
     async def _updated(self, message: LayerGradient, version: int) -> None:
         """A gradient made this version of a layer: count it, then serve those who waited, who read what it made."""
         layer_staleness, updated = self._ledger.applied(message, version)
-        self._layer_staleness[message.layer].observe(layer_staleness)
+        self._gauges.layer(message.layer, layer_staleness)
         self._watch.applied(message.layer, message.group, version, layer_staleness)
         if updated is not None:
-            self._staleness.observe(updated.staleness)
+            self._gauges.iteration(updated.staleness)
             await self.tell(self._coordinator, updated, step=message.number)
             await self._gauges.answer(updated.version, self._store.momentum)
         for pull, asked in self._ledger.ready():
@@ -164,7 +156,7 @@ class ConvModel(ModelHolder):
 
     async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
         """Tell what the gradients of late say of momentum and noise, at once or when the model is so far."""
-        self._gauges.curious.append((message, envelope))
+        self._gauges.asked(message, envelope)
         await self._gauges.answer(self._ledger.version, self._store.momentum)
 
     def _apply(self, message: LayerGradient) -> int | None:
@@ -174,12 +166,11 @@ class ConvModel(ModelHolder):
 
     def _total(self, message: LayerGradient) -> Blobs | None:
         """The gradient, if this was its last missing part."""
-        key, layer = (message.number, message.layer), message.layer
-        blobs = self._wire.decode(layer, message.formats, message.blobs)
-        self._watch.part(key, layer, self._store.versions[layer], message.parts, blobs)
-        total = self._sum.add(key, message.part, message.parts, blobs)
+        blobs = self._wire.decode(message.layer, message.formats, message.blobs)
+        self._watch.part(message, blobs)
+        total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
         if total is not None:
-            self._watch.whole(key, layer, message.parts, total)
+            self._watch.whole(message.number, message.layer, total)
         return total
 
     def model_version(self) -> int:
@@ -190,6 +181,10 @@ class ConvModel(ModelHolder):
         """See ModelHolder.go_on_at."""
         self._ledger.version = version
         self._watch.forget()
+
+    def takes_batches_of(self, images: int) -> None:
+        """See ModelHolder.takes_batches_of."""
+        self._watch.takes_batches_of(images)
 
     async def _publish(self, pull: PullLayer, envelope: Envelope) -> None:
         blobs = self._store.published(pull.layer)

@@ -1,27 +1,48 @@
-"""What a model server's gradients say of momentum and noise: as metrics, each from when it is known, and to whoever
-asks."""
+"""What a model server's gradients say of staleness, momentum and noise, as metrics and to who asks. A gauge is there
+from when it is known."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from roles.tuning.momentum import expected, total
+from roles.tuning.noise import CLEAR
 from roles.tuning.statistics import GetGradientStatistics, statistics_of
 from roles.tuning.watch import GradientWatch
 from runtime import Actor, Envelope
 
+STALENESS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 EVERY = 64  # iterations
 SURE = 0.1  # the standard error of an implicit momentum that is shown
-CLEAR = 0.5  # that of a noise scale, as a part of it
 
 
 class GradientGauges:
-    """Of one model server."""
+    """Of one model server, which holds these layers."""
 
-    def __init__(self, actor: Actor, watch: GradientWatch) -> None:
+    def __init__(self, actor: Actor, watch: GradientWatch, layers: Iterable[str]) -> None:
         self._actor, self._watch = actor, watch
-        self.curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
+        text = "Iterations of others between an iteration's first read and last update."
+        self._staleness = actor.histogram("gradient_staleness_updates", text, STALENESS)
+        text = "Updates of a layer between a read and its gradient."
+        self._of_layers = {
+            layer: actor.histogram("layer_staleness_updates", text, STALENESS, layer=layer) for layer in layers
+        }
+        self._curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
 
     def __repr__(self) -> str:
         return f"<gauges of {self._watch!r}>"
+
+    def layer(self, layer: str, staleness: int) -> None:
+        """A gradient that was so many updates old is in a layer."""
+        self._of_layers[layer].observe(staleness)
+
+    def iteration(self, staleness: int) -> None:
+        """An iteration is in the model, so many after it began."""
+        self._staleness.observe(staleness)
+
+    def asked(self, message: GetGradientStatistics, envelope: Envelope) -> None:
+        """Somebody wants to know all of it."""
+        self._curious.append((message, envelope))
 
     def show(self, iterations: int, explicit: float) -> None:
         """So many iterations are in the model; `explicit` is the solver's momentum."""
@@ -43,8 +64,8 @@ class GradientGauges:
     async def answer(self, iterations: int, explicit: float) -> None:
         """So many iterations are in the model: `show`, and answer those who asked for what is known then."""
         self.show(iterations, explicit)
-        due = [asked for asked in self.curious if asked[0].after <= iterations]
-        self.curious = [asked for asked in self.curious if asked not in due]
+        due = [asked for asked in self._curious if asked[0].after <= iterations]
+        self._curious = [asked for asked in self._curious if asked not in due]
         for _, envelope in due:
             await self._actor.reply(envelope, statistics_of(self._watch, iterations, explicit))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from roles.base.loads import Loads, sums
-from roles.base.role import Held, Sent, SummingOptions, Wires
+from roles.base.role import EMULATED, Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
@@ -18,6 +18,7 @@ from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent
 from roles.learning.wire_formats import PLAIN, Formats, Layers, Wire, WireFormat
 from roles.messages import Blobs, Done, LayerGradient, Place
+from roles.tuning.watch import Leaves, looked_at
 from runtime import Conversation, Envelope
 
 PART = in_parts("a child's part of a layer's gradient", "iteration group layer", LayerGradient)
@@ -79,7 +80,7 @@ class TreeReducer(KeepsBeside):
     def __init__(self, options: ReducerOptions) -> None:
         self._parent = Parent(options.parent, options.part, options.parts)
         self._options = options
-        self._parts = Parts(PART)
+        self._parts, self._leaves = Parts(PART), Leaves()
 
     async def on_start(self) -> None:
         """Prepare the sum."""
@@ -102,16 +103,11 @@ class TreeReducer(KeepsBeside):
         if total is None:
             return
         self._sums.inc()
-        formats, blobs = total
-        onward = LayerGradient(
-            group=message.group,
-            number=message.number,
-            layer=message.layer,
-            part=self._parent.part,
-            parts=self._parent.parts,
-            formats=formats,
-            blobs=blobs,
-        )
+        formats, blobs, (leaves, squares) = total
+        onward = replace(
+            message, part=self._parent.part, parts=self._parent.parts, formats=formats, blobs=blobs,
+            leaves=leaves or 1, squares=squares,
+        )  # fmt: skip
         await self.tell(self._parent.name, onward, step=message.number)
 
     async def on_place(self, message: Place, envelope: Envelope) -> None:
@@ -119,8 +115,11 @@ class TreeReducer(KeepsBeside):
         self._parent = Parent(message.parent, message.part, message.parts)
         await self.reply(envelope, Done())
 
-    def _add(self, message: LayerGradient) -> tuple[Formats, Blobs] | None:
-        """The sum as it travels, if this was the last missing part."""
+    def _add(self, message: LayerGradient) -> tuple[Formats, Blobs, tuple[int, float]] | None:
+        """The sum as it travels, and its leaves, if this was the last missing part."""
         blobs = self._wire.decode(message.layer, message.formats, message.blobs)
-        total = self._sum.add((message.number, message.layer), message.part, message.parts, blobs)
-        return None if total is None else self._wire.encode(message.layer, total)
+        key = message.number, message.layer
+        if looked_at(message.number) and self._options.kernels != EMULATED:
+            self._leaves.add(key, message, blobs)
+        total = self._sum.add(key, message.part, message.parts, blobs)
+        return None if total is None else (*self._wire.encode(message.layer, total), self._leaves.of(key))

@@ -1,9 +1,10 @@
-"""The tuner: tries settings on the training cluster and chooses groups, momentum and learning rate. And what learning
-says of itself while it goes on.
+"""The tuner: tries settings on the training cluster and chooses groups, momentum, learning rate and batch. And what
+learning says of itself while it goes on.
 
 tuner      the actor: asks the coordinator to hold, to probe, to go on
 search     what is asked in which order: the cold start, and an epoch's Algorithm 1
 grids      the grid over learning rates and momenta at one number of groups
+batches    the batch with which a second of training brings most
 trials     what was tried and what it cost; when the budget ends a search
 judgement  which of two probes is better, and whether that is clear
 choices    what may be chosen, and what is

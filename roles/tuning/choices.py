@@ -8,16 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 LEAST, MOST = 10, 50  # iterations of a probe that nobody gave a length; 50 are judged at most (Omnivore, E.3)
+WARM = 3  # iterations before the first probe of a run, or with another batch: they are slower than all that follow
 TENTH = 0.1  # the step of the grid of learning rates
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the trade-off: compute groups, explicit momentum, base learning rate."""
+    """One point of the trade-off: compute groups, explicit momentum, base learning rate, images of a group's batch (0:
+    as the run has it)."""
 
     groups: int
     momentum: float
     base_lr: float
+    batch: int = 0
 
     def __str__(self) -> str:
         return f"groups {self.groups}, momentum {self.momentum:g}, base_lr {self.base_lr:.4g}"
@@ -25,7 +28,7 @@ class Setting:
     def but(self, **values: float) -> Setting:
         """The same with other values. Rates that differ by rounding only (a solver's are float32) are one."""
         found = dataclasses.replace(self, **values)  # type: ignore[arg-type]
-        return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"))
+        return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"), found.batch)
 
 
 def alike(setting: Setting, groups: int) -> Setting | None:
@@ -65,9 +68,10 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What may be chosen. Empty `groups`, `momenta` or `rates`: not that, it stays as it is.
+    """What may be chosen. Empty `groups`, `momenta`, `rates` or `batches`: not that, it stays as it is.
 
-    `groups` ascend from 1; `rates` are factors of the learning rate that the run begins with. A probe has
+    `groups` ascend from 1; `rates` are factors of the learning rate that the run begins with; `batches` are images. A
+    probe has
     `probe_iterations`, 0: as many as the budget allows, 10 to 50; one that shows no clear winner is repeated at most
     `prolonged` times with twice as many. All probes together take at most `budget` of the seconds of the training.
     After `epoch_iterations` (0: as many as the budget needs) the search is repeated. `last`: the iterations of the run.
@@ -76,6 +80,7 @@ class Choices:
     groups: tuple[int, ...] = ()
     momenta: tuple[float, ...] = ()
     rates: tuple[float, ...] = ()
+    batches: tuple[int, ...] = ()
     probe_iterations: int = 0
     epoch_iterations: int = 0
     budget: float = 0.1
@@ -85,7 +90,7 @@ class Choices:
     @property
     def any(self) -> bool:
         """Is there something to choose?"""
-        return bool(self.groups or self.momenta or self.rates)
+        return bool(self.groups or self.momenta or self.rates or self.batches)
 
     @property
     def per_groups(self) -> int:
@@ -94,11 +99,11 @@ class Choices:
 
     def probes(self, *, cold: bool) -> int:
         """How many probes a search has where nothing is a tie and no edge is met: the cold start, or an epoch's."""
-        per_groups = self.per_groups
+        per_groups, others = self.per_groups, max(0, len(self.batches) - 1)
         if not cold:
             around = 3 if self.groups and not self.momenta else 1  # half as many groups, and twice as many
-            return per_groups * around + (2 if self.momenta else 0)
-        count = max(1, len(self.rates))
+            return per_groups * around + (2 if self.momenta else 0) + others
+        count = max(1, len(self.rates)) + others
         if self.groups:
             return count + (len(self.groups) - 1) * per_groups
         return count + (per_groups - 1 if self.momenta else 0)

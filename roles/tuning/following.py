@@ -18,14 +18,6 @@ LEAST = 0.01  # of an explicit momentum: for less nobody is interrupted
 
 
 @dataclass(frozen=True)
-class Follow:
-    """What a tuner is told: the model servers that measure, the groups that the run begins with."""
-
-    servers: tuple[str, ...]
-    groups: int
-
-
-@dataclass(frozen=True)
 class Change:
     """Another explicit momentum, and the reason in words. `total`: what both together were, as far as is known."""
 

@@ -1,6 +1,6 @@
 """tuning.json: every search of a run with what was tried, and what was chosen; another run starts from it.
 
-    choice              groups, momentum, base_lr: what the run goes on with
+    choice              groups, momentum, base_lr, batch: what the run goes on with
     why                 in words
     saturated_groups    the fewest that are as fast as any, 0: not measured
     next_groups         where the next search begins
@@ -75,14 +75,16 @@ def read(path: Path) -> Start:
     try:
         record = json.loads(path.read_text("utf-8"))
         choice = record["choice"]
-        setting = Setting(index(choice["groups"]), float(choice["momentum"]), float(choice["base_lr"]))
+        rates = float(choice["momentum"]), float(choice["base_lr"])
+        setting = Setting(index(choice["groups"]), *rates, index(choice.get("batch", 0)))  # older records have none
         saturated, following = index(record["saturated_groups"]), index(record["next_groups"])
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror or error}"]) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError([f"{path}: expected a {FILE} that a run with a tuner wrote"]) from None
-    if setting.groups < 1 or not 0 <= setting.momentum < 1 or not 0 < setting.base_lr < math.inf:
-        text = "expected at least 1 group, 0 <= momentum < 1 and a base_lr > 0"
+    rates_are = 0 <= setting.momentum < 1 and 0 < setting.base_lr < math.inf
+    if setting.groups < 1 or setting.batch < 0 or not rates_are:
+        text = "expected at least 1 group, 0 <= momentum < 1, a base_lr > 0 and a batch >= 0"
         raise ConfigError([f"{path}: choice: found {setting}, {text}"])
     return Start(setting, saturated, following, path.name)
 

@@ -34,7 +34,8 @@ class SpentUp(Exception):
 
 class Trials:
     """Of one search in a run with `left` iterations to go, that trained for `trained` seconds and stood still for
-    `paused` ones; `known` are seconds per iteration of earlier searches, by groups."""
+    `paused` ones; `known` are seconds per iteration of earlier searches, by groups. `batch` is the run's: with another,
+    an iteration is taken to last as much longer, and says nothing of how long the run's last."""
 
     def __init__(
         self,
@@ -45,11 +46,12 @@ class Trials:
         trained: float = 0.0,
         paused: float = 0.0,
         known: Mapping[int, float] | None = None,
+        batch: int = 0,
         tell: Callable[[str], None] = lambda why: None,
     ) -> None:
-        self._lab, self._choices, self._left, self.tell = lab, choices, left, tell
+        self._lab, self._choices, self.left, self.tell = lab, choices, left, tell
         self._trained, self._paused = trained, paused
-        self.length = choices.length(left)
+        self.length, self.batch = choices.length(left), batch
         self._planned = choices.probes(cold=not known)
         self.spent = 0.0
         self.made: list[tuple[Setting, Trial]] = []
@@ -70,7 +72,7 @@ class Trials:
         """Seconds; infinite before anything was measured."""
         if not self._known:
             return float("inf")
-        training = self._trained + self._left * min(self._known.values())
+        training = self._trained + self.left * min(self._known.values())
         return self._choices.budget * training - self._paused - self.spent
 
     @property
@@ -80,14 +82,16 @@ class Trials:
         if not self._known:
             return float("inf")
         factor = 1.0 if set(self._choices.groups) <= set(self._known) else 0.5
-        training = self._trained + factor * self._left * min(self._known.values())
+        training = self._trained + factor * self.left * min(self._known.values())
         ahead = max(0, self._planned - len(self.made)) * self.length * max(self._known.values())
         return self._choices.budget * training - self._paused - self.spent - ahead
 
     def cost(self, setting: Setting, iterations: int) -> float:
         """Seconds that such a probe will take, as far as is known: nothing for one that was made."""
         iterations = _whole(iterations, setting.groups)
-        return 0.0 if (setting, iterations) in self._found else self.cost_of_another(setting.groups, iterations)
+        if (setting, iterations) in self._found:
+            return 0.0
+        return self.cost_of_another(setting.groups, iterations) * (setting.batch / self.batch if self.batch else 1.0)
 
     def cost_of_another(self, groups: int, iterations: int = 0) -> float:
         """Seconds that a new probe with so many groups will take, of the usual length or so many iterations."""
@@ -106,7 +110,8 @@ class Trials:
         self.spent += trial.cost
         self.made.append((setting, trial))
         self._beside = max(self._beside, trial.cost - trial.seconds)
-        if len(trial.losses) >= FEWEST and not (trial.diverged and setting.groups in self._known):
+        tells = setting.batch == self.batch and len(trial.losses) >= FEWEST
+        if tells and not (trial.diverged and setting.groups in self._known):
             self._known[setting.groups] = trial.iteration_seconds
         if not trial.diverged and len(trial.losses) < min(iterations, LEAST_IN):
             raise SpentUp

@@ -15,8 +15,9 @@ from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
 from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release
-from roles.tuning.choices import Choices, Chosen, Setting, Trial
-from roles.tuning.following import EVERY, Change, Follow, Following
+from roles.tuning.batches import Batches, noise_of, worth_telling
+from roles.tuning.choices import WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.following import EVERY, Change, Following
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import tune
@@ -24,18 +25,18 @@ from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
 
-WARM = 3  # iterations before the first probe of a run: they are slower than all that follow
-
 
 @dataclass(frozen=True, kw_only=True)
 class TunerOptions(RoleOptions):
-    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. With `follow`
-    momentum is kept where it is wanted without probes, after the cold start if there is something to choose by one."""
+    """Whom to ask, what to choose from, and, if another run is to be taken up, what that one chose. `measuring` are the
+    model servers that know what gradients say. If momentum is to be kept where it is wanted without probes, after the
+    cold start if there is something to choose by one, `follow` are the groups that the run begins with; else 0."""
 
     coordinator: str
     choices: Choices
     start: Start | None = None
-    follow: Follow | None = None
+    measuring: tuple[str, ...] = ()
+    follow: int = 0
 
     @property
     def most_groups(self) -> int:
@@ -62,7 +63,7 @@ class Tuner(Actor):
 
     def __init__(self, options: TunerOptions) -> None:
         self._coordinator, self._choices, self._start = options.coordinator, options.choices, options.start
-        self._follow = options.follow
+        self._measuring, self._follow = options.measuring, options.follow
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
@@ -76,8 +77,8 @@ class Tuner(Actor):
             while wait is not None:
                 await asyncio.sleep(wait)
                 wait = await self._search()
-            if self._follow is not None:
-                await self._following(self._follow)
+            if self._follow:
+                await self._keep_momentum()
         except _Ends:
             self._tell("no further search: the run ends")
         except Refused as refused:  # the run winds down, or it is over
@@ -90,7 +91,7 @@ class Tuner(Actor):
         began = self.now()
         self._trained += began - self._since
         held = await self.ask(self._coordinator, Hold(), Held)
-        now = Setting(held.groups, held.momentum, held.base_lr).but()
+        now = Setting(held.groups, held.momentum, held.base_lr, held.batch).but()
         left = self._choices.last - held.iteration
         try:
             trials, chosen = await self._choose(_Cluster(self, self._coordinator, now), now, left, began)
@@ -100,26 +101,27 @@ class Tuner(Actor):
         await self._release(now, chosen.setting)
         self._since, self._chosen = self.now(), chosen
         self._paused += self._since - began
-        shown = {"groups": chosen.setting.groups, "momentum": chosen.setting.momentum}
         spent = {"probes": len(chosen.tried), "seconds": self._since - began}
-        self.emit("tuning", iteration=held.iteration, **shown, base_lr=chosen.setting.base_lr, **spent, why=chosen.why)
+        self.emit("tuning", iteration=held.iteration, **self.shown(chosen.setting), **spent, why=chosen.why)
         await self._keep(held.iteration, chosen)
-        return self._epoch(trials, chosen, left) if self._follow is None else None
+        return None if self._follow else self._epoch(trials, chosen, left)
 
-    async def _following(self, follow: Follow) -> None:
+    async def _keep_momentum(self) -> None:
         """Look now and then, and change momentum while the run goes on; for ever."""
-        asked = GetGradientStatistics()
-        said = [await self.ask(name, asked, GradientStatistics) for name in follow.servers]
+        said = await self._statistics()
         now = said[0].momentum
         following = Following(now, None if self._chosen else now)
-        change = None if self._chosen else following.begin(follow.groups)
+        change = None if self._chosen else following.begin(self._follow)
         while True:
             if change is not None:
                 await self._go_on_with(change, said)
-            asked = GetGradientStatistics(after=min(each.iteration for each in said) + EVERY)
-            looks = [self.ask(name, asked, GradientStatistics) for name in follow.servers]
-            said = await asyncio.gather(*looks)
+            said = await self._statistics(after=min(each.iteration for each in said) + EVERY)
             change = following.heard(said)
+
+    async def _statistics(self, after: int = 0) -> list[GradientStatistics]:
+        """Of all model servers, as soon as so many iterations are in their models."""
+        asked = GetGradientStatistics(after=after)
+        return await asyncio.gather(*(self.ask(name, asked, GradientStatistics) for name in self._measuring))
 
     async def _go_on_with(self, change: Change, said: Sequence[GradientStatistics]) -> None:
         if change.momentum != said[0].momentum:
@@ -134,9 +136,23 @@ class Tuner(Actor):
             await cluster.probe(now, WARM, 0.0)
         trials = Trials(
             cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
-            known=before.iteration_seconds if before else None, tell=self._tell,
+            known=before.iteration_seconds if before else None, batch=now.batch, tell=self._tell,
         )  # fmt: skip
-        return trials, await self._taken_over(trials, now) or await tune(trials, self._choices, now, before)
+        chosen = await self._taken_over(trials, now)
+        return trials, chosen or await self._with_batch(trials, await tune(trials, self._choices, now, before))
+
+    async def _with_batch(self, trials: Trials, chosen: Chosen) -> Chosen:
+        """The same with the best batch, as far as it is known how noisy gradients are."""
+        noise = noise_of(await self._statistics())
+        if not self._choices.batches:
+            line = worth_telling(noise, trials.batch) if noise is not None else ""
+            if line:
+                self._tell(line)
+            return chosen
+        if noise is None:
+            self._tell(f"how noisy gradients are is not known yet, so the batch stays {trials.batch}")
+            return chosen
+        return await Batches(trials, chosen, noise).choose(self._choices.batches)
 
     async def _taken_over(self, trials: Trials, now: Setting) -> Chosen | None:
         """What the other run chose, if that is the start and does not diverge here."""
@@ -144,7 +160,9 @@ class Tuner(Actor):
         if start is None:
             return None
         choices = self._choices
-        chosen = {"groups": choices.groups, "momentum": choices.momenta, "base_lr": choices.rates}
+        batches = choices.batches if start.setting.batch else ()  # an older record says nothing of it
+        chosen: dict[str, Any] = {"groups": choices.groups, "momentum": choices.momenta}
+        chosen |= {"batch": batches, "base_lr": choices.rates or batches}  # which goes with the batch
         setting = now.but(**{name: getattr(start.setting, name) for name, among in chosen.items() if among})
         try:
             trial = await trials.of(setting)
@@ -168,9 +186,9 @@ class Tuner(Actor):
 
     def _epoch(self, trials: Trials, chosen: Chosen, left: int) -> float | None:
         """Seconds until the next search; None: none is paid for."""
-        each = trials.iteration_seconds.get(chosen.setting.groups, 0.0)
+        each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
         epoch = self._choices.epoch(trials.length)
-        training = self._trained + left * min(trials.iteration_seconds.values(), default=0.0)
+        training = self._trained + left * min(chosen.iteration_seconds.values(), default=0.0)
         paid = self._choices.budget * training - self._paused
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
@@ -183,6 +201,11 @@ class Tuner(Actor):
             self._tell(f"the next search is after about {epoch} iterations")
             return epoch * each
         return None
+
+    def shown(self, setting: Setting) -> dict[str, Any]:
+        """What an event says of a setting: the batch where that is chosen."""
+        found = dataclasses.asdict(setting)
+        return found if self._choices.batches else {name: found[name] for name in found if name != "batch"}
 
     def _tell(self, why: str) -> None:
         self.emit("tuning", why=why)
@@ -202,9 +225,8 @@ class _Cluster:
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for
         trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began)
-        shown = {"groups": setting.groups, "momentum": setting.momentum, "base_lr": setting.base_lr}
         loss = "diverged" if trial.diverged else mean(judged(trial))
-        tuner.emit("probe", **shown, iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
+        tuner.emit("probe", **tuner.shown(setting), iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
         return trial
 
 

@@ -1,7 +1,8 @@
 """Looks at the gradients that a model server applies, now and then, and at some coordinates of each.
 
-Of every PERIOD updates of a layer the first BURST are looked at. Nothing is asked of anybody, and no large array is
-read as a whole.
+Of every PERIOD iterations the first BURST are looked at. Nothing is asked of anybody, and no large array is read as a
+whole. A sum that a reducer made says how many workers' gradients are in it, and what the sum of their squares is
+(`Leaves`): the sum alone would say nothing of noise.
 """
 
 from __future__ import annotations
@@ -12,31 +13,61 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from roles.messages import Blobs
+from roles.messages import Blobs, LayerGradient
 from roles.tuning.momentum import ImplicitMomentum, Sample, from_staleness, reach_of
 from roles.tuning.noise import NoiseScale
 from roles.tuning.ratio import Measured, Ratio
 
-PERIOD, BURST = 2048, 256  # updates of a layer
+PERIOD, BURST = 2048, 256  # iterations
 LAYERS, MOST = 8, 256  # layers of a model, evenly spread, and coordinates of each of their arrays
 RECENT = 256  # updates whose groups and staleness are counted
+
+
+class Leaves:
+    """Of sums that are being made: how many workers' gradients are in each, and the sum of their squares, of those
+    coordinates that are looked at. One call at a time, from whichever thread."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[int, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<leaves of {len(self._found)} sums>"
+
+    def add(self, key: Hashable, gradient: LayerGradient, blobs: Blobs) -> None:
+        """A part of a sum: a worker's gradient, or what another reducer says of its own sum."""
+        leaves, squares = self._found.get(key, (0, 0.0))
+        mine = gradient.squares
+        if gradient.leaves == 1 and gradient.parts > 1:
+            part = _sample(blobs)
+            with np.errstate(all="ignore"):  # of a run that diverges
+                mine = float(part @ part)
+        self._found[key] = leaves + gradient.leaves, squares + mine
+
+    def of(self, key: Hashable) -> tuple[int, float]:
+        """Those of a sum that is whole; it is forgotten. None of one that was not looked at."""
+        return self._found.pop(key, (0, 0.0))
+
+
+def looked_at(iteration: int) -> bool:
+    """Is this one of the iterations whose gradients are looked at?"""
+    return iteration % PERIOD < BURST
 
 
 @dataclass(frozen=True)
 class _Seen:
     sample: Sample
     weight: float  # coordinates of the layer over those sampled
-    parts: int
+    leaves: int
 
 
 class GradientWatch:
     """Of one model server. `part` and `whole` may be called from the compute thread, one at a time."""
 
     def __init__(self, layers: Sequence[str], batch: int) -> None:
-        self.noise = NoiseScale()
+        self.noise = NoiseScale(batch)
         self._batch, self._ratio = batch, Ratio()
         self._momenta = {layer: ImplicitMomentum(self._ratio) for layer in layers[:: -(-len(layers) // LAYERS) or 1]}
-        self._squares: dict[Hashable, float] = {}  # of gradients that are looked at: the sum of |part|^2
+        self._leaves = Leaves()  # of gradients that are looked at
         self._seen: dict[str, _Seen] = {}  # of a layer: what is being applied
         self._before: dict[str, tuple[int, Sample]] = {}  # of a layer: what was applied before, and to which version
         self._recent: deque[tuple[int, int]] = deque(maxlen=RECENT)  # group and staleness
@@ -45,11 +76,16 @@ class GradientWatch:
     def __repr__(self) -> str:
         return f"<watch of {len(self._momenta)} layers, {self.groups} groups, momentum {self._ratio}>"
 
+    def takes_batches_of(self, images: int) -> None:
+        """Gradients are those of batches of so many images from now on."""
+        self._batch = images
+        self._before.clear()
+
     def forget(self) -> None:
         """The run goes on from another model, perhaps in other groups: what it said of momentum counts no more. Noise
         is a matter of the net and its batches."""
         self._recent.clear()
-        self._squares.clear()
+        self._leaves = Leaves()
         self._seen.clear()
         self._before.clear()
         self._begin_with(0)
@@ -61,27 +97,24 @@ class GradientWatch:
         for momentum in self._momenta.values():
             momentum.forget()
 
-    def part(self, key: Hashable, layer: str, version: int, parts: int, blobs: Blobs) -> None:
-        """A part of a gradient has come, while the layer has this version. The first decides if it is looked at."""
-        if key not in self._squares and (version % PERIOD >= BURST or layer not in self._momenta):
-            return
-        part = _sample(blobs) if parts > 1 else _NOTHING
-        with np.errstate(all="ignore"):
-            self._squares[key] = self._squares.get(key, 0.0) + float(part @ part)
+    def part(self, gradient: LayerGradient, blobs: Blobs) -> None:
+        """A part of a gradient has come."""
+        if looked_at(gradient.number) and gradient.layer in self._momenta:
+            self._leaves.add((gradient.number, gradient.layer), gradient, blobs)
 
-    def whole(self, key: Hashable, layer: str, parts: int, blobs: Blobs) -> None:
-        """All its parts have; it is about to be applied."""
-        squares = self._squares.pop(key, None)
-        if squares is None:
+    def whole(self, number: int, layer: str, blobs: Blobs) -> None:
+        """All parts of an iteration's gradient have; it is about to be applied."""
+        leaves, squares = self._leaves.of((number, layer))
+        if not leaves:
             return
         sample = _sample(blobs)
         with np.errstate(all="ignore"):  # of a run that diverges; the ratio leaves out what is not finite
-            self._whole(layer, parts, blobs, sample, squares)
+            self._whole(layer, leaves, blobs, sample, squares)
 
-    def _whole(self, layer: str, parts: int, blobs: Blobs, sample: Sample, squares: float) -> None:
-        seen = self._seen[layer] = _Seen(sample, sum(blob.size for blob in blobs) / max(1, sample.size), parts)
-        if parts > 1:
-            self.noise.parts(squares, parts, sample, seen.weight)
+    def _whole(self, layer: str, leaves: int, blobs: Blobs, sample: Sample, squares: float) -> None:
+        seen = self._seen[layer] = _Seen(sample, sum(blob.size for blob in blobs) / max(1, sample.size), leaves)
+        if leaves > 1:
+            self.noise.parts(squares, leaves, sample, seen.weight, self._batch)
 
     def applied(self, layer: str, group: int, version: int, staleness: int) -> None:
         """A gradient made this version of the layer; so many others were applied since it was read."""
@@ -97,8 +130,8 @@ class GradientWatch:
             self._begin_with(groups)
         self._momenta[layer].note(version - 1, version - 1 - staleness, seen.sample, reach_of(groups))
         at, before = self._before.get(layer, (-1, seen.sample))
-        if at == version - 2 and staleness > 0 and seen.parts == 1:
-            self.noise.successive(before, seen.sample, seen.weight)
+        if at == version - 2 and staleness > 0 and seen.leaves == 1:
+            self.noise.successive(before, seen.sample, seen.weight, self._batch)
         self._before[layer] = version - 1, seen.sample
 
     @property
@@ -121,10 +154,7 @@ class GradientWatch:
 
     def noise_scale(self) -> Measured | None:
         """In images; None while too little is known, and always where one member computes whole batches."""
-        return self.noise.measured(self._batch)
-
-
-_NOTHING = np.zeros(0, np.float32)
+        return self.noise.measured()
 
 
 def _sample(blobs: Blobs) -> Sample:

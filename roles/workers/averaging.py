@@ -113,7 +113,7 @@ class AveragingReplica(Replica):
             await self.compute("train", self._iterate, ticket, work)
             self._last = ticket.number
             self._rows += high - low, ticket.rows
-            if (ticket.batch + 1) % self._tau == 0:
+            if (ticket.counted + 1) % self._tau == 0:
                 await self._average()
         self._images.inc(high - low)
         self._iterations.inc()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 from nets import Stage
 from nets.data import Prefetcher
@@ -46,6 +46,7 @@ class ConvOptions(JobOptions):
     `scheme` they are shards of it.
     """
 
+    any_batch: ClassVar[bool] = True
     part: str
     coordinator: str
     models: tuple[ModelWay, ...]

@@ -62,20 +62,22 @@ class Passes:
     def read(self, net: WorkerNet, ticket: Ticket) -> None:
         """Begin the pass on this member's rows; in the compute thread."""
         low, high = ticket.mine
+        if ticket.phase == TRAIN:
+            net.batch = ticket.rows
         if isinstance(net, AccumulatedNet):
-            net.begin_with(ticket.batch, (low, high), partial(self._read_one, ticket))
+            net.begin_with(ticket.counted, (low, high), partial(self._read_one, ticket))
             return
-        batch = self._readers[ticket.phase].get(ticket.batch, low, high)
-        net.begin(ticket.batch, (low, high))
+        batch = self._readers[ticket.phase].get(*ticket.samples(low, high))
+        net.begin(ticket.counted, (low, high))
         for name, array in zip(net.inputs, batch, strict=True):
             net.feed(name, array)
 
     def _read_one(self, ticket: Ticket, spans: Sequence[Span], at: int) -> Sequence[Array]:
         """The rows of one of the net's passes; those of the next are read meanwhile."""
         reader = self._readers[ticket.phase]
-        rows = reader.get(ticket.batch, *spans[at])
-        for low, high in spans[at + 1 : at + 2]:
-            reader.request(ticket.batch, low, high)
+        rows = reader.get(*ticket.samples(*spans[at]))
+        for span in spans[at + 1 : at + 2]:
+            reader.request(*ticket.samples(*span))
         return rows
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class Passes:
 
     def _read_ahead(self, ticket: Ticket) -> None:
         first, *_ = spans_of(ticket.mine, self._repeats if ticket.phase == TRAIN else 1)
-        self._readers[ticket.phase].request(ticket.batch, *first)
+        self._readers[ticket.phase].request(*ticket.samples(*first))
 
 
 async def further_passes(actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False) -> None:

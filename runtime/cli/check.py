@@ -20,8 +20,7 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
 
     checked = check_config(file, settings)
     placement, console = checked.placement, RunConsole(live=False)
-    for warning in checked.warnings:
-        console.warn(warning)
+    checked.tell(console)
     console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
     for spec in placement.processes:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""

@@ -72,6 +72,11 @@ class RunDirectory:
         """Close the journal."""
         self._journal.close()
 
+    def discard(self) -> None:
+        """Close it and leave nothing of it: there was no run."""
+        self.close()
+        shutil.rmtree(self.path, ignore_errors=True)
+
 
 def make_socket_directory() -> Path:
     """A private directory (mode 0700) for the socket files of a run; sweeps those that dead runs left behind."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,19 +19,31 @@ from runtime.errors import ConfigError
 from runtime.plan import room
 from runtime.plan.placement import place
 from runtime.plan.program import checked
-from runtime.plan.topology import Placement, Topology
+from runtime.plan.topology import SUPERVISOR, Placement, Topology
 
 if TYPE_CHECKING:
     from runtime.cluster.launcher import Early
+    from runtime.plan.choice import Choice
+    from runtime.report.console import RunConsole
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know."""
+    """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know.
+    `choice`: what its program leaves open until `up`; the rest is then about what is expected to be chosen."""
 
     loaded: Loaded
     placement: Placement
     warnings: tuple[str, ...] = ()
+    choice: Choice | None = None
+
+    def tell(self, console: RunConsole) -> None:
+        """To whoever starts nothing: the warnings, and what is known of the choice."""
+        for warning in self.warnings:
+            console.warn(warning)
+        if self.choice is not None:
+            for event in (*self.choice.told, self.choice.expected.why):
+                console.event(SUPERVISOR, *event)
 
 
 def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None) -> Checked:
@@ -43,17 +56,27 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
         loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
+        choice = _choice(loaded)
+        if choice is not None:
+            loaded = dataclasses.replace(loaded, options=choice.expected.options)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
-        return Checked(loaded, placement, (*told, *_room(loaded, placement.topology)))
+        remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
+        return Checked(loaded, placement, (*told, *remarks), choice)
     finally:
         logging.getLogger().removeHandler(handler)
 
 
-def _room(loaded: Loaded, topology: Topology) -> list[str]:
+def _choice(loaded: Loaded) -> Choice | None:
+    """What the program leaves open until the run starts, if anything. ConfigError."""
+    make: Callable[..., Choice | None] | None = getattr(loaded.program, "choice", None)
+    return None if make is None else make(loaded.config, loaded.options)
+
+
+def remarks_on_room(program: object, topology: Topology, config: ClusterConfig) -> list[str]:
     """What to tell of memory, if the program says what its actors hold and they will live on this machine. ConfigError
     if it can never be enough."""
-    tell = getattr(loaded.program, "memory", None)
-    if tell is None or loaded.config.launcher.kind != "local":
+    tell = getattr(program, "memory", None)
+    if tell is None or config.launcher.kind != "local":
         return []
     memory = MachineMemory()
     return room.warned(tell(topology), memory.total, memory.available)

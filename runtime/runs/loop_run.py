@@ -75,10 +75,9 @@ class LoopHouse(House):
 
     def _observe(self) -> None:
         """Let the observer of the program, if it has one, hear of all work."""
-        self._observation = Observation.of(self._site, self._script.gauge, self.observes, self._watchers.event)
-        if self._observation is not None:
-            self._watchers.add(self._observation)
-            self._cluster.on_work = self._worked
+        self._observation = Observation(self._site, self._script.gauge, self.observes(), self._watchers.event)
+        self._watchers.add(self._observation)
+        self._cluster.on_work = self._worked
 
     def _worked(self) -> None:
         if self._observation is not None and self._observation.due:

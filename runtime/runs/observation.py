@@ -31,6 +31,7 @@ Told = Iterable[tuple[str, dict[str, Any]]]  # events: name, fields
 MakeGauge = Callable[..., Gauge]  # (name, help, **labels): see Measured.gauge; served on the page of `up`
 Make = Callable[[Placement, ClusterConfig, MakeGauge], "Observer | None"]
 PERIOD = 1.0  # seconds from one hearing to the next
+MANY = 1000  # things to hear: enough, also where no work is heard of
 
 
 class Observer(Protocol):
@@ -47,38 +48,33 @@ class Observer(Protocol):
 
 
 class Observation:
-    """A watcher that lets an observer work on `compute` and tells what it says. What it raises ends no run: it is told
-    as a warning, and the observer hears nothing more."""
+    """A watcher that lets the program's observer work on `compute` and tells what it says. What it raises ends no run:
+    it is told as a warning, and the observer hears nothing more.
 
-    def __init__(self, observer: Observer, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]) -> None:
-        self._observer, self._compute, self._tell = observer, compute, tell
+    It is made there too, when work is first heard of: importing it at the start took up to 60 ms that the first
+    iteration waited for.
+    """
+
+    def __init__(
+        self, site: Site, gauge: MakeGauge, compute: Compute, tell: Callable[[str, str, dict[str, Any]], None]
+    ) -> None:
+        self._site, self._gauge, self._compute, self._tell = site, gauge, compute, tell
+        self._observer: Observer | None = None
+        self._is_made = False
         self._loop = asyncio.get_running_loop()
-        self._heard: list[Callable[[], Told]] = []
+        self._heard: list[Callable[[Observer], Told]] = []
         self._task: asyncio.Task[None] | None = None
         self._due, self._over = self._loop.time() + PERIOD, False
 
     def __repr__(self) -> str:
         return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"
 
-    @staticmethod
-    def of(
-        site: Site, gauge: MakeGauge, compute: Callable[[], Compute], tell: Callable[[str, str, dict[str, Any]], None]
-    ) -> Observation | None:
-        """With the observer that the site's program offers; None if it offers none."""
-        make: Make | None = getattr(program_here(site.placement.topology.program), "observer", None)
-        if make is None:
-            return None
-        try:
-            observer = make(site.placement, site.config, gauge)
-        except Exception as error:  # noqa: BLE001  # whatever it is: a run needs no observer
-            tell(SUPERVISOR, WARNING, {"text": _in_words(error)})
-            return None
-        return None if observer is None else Observation(observer, compute(), tell)
-
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         """See Watcher."""
-        if event in self._observer.hears and not self._over:
-            self._heard.append(partial(self._observer.event, actor, event, dict(fields), self._loop.time()))
+        if not self._over and (self._observer is None or event in self._observer.hears):
+            self._heard.append(partial(_event, actor, event, dict(fields), self._loop.time()))
+            if len(self._heard) >= MANY:
+                self._hurry()
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """See Watcher."""
@@ -96,10 +92,9 @@ class Observation:
     def worked(self, sums: Sums) -> None:
         """How long work has taken: the observer hears of it, now or with what comes next."""
         if not self._over:
-            self._heard.append(partial(self._observer.worked, sums, self._loop.time()))
-        if self.due and (self._task is None or self._task.done()):
-            self._due = self._loop.time() + PERIOD
-            self._task = self._loop.create_task(self._observe(), name="observation")
+            self._heard.append(partial(_worked, sums, self._loop.time()))
+        if self.due:
+            self._hurry()
 
     async def close(self) -> None:
         """The observer hears nothing more."""
@@ -108,20 +103,42 @@ class Observation:
             await asyncio.gather(self._task, return_exceptions=True)
         self._compute.close()
 
+    def _hurry(self) -> None:
+        if self._task is None or self._task.done():
+            self._due = self._loop.time() + PERIOD
+            self._task = self._loop.create_task(self._observe(), name="observation")
+
     async def _observe(self) -> None:
         heard, self._heard = self._heard, []
         try:
-            told = await self._compute.run(SUPERVISOR, "observe", _all_of, heard)
+            told = await self._compute.run(SUPERVISOR, "observe", self._tell_all, heard)
         except Exception as error:  # noqa: BLE001  # whatever it is: a run needs no observer
             self._over = True
-            self._heard.clear()
             told = [(WARNING, {"text": _in_words(error)})]
+        if self._over:
+            self._heard.clear()
         for name, fields in told:
             self._tell(SUPERVISOR, name, fields)
 
+    def _tell_all(self, heard: Iterable[Callable[[Observer], Told]]) -> list[tuple[str, dict[str, Any]]]:
+        """In the thread: the observer, which is made if it is not there yet, hears of it all."""
+        if not self._is_made:
+            self._is_made = True
+            make: Make | None = getattr(program_here(self._site.placement.topology.program), "observer", None)
+            self._observer = make and make(self._site.placement, self._site.config, self._gauge)
+        if self._observer is None:
+            self._over = True
+            return []
+        observer = self._observer
+        return [said for each in heard for said in each(observer)]
 
-def _all_of(heard: Iterable[Callable[[], Told]]) -> list[tuple[str, dict[str, Any]]]:
-    return [said for each in heard for said in each()]
+
+def _event(actor: str, event: str, fields: dict[str, Any], now: float, observer: Observer) -> Told:
+    return observer.event(actor, event, fields, now) if event in observer.hears else ()
+
+
+def _worked(sums: Sums, now: float, observer: Observer) -> Told:
+    return observer.worked(sums, now)
 
 
 def _in_words(error: Exception) -> str:

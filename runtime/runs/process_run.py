@@ -84,9 +84,8 @@ class ProcessHouse(House):
             self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
-        self._observation = Observation.of(self._site, self._supervisor.gauge, ThreadCompute, self._watchers.event)
-        if self._observation is not None:
-            self._watchers.add(self._observation)
+        self._observation = Observation(self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event)
+        self._watchers.add(self._observation)
 
     async def supervise(self) -> ConvoyError | None:
         """See House.supervise."""

@@ -50,10 +50,20 @@ def house_of(
     return LoopHouse if here else partial(ProcessHouse, early=early)
 
 
+def directory_of(config: ClusterConfig, now: Callable[[], float]) -> RunDirectory:
+    """A new run directory, where the configuration says. LaunchError."""
+    return RunDirectory(Path(config.run.directory), config.run.name or config.program, now)
+
+
+def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEventLoop]:
+    """What makes an event loop that has the run's kind of time."""
+    return VirtualTimeLoop if config.simulation.clock == "virtual" else event_loop_factory()
+
+
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
     waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
-    `loop_factory` makes an event loop that has its kind of time.
+    `directory`: its run directory, if it has one already. `loop_factory` makes an event loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -67,12 +77,14 @@ class Run:
         here: bool = False,
         console: Callable[[], RunConsole] | None = None,
         early: Early | None = None,
+        directory: RunDirectory | None = None,
     ) -> None:
         self.placement = placement
         self._config, self._options, self._console = config, options, console
         self._build = house_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
-        self.loop_factory = VirtualTimeLoop if self._virtual else event_loop_factory()
+        self.loop_factory = loop_factory_of(config)
+        self._given = directory
         self._directory: RunDirectory | None = None
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
@@ -98,8 +110,7 @@ class Run:
         began_at = loop.time()
         self._events = Events(lambda: loop.time() - began_at)
         self._opened = asyncio.Event()
-        run = self._config.run
-        self._directory = RunDirectory(Path(run.directory), run.name or self._config.program, loop.time)
+        self._directory = self._given or directory_of(self._config, loop.time)
         self._task = loop.create_task(self._live(self._directory), name="run")
         try:
             await self._opened.wait()

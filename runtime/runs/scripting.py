@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import re
 import signal
 from collections.abc import Callable
@@ -18,11 +19,11 @@ from runtime.config.file import of_script
 from runtime.config.problems import unknown_key
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError, ConvoyError
-from runtime.plan.program import MAIN, checked, is_script, main_program, stop_if_loading
+from runtime.plan.program import MAIN, checked, is_script, main_program, program_here, stop_if_loading
 from runtime.plan.topology import Placement, ProcessSpec, Topology
 from runtime.report.console import RunConsole
 from runtime.report.events import Event
-from runtime.runs.checking import placed
+from runtime.runs.checking import placed, remarks_on_room
 from runtime.runs.loop_run import HERE
 from runtime.runs.run import Run
 from runtime.runs.signals import Signals
@@ -47,8 +48,9 @@ def launch(
     by their names, as dicts: machine=[{"name": "a", "cores": 2}], process=[{"name": "servers", "actors": ["fc*"]}],
     links={"transport": "tcp"}, liveness={...}, metrics={"port": 9464}, simulation={"clock": "virtual"}.
     A run on virtual time needs an event loop that has it: `runtime.run` makes one, and so does `run.loop_factory`.
-    ConfigError with every mistake in them or in the topology's options, and if the topology's program is a script
-    without a file.
+    ConfigError with every mistake in them or in the topology's options, if the topology's program is a script without
+    a file, and if the machine can never have the memory that the program says its actors hold; if it has not so much
+    now, a warning is logged.
     """
     stop_if_loading()
     here, simulation = processes == HERE, sections.get("simulation")
@@ -57,6 +59,8 @@ def launch(
     config = _config(program, directory, name, "one" if here else processes, sections)
     topology = dataclasses.replace(checked(topology), program=program)
     placement = placed(topology, config)
+    for line in remarks_on_room(program_here(program), topology, config):
+        logging.getLogger("convoy").warning("%s", line)
     if here:
         actors = tuple(actor.name for actor in topology.actors)
         placement = Placement(topology, (ProcessSpec(HERE, placement.processes[0].machine, actors),))

@@ -8,19 +8,28 @@ import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from runtime.errors import ConvoyError
-from runtime.runs.run import Run
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+class Ends(Protocol):
+    """What signals are about: a run, or what comes before it. See Run."""
+
+    @property
+    def has_begun(self) -> bool: ...
+    async def wind_down(self, reason: str = ...) -> None: ...
+    async def end_now(self) -> None: ...
+    async def save(self) -> None: ...
 
 
 class Signals:
     """While this context lasts, signals are the run's. `number`: the first that came, 0 if none did. In another
     thread than the main one, where Python hears no signals, it does nothing."""
 
-    def __init__(self, run: Run, say: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, run: Ends, say: Callable[[str], None] = lambda line: None) -> None:
         self._run, self._say = run, say
         self._tasks: set[asyncio.Task[Any]] = set()
         self._before: dict[signal.Signals, Any] = {}

@@ -5,26 +5,44 @@ from __future__ import annotations
 import asyncio
 
 from runtime.cluster.launcher import Early
+from runtime.errors import ConvoyError
+from runtime.plan.choice import Choice
 from runtime.report.console import RunConsole
+from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
-from runtime.runs.run import Run
+from runtime.runs.choosing import Choosing
+from runtime.runs.house import Watchers
+from runtime.runs.run import Run, directory_of, loop_factory_of
 from runtime.runs.signals import Signals
 
 
 def run(checked: Checked, console: RunConsole, early: Early | None = None) -> int:
     """Run to the end; returns the exit code, having told the person everything."""
-    loaded = checked.loaded
     for warning in checked.warnings:
         console.warn(warning)
     try:
-        made = Run(checked.placement, loaded.config, options=loaded.options, console=lambda: console, early=early)
-        with asyncio.Runner(loop_factory=made.loop_factory) as runner:
-            return runner.run(_live(made, console))
+        with asyncio.Runner(loop_factory=loop_factory_of(checked.loaded.config)) as runner:
+            return runner.run(_live(checked, console, early))
     finally:
         console.close()
 
 
-async def _live(run: Run, console: RunConsole) -> int:
+async def _live(checked: Checked, console: RunConsole, early: Early | None) -> int:
+    directory = None
+    if checked.choice is not None:
+        directory = directory_of(checked.loaded.config, asyncio.get_running_loop().time)
+        checked, number = await _settled(checked, checked.choice, directory, console)
+        if number:
+            return 128 + number
+    loaded = checked.loaded
+    run = Run(
+        checked.placement,
+        loaded.config,
+        options=loaded.options,
+        console=lambda: console,
+        early=early,
+        directory=directory,
+    )
     with Signals(run, console.say) as signals:
         await run.start()
         console.say(f"run directory {run.directory}")
@@ -36,3 +54,20 @@ async def _live(run: Run, console: RunConsole) -> int:
     if run.summary:
         console.say(run.summary)
     return 128 + signals.number if signals.number else 0
+
+
+async def _settled(
+    checked: Checked, choice: Choice, directory: RunDirectory, console: RunConsole
+) -> tuple[Checked, int]:
+    """With nothing left open; and the signal that ended it before, which leaves no run directory."""
+    choosing = Choosing(checked, choice, directory, Watchers(directory, console))
+    try:
+        with Signals(choosing, console.say) as signals:
+            found = await choosing.settled()
+    except ConvoyError as error:
+        directory.failed(error)
+        directory.close()
+        raise
+    if signals.number:
+        directory.discard()
+    return found, signals.number

@@ -16,94 +16,12 @@ from textwrap import indent
 
 import pytest
 
+from benchmarks.second_user import ATTACKS, PREAMBLE, listening
 from tests.chaos.test_links import running, undisturbed
-from tests.support import ROOT, configure, events, run_directory
+from tests.support import configure, events, run_directory
 
-NOBODY = 65534
 TRIES = 10
 TCP = '[links]\ntransport = "tcp"\n'
-# Everything is imported first: another user may not be able to read this one's Python.
-PREAMBLE = f"""
-import encodings.idna, os, socket, sys, time; sys.path.insert(0, {str(ROOT)!r})
-from pathlib import Path
-import zmq
-from runtime.messages import wire
-from runtime.messages.message import Envelope, WindDown
-*ports, name, folder, runs, pages = sys.argv[1:]
-pages = [int(page) for page in pages.split()]
-os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
-"""
-
-# Each prints what it got out of the run; nothing, if all is well.
-FORGED = """
-context, dealers = zmq.Context(), []
-for user, secret in ((None, None), (b"convoy", b"a wrong secret")):
-    dealer = context.socket(zmq.DEALER)
-    dealer.setsockopt(zmq.LINGER, 0)
-    dealer.setsockopt(zmq.ROUTING_ID, name.encode())
-    if user:
-        dealer.setsockopt(zmq.PLAIN_USERNAME, user)
-        dealer.setsockopt(zmq.PLAIN_PASSWORD, secret)
-    dealer.connect(f"tcp://127.0.0.1:{port}")
-    said = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
-    dealer.send_multipart(wire.encode(said))
-    dealers.append(dealer)
-time.sleep(0.5)  # for the handshake
-for dealer in dealers:
-    if dealer.poll(0):
-        print("answered", dealer.recv_multipart())
-    dealer.close()
-context.term()
-"""
-GARBAGE = """
-for size in (10, 1000, 1 << 20, 30 << 20):
-    with socket.create_connection(("127.0.0.1", int(port))) as door:
-        door.settimeout(1)
-        heard = b""
-        try:
-            door.sendall(b"\\xff" + os.urandom(size))
-            while said := door.recv(1 << 16):
-                heard += said
-        except OSError:
-            pass
-        if len(heard) > 64:  # ZeroMQ greets whoever comes with so many bytes
-            print("said", heard)
-"""
-IDLE = """
-doors = [socket.create_connection(("127.0.0.1", int(port))) for _ in range(200)]
-time.sleep(0.3)
-"""
-METRICS = """
-for page in pages:
-    for path in ("metrics", "sd", ""):
-        with socket.create_connection(("127.0.0.1", page)) as door:
-            try:
-                door.sendall(f"GET /{path} HTTP/1.1\\r\\n\\r\\n".encode())
-                said = door.recv(1 << 16)
-            except OSError:  # too many connections, of the last try: closed at once
-                continue
-            if said and not said.startswith(b"HTTP/1.1 403 "):
-                print("read", said[:40])
-doors = [socket.create_connection(("127.0.0.1", page)) for page in pages for _ in range(50)]
-time.sleep(0.3)
-"""
-FILES = """
-for path in (Path(folder), Path(runs)):
-    for each in (path, *(path / name for name in ("plan.json", "secret", "events.jsonl", "supervisor.control"))):
-        try:
-            print("read", os.listdir(each) if each == path else each.read_bytes()[:10])
-        except OSError:
-            pass
-"""
-UNIX = """
-door = socket.socket(socket.AF_UNIX)
-try:
-    door.connect(f"{folder}/supervisor.control")
-    print("connected")
-except OSError:
-    pass
-"""
-ATTACKS = {"forged": FORGED, "garbage": GARBAGE, "idle": IDLE, "metrics": METRICS, "files": FILES, "unix": UNIX}
 
 
 def as_nobody(attack: str, *arguments: str) -> str:
@@ -118,18 +36,6 @@ def as_nobody(attack: str, *arguments: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def listening(pids: list[int]) -> list[int]:
-    """TCP ports on which these processes listen: any user may see them."""
-    inodes = {
-        str(entry.readlink()).removeprefix("socket:[").rstrip("]")
-        for pid in pids
-        for entry in Path(f"/proc/{pid}/fd").iterdir()
-        if str(entry.readlink()).startswith("socket:")
-    }
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return sorted({int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes})
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from roles.fc.swap import Columns, FcTurn
 from roles.learning.parameter_store import ParameterStore
-from roles.messages import ActivationSlice, Columns, FcTurn
+from roles.messages import ActivationSlice
 from runtime.actors.router import Router
 from runtime.messages.message import Message
 from runtime.transport.inproc import InprocNetwork

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import runtime
 from roles.forecasting.outlook import forecast, memory
 from runtime.cluster.machine_memory import MachineMemory
 from runtime.errors import ConfigError
@@ -48,6 +49,18 @@ def test_a_training_that_does_not_fit_is_refused_by_check_and_warned_of(
     monkeypatch.setattr(MachineMemory, "total", 2000)
     with pytest.raises(ConfigError, match="has 2 kB"):
         check(cluster)
+
+
+def test_a_script_is_told_the_same_of_what_it_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    topology = check(configure(tmp_path, "sync")).placement.topology
+    monkeypatch.setattr(MachineMemory, "available", 1000)
+    runtime.launch(topology, directory=tmp_path)
+    assert "but only 1 kB of this machine are free now" in caplog.text
+    monkeypatch.setattr(MachineMemory, "total", 2000)
+    with pytest.raises(ConfigError, match="has 2 kB"):
+        runtime.launch(topology, directory=tmp_path)
 
 
 def test_with_groups_auto_those_count_in_which_workers_hold_most_and_the_model_that_is_kept(

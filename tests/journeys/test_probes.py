@@ -14,7 +14,7 @@ import pytest
 from nets.files.checkpoint import load as load_checkpoint
 from roles import ROLES, Options, plan
 from roles.messages import Done, Held, Hold, Probe, Probed, Release
-from runtime import Actor, Message, Refused, WindDown
+from runtime import Actor, Message, Refused, Topology, WindDown
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
@@ -69,12 +69,18 @@ def by_rank(actor: str, label: str) -> float:
 
 
 def tried(
-    cluster: Path, asks: list[dict[str, Any]], *settings: str, ends: float = 0.0, times: ServiceTime = ten_ms
+    cluster: Path,
+    asks: list[dict[str, Any]],
+    *settings: str,
+    ends: float = 0.0,
+    times: ServiceTime = ten_ms,
+    change: Callable[[Topology], Topology] = lambda topology: topology,
 ) -> Simulated:
     """A run on virtual time with a scientist in it."""
     loaded = load_with_program(cluster, settings)
     assert isinstance(loaded.options, Options)
-    more = with_actor(plan(loaded.config, loaded.options), "scientist", {"asks": asks, "ends": ends})
+    made = change(plan(loaded.config, loaded.options))
+    more = with_actor(made, "scientist", {"asks": asks, "ends": ends})
     journal = run_virtual(
         simulate(
             place(more, loaded.config),
@@ -262,7 +268,7 @@ def test_a_release_says_how_the_run_goes_on(tmp_path: Path) -> None:
     found = tried(cluster, wanted, "train.strategy.live=true")
     (now,) = found.journal.of("regrouped")
     (held,) = found.journal.of("hold")
-    rates = {"base_lr": pytest.approx(0.02), "momentum": pytest.approx(0.4)}
+    rates = {"base_lr": pytest.approx(0.02), "momentum": pytest.approx(0.4), "batch": 64}
     assert now == {"iteration": held["iteration"], "workers": 4, "groups": 2, **rates}
     assert [fields["iteration"] for fields in found.journal.of("progress")] == [f"{n}/12" for n in range(1, 13)]
     assert [round(fields["staleness"]) for fields in found.journal.of("progress")][-1] == 1

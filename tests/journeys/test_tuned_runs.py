@@ -63,10 +63,6 @@ BROKEN = {
         "cluster.toml:2: train.strategy.groups: found 'automatic' (string), expected an integer >= 1, or 'auto' "
         "(did you mean 'auto'?)",
     ),
-    "a batch that nobody chooses": (
-        "[train]\nbatch = 'auto'\n",
-        "cluster.toml:2: train.batch: found 'auto' (string), expected an integer >= 1",
-    ),
     "groups that may not change": (
         f"{AUTO}live = false\n",
         "cluster.toml:4: train.strategy.live: found false, but groups = 'auto' changes groups while the run goes on",

@@ -36,9 +36,9 @@ def prefetcher(source, depth=2):
 def test_a_share_asked_for_is_read_in_the_other_thread_and_equals_a_direct_read(slow):
     slow.let.set()
     with prefetcher(slow) as ahead:
-        assert ahead.request(0, 2, 5)
-        found = ahead.get(0, 2, 5)
-        direct = ahead.get(2, 0, 4)
+        assert ahead.request(2, 5)
+        found = ahead.get(2, 5)
+        direct = ahead.get(20, 24)
     assert [array.ravel().tolist() for array in found] == [[2, 3, 4]] * 2
     assert direct[1].tolist() == [20, 21, 22, 23]
     assert [name.startswith("prefetch") for name in slow.threads] == [True, False]
@@ -46,42 +46,42 @@ def test_a_share_asked_for_is_read_in_the_other_thread_and_equals_a_direct_read(
 
 def test_no_more_shares_than_the_depth_are_held(slow):
     with prefetcher(slow) as ahead:
-        assert [ahead.request(ticket, 0, 10) for ticket in (0, 2, 3)] == [True, True, False]
-        assert ahead.request(0, 0, 10)
+        assert [ahead.request(low, low + 10) for low in (0, 20, 30)] == [True, True, False]
+        assert ahead.request(0, 10)
         assert repr(ahead) == "<Prefetcher held=2/2 ready=0 closed=False>"
         slow.let.set()
-        assert ahead.get(0, 0, 10)[1].tolist() == list(range(10))
-        assert ahead.request(3, 0, 10)
+        assert ahead.get(0, 10)[1].tolist() == list(range(10))
+        assert ahead.request(30, 40)
 
 
 def test_an_error_reaches_the_one_who_fetches_and_the_next_share_is_read(slow):
     slow.let.set()
     with prefetcher(slow) as ahead:
-        ahead.request(1, 0, 10)
-        ahead.request(2, 0, 10)
+        ahead.request(10, 20)
+        ahead.request(20, 30)
         with pytest.raises(DataError, match="image 13 is damaged"):
-            ahead.get(1, 0, 10)
-        assert ahead.get(2, 0, 10)[1][0] == 20
+            ahead.get(10, 20)
+        assert ahead.get(20, 30)[1][0] == 20
 
 
 def test_what_is_forgotten_makes_room_and_is_read_anew(slow):
     with prefetcher(slow, 1) as ahead:
-        ahead.request(0, 0, 10)
+        ahead.request(0, 10)
         ahead.forget()
-        assert ahead.request(3, 0, 10)
+        assert ahead.request(30, 40)
         slow.let.set()
-        assert ahead.get(3, 0, 10)[1][0] == 30
+        assert ahead.get(30, 40)[1][0] == 30
 
 
 def test_closing_ends_the_thread_and_every_wait(slow):
     ahead = prefetcher(slow)
-    ahead.request(0, 0, 10)
-    ahead.request(2, 0, 10)
+    ahead.request(0, 10)
+    ahead.request(20, 30)
     failed = []
 
     def fetch():
         try:
-            ahead.get(2, 0, 10)
+            ahead.get(20, 30)
         except DataError as error:
             failed.append(str(error))
 
@@ -97,7 +97,7 @@ def test_closing_ends_the_thread_and_every_wait(slow):
     assert failed == ["prefetch: closed while a share was being waited for"]
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
     with pytest.raises(DataError, match="prefetch: it is closed"):
-        ahead.request(0, 0, 10)
+        ahead.request(0, 10)
 
 
 def test_many_threads_may_read_one_shuffled_order():

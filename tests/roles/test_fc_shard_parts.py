@@ -12,10 +12,10 @@ from nets.sharding.division import ShardedNet
 from ops import get_backend
 from roles.fc.batches import fc_batches, rows_in
 from roles.fc.queue import FcQueue
-from roles.fc.swap import ColumnSwap
+from roles.fc.swap import Columns, ColumnSwap, FcTurn
 from roles.learning.slices import cut_state, slices_of_state
 from roles.learning.state_average import MeanState
-from roles.messages import ActivationSlice, Columns, FcTurn, State
+from roles.messages import ActivationSlice, State
 from runtime import Actor, Envelope, MessageError
 
 CUTS = [(0, 4), (0, 3, 6), (0, 4, 7, 10), (0, 1, 2, 9, 10), (0, 1, 2, 3, 4, 5)]
@@ -44,7 +44,7 @@ def test_the_schemes_are_those_of_the_paper() -> None:
 
 def slice_of(number: int, rank: int, part: int, rows: int, cuts: tuple[int, ...] = (0, 3, 6)) -> ActivationSlice:
     blobs = (np.zeros((rows,), np.float32), np.zeros((rows, 5), np.float32))
-    return ActivationSlice(phase="TRAIN", number=number, batch=number, rank=rank, part=part, cuts=cuts, blobs=blobs)
+    return ActivationSlice(phase="TRAIN", number=number, counted=number, rank=rank, part=part, cuts=cuts, blobs=blobs)
 
 
 def asked(message: ActivationSlice) -> Envelope:

@@ -14,6 +14,7 @@ from runtime.plan.topology import Placement, ProcessSpec
 
 CONV = {"forward conv1": (10.0, 0.1, 0.001), "backward conv1": (10.0, 0.2, 0.004)}
 WORK = {"conv-0-0": CONV, "conv-1-0": CONV, "fc_server": {"fc TRAIN": (20.0, 0.1, 0.0005)}}
+BATCH = 64
 ALONE = {"single": {"train": (10.0, 0.2, 0.004)}}
 
 
@@ -58,19 +59,31 @@ def test_other_groups_are_predicted_with_the_times_and_messages_of_those_before(
     model = live(groups=1)
     assert model.unmeasured() is None
     before = model.fit(WORK, 0.050)
-    assert not model.regroup(2, 1)
-    assert model.regroup(2, 2)
+    assert not model.regroup(2, 1, BATCH)
+    assert model.regroup(2, 2, BATCH)
     after = model.unmeasured()
     assert after is not None
     assert after.message == before.message
     assert 0.4 < after.seconds / before.seconds < 0.9
 
 
+def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
+    model = live(groups=1)
+    before = model.fit(WORK, 0.045)
+    assert before.message
+    assert model.regroup(2, 1, 2 * BATCH)
+    after = model.unmeasured()
+    assert after is not None
+    assert after.work == pytest.approx(2 * before.work, rel=0.02)  # twice the rows
+    assert after.message == before.message
+    assert not model.regroup(2, 1, 2 * BATCH)
+
+
 def test_no_iteration_takes_less_than_the_processor_time_of_all_divided_by_the_processors() -> None:
     model = live(groups=1)
     before = model.fit(WORK, 0.050, processors=0.9)
     assert before.use[PROCESSORS] == pytest.approx(0.9, rel=0.02)
-    model.regroup(2, 2)
+    model.regroup(2, 2, BATCH)
     after = model.unmeasured()
     assert after is not None
     assert after.seconds == pytest.approx(0.045)

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
+from roles.fc.swap import Columns, FcTurn
 from roles.messages import (
     Activations,
     ActivationSlice,
-    Columns,
     Contribution,
-    FcTurn,
     LayerGradient,
     NextTicket,
     PassDone,

@@ -15,8 +15,8 @@ from nets.tools.volumes import volumes
 from roles import registry
 from roles.base.loads import Load
 from roles.base.shapes import Shapes
-from roles.commands.profile import UNTIMED
 from roles.forecasting.costs import ByFlops, Timed, loads_of, profile
+from roles.forecasting.layer_times import UNTIMED
 from roles.forecasting.prediction import rows_of
 from runtime.plan.topology import Topology
 from tests.support import configure, train

@@ -81,7 +81,7 @@ async def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(tmp_path
 
 async def test_the_rates_are_those_that_were_told_last(tmp_path: Path) -> None:
     holder = Holder(tmp_path)
-    assert isinstance(await holder.asked(Rates(base_lr=0.0, momentum=0.0)), Done)
+    assert isinstance(await holder.asked(Rates(base_lr=0.0, momentum=0.0, batch=1)), Done)
     before = holder._store.read("ip")[0].copy()
     holder.trained()
     np.testing.assert_array_equal(holder._store.read("ip")[0], before)

@@ -35,7 +35,10 @@ class Play:
         self.changed_at: int | None = None
         self.last_number = table.first - 1
         self.held_at: int | None = None
-        self.probes: list[list[int]] = []  # the batches of each
+        self.probes: list[list[int]] = []  # the iterations of each
+        self.samples: list[tuple[int, int]] = []  # of each iteration that counts
+        self.probed: list[list[tuple[int, int]]] = []  # and of each probe's
+        self.batch = table.batch  # anything from there on, but for one iteration after the other the same
         self.probing = False
 
     def run(self, interrupt: tuple[str, int] | None = None) -> None:
@@ -80,21 +83,25 @@ class Play:
     def ask(self) -> None:
         group = self.choice.choice(self.idle)
         most = self.choice.randint(1, 4)
-        ticket = self.schedule.next_pass(self.reports[group], most)
+        if not self.training:
+            self.batch = self.table.batch * self.choice.randint(1, 3)
+        ticket = self.schedule.next_pass(self.reports[group], most, self.batch)
         if ticket is None:
             assert self.training or self.testing or self.schedule.stage in WAITING, "nobody will ever go on"
             return
         self.idle.remove(group)
         if ticket.phase == TRAIN:
             assert self.wound_down_at is None, "trained on after winding down"
-            assert ticket.rows == self.table.batch
+            assert ticket.rows == self.batch
             assert 1 <= ticket.passes <= most
             numbers = range(ticket.number, ticket.number + ticket.passes)
             self.training |= dict.fromkeys(numbers, (group, self.reports[group]))
             assert ticket.number == self.last_number + 1, "a number was given twice, or left out"
             self.last_number = numbers[-1]
-            batches = [number - ticket.probed for number in numbers]
-            (self.probes[-1] if self.probing else self.trained).extend(batches)
+            (self.probes[-1] if self.probing else self.trained).extend(n - self.schedule.probed for n in numbers)
+            starts = [ticket.first + at * ticket.rows for at in range(ticket.passes)]
+            spans = self.probed[-1] if self.probing else self.samples
+            spans.extend((start, start + ticket.rows) for start in starts)
             self.in_a_row[group] = ticket.passes
         else:
             assert ticket.phase.startswith(TEST)
@@ -140,9 +147,18 @@ class Play:
         if not self.schedule.winding_down and len(self.probes) < 3:
             self.schedule.probe(self.choice.randint(1, 9))
             self.probes.append([])
+            self.probed.append([])
             self.probing = True
         else:
             self.schedule.released()
+
+    def each_sample_comes_once(self) -> bool:
+        """In their order, from the first on, and those of every probe are the next ones of the run."""
+        begin = self.table.first * self.table.batch if self.table.images < 0 else self.table.images
+        ends = [begin, *(high for _, high in self.samples)]
+        held = ends[(self.held_at or 0) - self.table.first] if self.probed else 0
+        runs = [(begin, self.samples), *((held, spans) for spans in self.probed)]
+        return all([low for low, _ in spans] == [at, *(high for _, high in spans)][: len(spans)] for at, spans in runs)
 
     def change(self) -> None:
         self.schedule.changed()
@@ -179,6 +195,7 @@ def timetables(draw: st.DrawFn) -> Timetable:
         snapshot_last=draw(st.booleans()),
         test_first=draw(st.booleans()),
         snapshot_interval=draw(st.integers(0, 5)),
+        images=draw(st.sampled_from([-1, 0, 17])),
     )
 
 
@@ -195,6 +212,8 @@ def test_every_iteration_is_handed_out_once_in_order_and_tests_and_saves_come_wh
     assert play.trained == list(range(table.first, table.last))
     assert play.events == expected(table)
     assert play.schedule.completed == table.last
+    assert play.each_sample_comes_once()
+    assert play.schedule.images == ([high for _, high in play.samples] or [play.schedule.images])[-1]
 
 
 @settings(max_examples=100, deadline=None)
@@ -205,6 +224,7 @@ def test_winding_down_at_any_point_trains_no_further_saves_what_there_is_and_end
     play = Play(table, groups, choice)
     play.run(("wind_down", at))
     assert play.trained == list(range(table.first, table.first + len(play.trained)))
+    assert play.each_sample_comes_once()
     if play.trained and (table.snapshot_last or play.wound_down_at is not None):
         assert play.events[-1] == ("save", table.first + len(play.trained))
     if play.wound_down_at is not None:
@@ -251,7 +271,8 @@ def test_a_hold_at_any_point_tries_the_same_batches_again_and_again_and_changes_
     play.run(("hold", at))
     assert play.trained == list(range(table.first, table.last))
     assert play.events == expected(table)
-    assert all(batches == [play.held_at + n for n in range(len(batches))] for batches in play.probes)
+    assert all(probe == [play.held_at + n for n in range(len(probe))] for probe in play.probes)
+    assert play.each_sample_comes_once()
     assert play.schedule.probed == sum(map(len, play.probes))
 
 

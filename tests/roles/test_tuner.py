@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ import pytest
 
 from roles.messages import Done, Held, Hold, Probe, Probed, Release
 from roles.tuning.choices import Choices, Setting
+from roles.tuning.noise import gain
 from roles.tuning.record import FILE, Start, read
+from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.tuner import Tuner, TunerOptions
 from runtime import Actor, ActorSpec, ConfigError, Envelope, MessageError, Topology
 from runtime.plan.topology import Placement, ProcessSpec
@@ -21,18 +25,22 @@ from runtime.simulation.cluster import Journal, simulate
 from tests.roles.laboratories import Quadratic
 
 SECONDS = {1: 1.0, 2: 0.6, 4: 0.5}
+BATCH = 16
 MOMENTA = (0.0, 0.3, 0.6, 0.9)
 
 
 class Coordinator(Actor):
     """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses probes after
     `patience` of them, as one does whose run winds down. Cuts the probe of number `cut` and lets the run go on, as one
-    does whose run winds down meanwhile; nothing may be asked any more."""
+    does whose run winds down meanwhile; nothing may be asked any more. Twice the batch takes `slower` times as long."""
 
-    def __init__(self, *, last: int, base_lr: float = 0.1, patience: int = 1000, cut: int = 0) -> None:
+    def __init__(
+        self, *, last: int, base_lr: float = 0.1, patience: int = 1000, cut: int = 0, slower: float = 1.0
+    ) -> None:
+        self._slower = slower
         self._last, self._patience, self._cut = last, patience, cut
         self._lab = Quadratic(SECONDS)
-        self._now = Setting(1, 0.9, base_lr)
+        self._now = Setting(1, 0.9, base_lr, BATCH)
         self._held: asyncio.Event | None = None
         self.released = asyncio.Event()
         self.released.set()
@@ -40,7 +48,7 @@ class Coordinator(Actor):
     async def run(self) -> None:
         while self._lab.iteration < self._last:
             await self.released.wait()
-            await asyncio.sleep(SECONDS[self._now.groups])
+            await asyncio.sleep(SECONDS[self._now.groups] * self._times(self._now))
             if self.released.is_set():
                 self._lab.train(self._now, 1)
         self.emit("finished", iterations=self._lab.iteration)
@@ -50,15 +58,18 @@ class Coordinator(Actor):
         await asyncio.sleep(0.25)  # what is under way ends
         now = self._now
         held = Held(
-            iteration=self._lab.iteration, workers=4, groups=now.groups, base_lr=now.base_lr, momentum=now.momentum
-        )
+            iteration=self._lab.iteration, workers=4, groups=now.groups, base_lr=now.base_lr, momentum=now.momentum,
+            batch=now.batch,
+        )  # fmt: skip
         await self.reply(envelope, held)
 
     async def on_probe(self, message: Probe, envelope: Envelope) -> None:
         self._patience -= 1
         if self._patience < 0:
             raise MessageError("bad_value", "the run ends")
-        trial = await self._lab.probe(self._wanted(message), message.iterations, message.seconds)
+        wanted = self._wanted(message)
+        trial = await self._lab.probe(wanted, message.iterations, message.seconds / self._times(wanted))
+        trial = dataclasses.replace(trial, seconds=trial.seconds * self._times(wanted))
         await asyncio.sleep(trial.seconds + 0.1)  # and puts the model back
         self._cut -= 1
         if self._cut == 0:
@@ -79,18 +90,45 @@ class Coordinator(Actor):
             wish.groups or now.groups,
             now.momentum if wish.momentum < 0 else wish.momentum,
             now.base_lr if wish.base_lr < 0 else wish.base_lr,
+            wish.batch or now.batch,
+        )
+
+    def _times(self, setting: Setting) -> float:
+        """As long as with the batch of the beginning."""
+        return self._slower ** math.log2(setting.batch / BATCH)
+
+
+class Model(Actor):
+    """Says how noisy gradients are, from the second time on that it is asked."""
+
+    def __init__(self, *, noise: float) -> None:
+        self._noise, self._asked = noise, 0
+
+    async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
+        self._asked += 1
+        noise = self._noise if self._asked > 1 else math.nan
+        unknown = dict.fromkeys(("momentum", "groups", "staleness", "gradients", "gradients_error"), math.nan)
+        await self.reply(
+            envelope, GradientStatistics(iteration=0, updates=0, noise=noise, noise_error=noise / 10, **unknown)
         )
 
 
-def tuned(directory: Path, choices: Choices, start: Start | None = None, **coordinator: Any) -> Journal:
-    options = TunerOptions(coordinator="coordinator", choices=choices, start=start)
+def tuned(
+    directory: Path, choices: Choices, start: Start | None = None, *, noise: float = math.nan, **coordinator: Any
+) -> Journal:
+    options = TunerOptions(coordinator="coordinator", choices=choices, start=start, measuring=("model",))
     actors = (
         ActorSpec("coordinator", "coordinator", {"last": choices.last, **coordinator}),
         ActorSpec("tuner", "tuner", options),
+        ActorSpec("model", "model", {"noise": noise}),
     )
-    topology = Topology("roles", actors, (("tuner", "coordinator"),), "coordinator")
-    placement = Placement(topology, (ProcessSpec("here", "here", ("coordinator", "tuner")),))
-    return run_virtual(simulate(placement, {"coordinator": Coordinator, "tuner": Tuner}, directory=directory))
+    links = (("tuner", "coordinator"), ("tuner", "model"))
+    placement = Placement(
+        Topology("roles", actors, links, "coordinator"),
+        (ProcessSpec("here", "here", ("coordinator", "tuner", "model")),),
+    )
+    roles = {"coordinator": Coordinator, "tuner": Tuner, "model": Model}
+    return run_virtual(simulate(placement, roles, directory=directory))
 
 
 def everything(last: int, **more: Any) -> Choices:
@@ -112,7 +150,7 @@ def test_it_searches_again_after_each_epoch_within_its_budget_and_every_choice_h
     assert len(made) >= 2
     assert all(choice["why"] for choice in made)
     released = [Setting(**fields) for fields in journal.of("released")]
-    assert released == [Setting(each["groups"], each["momentum"], each["base_lr"]) for each in made]
+    assert released == [Setting(each["groups"], each["momentum"], each["base_lr"], BATCH) for each in made]
     assert sum(choice["seconds"] for choice in made) <= 0.1 * 6000 * 1.0
     for choice, later in itertools.pairwise(made):
         epoch = choices.epoch(choices.length(6000 - choice["iteration"]))
@@ -158,7 +196,7 @@ def test_its_record_has_every_probe_and_another_run_starts_from_it(tmp_path: Pat
 def test_what_another_run_chose_is_taken_of_what_is_to_be_chosen_only(tmp_path: Path) -> None:
     start = Start(Setting(4, 0.3, 0.05), 4, 4, FILE)
     journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=6000), start)
-    assert Setting(**journal.of("released")[0]) == Setting(1, 0.3, 0.1)
+    assert Setting(**journal.of("released")[0]) == Setting(1, 0.3, 0.1, BATCH)
     assert len(choices_of(journal)) > 1
     assert {fields["groups"] for fields in journal.of("probe")} == {1}  # in later searches too
 
@@ -173,7 +211,7 @@ def test_a_start_that_diverges_here_is_told_and_the_search_begins_anew(tmp_path:
 def test_a_run_that_winds_down_while_it_is_probed_is_let_go_as_it_was(tmp_path: Path, patience: int) -> None:
     journal = tuned(tmp_path, everything(1000), patience=patience)
     assert len(journal.of("probe")) == patience
-    assert [Setting(**fields) for fields in journal.of("released")] == [Setting(1, 0.9, 0.1)]
+    assert [Setting(**fields) for fields in journal.of("released")] == [Setting(1, 0.9, 0.1, BATCH)]
     assert told(journal)[-1].startswith("no further search: coordinator refused Probe")
     assert journal.of("finished") == [{"iterations": 1000}]
     assert not (tmp_path / FILE).exists()
@@ -186,6 +224,41 @@ def test_a_probe_that_the_end_of_the_run_cuts_is_the_last_that_is_asked(tmp_path
     assert told(journal)[-1] == "no further search: the run ends"
     assert journal.of("released") == []
     assert journal.of("finished") == [{"iterations": 1000}]
+
+
+def test_the_batch_is_chosen_as_soon_as_it_is_known_how_noisy_gradients_are(tmp_path: Path) -> None:
+    choices = Choices(batches=(16, 32, 64), last=2000)
+    journal = tuned(tmp_path, choices, noise=1000.0, slower=1.2, base_lr=0.01)
+    first, second, *_ = choices_of(journal)
+    assert (first["batch"], second["batch"], second["groups"], second["momentum"]) == (16, 64, 1, 0.9)
+    assert second["base_lr"] == pytest.approx(0.01 * gain(1000.0, 64, 16), rel=1e-5)
+    assert "how noisy gradients are is not known yet, so the batch stays 16" in told(journal)
+    assert "64 is worth 3.82 of its iterations and takes 1.44 times as long" in second["why"]
+    assert Setting(**journal.of("released")[1]) == Setting(1, 0.9, second["base_lr"], 64)
+    assert {fields["batch"] for fields in journal.of("probe")} == {16, 32, 64}
+    record = json.loads((tmp_path / FILE).read_text())
+    assert record["searches"][1]["choice"]["batch"] == 64
+    assert {probe["batch"] for probe in record["searches"][1]["probes"]} == {16, 32, 64}
+    assert record["iteration_seconds"]["1"] == pytest.approx(1.44)
+
+
+def test_a_run_that_starts_from_a_record_with_a_larger_batch_takes_it_with_its_rate(tmp_path: Path) -> None:
+    start = Start(Setting(4, 0.3, 0.05, 32), 4, 4, FILE)
+    journal = tuned(tmp_path, Choices(batches=(16, 32), last=1000), start)
+    assert Setting(**journal.of("released")[0]) == Setting(1, 0.9, 0.05, 32)
+    older = dataclasses.replace(start, setting=Setting(4, 0.3, 0.05))
+    journal = tuned(tmp_path, Choices(batches=(16, 32), last=1000), older)
+    assert Setting(**journal.of("released")[0]) == Setting(1, 0.9, 0.1, BATCH)
+
+
+@pytest.mark.parametrize(("noise", "worth"), [(1000.0, True), (20.0, False)])
+def test_where_no_batch_is_chosen_it_is_told_when_twice_as_large_a_one_would_be_worth_it(
+    tmp_path: Path, noise: float, worth: bool
+) -> None:
+    journal = tuned(tmp_path, Choices(momenta=MOMENTA, last=10_000), noise=noise)
+    line = "the noise scale is 1e+03 images: an iteration with twice the batch, 32, is worth 1.97 of the present ones"
+    assert any(why.startswith(line) for why in told(journal)) == worth
+    assert not any("batch" in choice for choice in choices_of(journal))
 
 
 def test_a_disk_that_takes_no_record_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
 from runtime.plan.chart import chart
-from runtime.plan.prospects import Prospect, Prospects, busiest, duration, outline
+from runtime.plan.prospects import Needed, Prospect, Prospects
+from runtime.plan.telling import busiest, duration, outline
 
 SVG = "{http://www.w3.org/2000/svg}"
 SECONDS = {1: 4.0, 2: 2.0, 4: 0.52, 8: 0.5}
@@ -112,3 +114,54 @@ def test_higher_on_the_chart_is_slower_and_further_right_is_more() -> None:
     assert dots == sorted(dots, key=lambda dot: dot[0])
     assert [y for _, y in dots] == sorted(y for _, y in dots)
     assert all(78 < x < 616 and 48 <= y <= 344 for x, y in dots)
+
+
+def with_target(needed: dict[int, Needed], hourly: float | None = 36.0, **more: object) -> Prospects:
+    choices = tuple(
+        replace(choice, needed=needed.get(choice.number, Needed()), hourly=hourly) for choice in found().choices
+    )
+    return found(choices=choices, target="accuracy 0.9", **more)
+
+
+def test_a_target_has_columns_of_its_own_and_marks_the_fastest_and_the_cheapest_row() -> None:
+    needed = {1: Needed(100, seen=True), 2: Needed(150.4), 4: Needed(why="not reached")}
+    head, one, two, four, eight = outline(with_target(needed)).splitlines()[2:7]
+    assert "iterations   time to accuracy 0.9  cost" in head
+    assert "  100          6 min 40 s            4 " in one
+    assert "  ~150         5 min 1 s, fastest    3.01, cheapest  " in two
+    assert "  not reached  " in four
+    assert "  not known    " in eight
+    said = "in seconds per iteration, from 4 groups of 2 on, more groups gain 10 % at most"
+    assert said in outline(with_target(needed))  # more groups may not pay for all that
+
+
+def test_without_a_price_a_target_has_no_cost() -> None:
+    assert " cost " not in outline(with_target({1: Needed(100, seen=True)}, hourly=None)).splitlines()[2]
+
+
+def test_what_was_learnt_from_and_what_cannot_be_stand_below_the_figures() -> None:
+    learnt = (("run", "with", ""), ("runs/A", "1 group", "at iteration 100"))
+    text = outline(with_target({1: Needed(100, seen=True)}, learnt=learnt, refused=("16 groups: why",)))
+    assert "\ncannot be:\n  16 groups: why\n" in text
+    assert "\nlearnt of accuracy 0.9:\n  run     with\n  runs/A  1 group  at iteration 100\n" in text
+
+
+def test_several_kinds_of_machines_are_compared_by_their_best_choices() -> None:
+    fast = with_target({1: Needed(100, seen=True), 2: Needed(100, seen=True)}, kind="large")
+    slow = with_target({1: Needed(100, seen=True)}, hourly=9.0, kind="small")
+    none = with_target({}, kind="other")
+    text = outline(fast, slow, none).partition("compared:")[2].splitlines()
+    assert re.fullmatch(r"machine +groups +seconds per iteration +time to accuracy 0\.9 +cost", text[2])
+    assert re.fullmatch(r"large +2 groups of 4 +2 +3 min 20 s, fastest +2", text[3])
+    assert re.fullmatch(r"small +1 groups of 8 +4 +6 min 40 s +1, cheapest", text[4])
+    assert re.fullmatch(r"other +not known +not known", text[5])
+    assert outline(fast, slow, none).count("  this") == 1  # what is not known of all is told once
+
+
+def test_without_a_target_kinds_of_machines_are_compared_as_configured_to_the_end() -> None:
+    cheap = found(kind="small", choices=tuple(replace(c, hourly=1.0) for c in found().choices))
+    dear = found(kind="large", choices=tuple(replace(c, hourly=2.0, seconds=c.seconds / 4) for c in found().choices))
+    text = outline(cheap, dear).partition("compared:")[2].splitlines()
+    assert re.search(r"time to the end, 9000 iterations", text[2])
+    assert re.fullmatch(r"small +2 groups of 4 +2 +5 h 0 min +5", text[3])
+    assert re.fullmatch(r"large +2 groups of 4 +0.5 +75 min 0 s, fastest +2.5, cheapest", text[4])

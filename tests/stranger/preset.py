@@ -39,4 +39,4 @@ def tallied(request: Request) -> Topology:
     return dataclasses.replace(plain, actors=(*actors, *tallies), links=(*plain.links, *links))
 
 
-TALLIED = Preset(tallied, keys("workers fan_in shares"), options=Settings)
+TALLIED = Preset(tallied, keys("workers fan_in shares"), options=Settings, equals_single=True)

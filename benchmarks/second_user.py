@@ -1,0 +1,260 @@
+"""`python -m benchmarks.second_user`: what another user of the same machine costs a run, who tries one door after the
+other without a pause. Needs root, who can be another user, and two cores.
+
+The run trains over TCP on one core and the other user has a core for itself: what is told is what the run spends on
+whoever knocks, not the processor time that any program of another user takes. For each door calm and attacked seconds
+take turns, and the ratio is the median of the ratios of the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable
+from functools import partial
+from pathlib import Path
+from statistics import median
+from textwrap import indent
+from typing import Any
+
+import roles
+import runtime
+from benchmarks.report import ROOT, Record, machine, write
+from runtime import Event
+from runtime.runs.run import Run
+
+BAR = 1.05  # times the seconds of an iteration of a run that nobody attacks
+WARM = 50  # iterations
+NOBODY = 65534
+SOLVER = """net: "lenet.prototxt" base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005 lr_policy: "fixed"
+max_iter: 10000000 display: 1 snapshot: 0 snapshot_after_train: false
+"""
+# Everything is imported first: another user may not be able to read this one's Python.
+PREAMBLE = f"""
+import encodings.idna, os, socket, sys, time; sys.path.insert(0, {str(ROOT)!r})
+from pathlib import Path
+import zmq
+from runtime.messages import wire
+from runtime.messages.message import Envelope, WindDown
+*ports, name, folder, runs, pages = sys.argv[1:]
+pages = [int(page) for page in pages.split()]
+os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
+"""
+# Each prints what it got out of the run; nothing, if all is well.
+FORGED = """
+context, dealers = zmq.Context(), []
+for user, secret in ((None, None), (b"convoy", b"a wrong secret")):
+    dealer = context.socket(zmq.DEALER)
+    dealer.setsockopt(zmq.LINGER, 0)
+    dealer.setsockopt(zmq.ROUTING_ID, name.encode())
+    if user:
+        dealer.setsockopt(zmq.PLAIN_USERNAME, user)
+        dealer.setsockopt(zmq.PLAIN_PASSWORD, secret)
+    dealer.connect(f"tcp://127.0.0.1:{port}")
+    said = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
+    dealer.send_multipart(wire.encode(said))
+    dealers.append(dealer)
+time.sleep(0.5)  # for the handshake
+for dealer in dealers:
+    if dealer.poll(0):
+        print("answered", dealer.recv_multipart())
+    dealer.close()
+context.term()
+"""
+GARBAGE = """
+for size in (10, 1000, 1 << 20, 30 << 20):
+    with socket.create_connection(("127.0.0.1", int(port))) as door:
+        door.settimeout(1)
+        heard = b""
+        try:
+            door.sendall(b"\\xff" + os.urandom(size))
+            while said := door.recv(1 << 16):
+                heard += said
+        except OSError:
+            pass
+        if len(heard) > 64:  # ZeroMQ greets whoever comes with so many bytes
+            print("said", heard)
+"""
+IDLE = """
+doors = [socket.create_connection(("127.0.0.1", int(port))) for _ in range(200)]
+time.sleep(0.3)
+"""
+METRICS = """
+for page in pages:
+    for path in ("metrics", "sd", ""):
+        with socket.create_connection(("127.0.0.1", page)) as door:
+            try:
+                door.sendall(f"GET /{path} HTTP/1.1\\r\\n\\r\\n".encode())
+                said = door.recv(1 << 16)
+            except OSError:  # too many connections, of the last try: closed at once
+                continue
+            if said and not said.startswith(b"HTTP/1.1 403 "):
+                print("read", said[:40])
+doors = [socket.create_connection(("127.0.0.1", page)) for page in pages for _ in range(50)]
+time.sleep(0.3)
+"""
+FILES = """
+for path in (Path(folder), Path(runs)):
+    for each in (path, *(path / name for name in ("plan.json", "secret", "events.jsonl", "supervisor.control"))):
+        try:
+            print("read", os.listdir(each) if each == path else each.read_bytes()[:10])
+        except OSError:
+            pass
+"""
+UNIX = """
+door = socket.socket(socket.AF_UNIX)
+try:
+    door.connect(f"{folder}/supervisor.control")
+    print("connected")
+except OSError:
+    pass
+"""
+ATTACKS = {"forged": FORGED, "garbage": GARBAGE, "idle": IDLE, "metrics": METRICS, "files": FILES, "unix": UNIX}
+
+# A line is for how many seconds to try; said is how often it was tried.
+TURNS = """
+for line in sys.stdin:
+    until, tries = time.monotonic() + float(line), 0
+    while time.monotonic() < until:
+        port = ports[tries % len(ports)]
+        tries += 1
+{attack}
+    print("tried", tries, flush=True)
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Every door; 1: a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.second_user", description=__doc__)
+    parser.add_argument("--doors", nargs="+", choices=tuple(ATTACKS), default=list(ATTACKS))
+    parser.add_argument("--turns", type=int, default=9, help="calm and attacked, of each door")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each half of a turn")
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    given = parser.parse_args(arguments)
+    record, cores = Record("A run over TCP while another user tries its doors"), sorted(os.sched_getaffinity(0))
+    if os.geteuid() or len(cores) < 2:
+        print("skipped: needs root and two cores")
+        return 0
+    found = machine()
+    os.sched_setaffinity(0, cores[:1])
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        Path(folder).chmod(0o755)  # what is closed is the run's own
+        solver = Path(folder, "solver.prototxt")
+        solver.write_text(SOLVER)
+        asyncio.run(measure(record, solver, given, cores[1]))
+    record.status = "passed" if record.status == "running" else record.status
+    print("results:", *write(given.results, "second-user", found, {"doors": record}))
+    return int(record.status == "failed")
+
+
+async def measure(record: Record, solver: Path, given: argparse.Namespace, core: int) -> None:
+    """One run in the solver's folder, and whoever attacks it, on this core."""
+    record.table("Milliseconds of an iteration", "door", "calm", "attacked", "ratio", "tries a second")
+    data = {"train": {"format": "digits", "split": "train"}}
+    strategy = {"preset": "sync", "workers": 2}
+    topology = roles.training({"solver": str(solver), "batch": 64, "data": data, "strategy": strategy})
+    links, machines = {"transport": "tcp"}, [{"threads": 1}]
+    async with runtime.launch(topology, directory=solver.parent, links=links, machine=machines) as run:
+        watched = Watched(run)
+        following = asyncio.create_task(watched.follow())
+        while watched.iterations < WARM:
+            await watched.next()
+        for name in given.doors:
+            await door(record, name, watched, given.turns, given.seconds, core)
+        await run.end_now()
+        await following
+
+
+async def door(record: Record, name: str, watched: Watched, turns: int, seconds: float, core: int) -> None:
+    """A door's row: calm and attacked seconds in turn."""
+    program = PREAMBLE + TURNS.replace("{attack}", indent(ATTACKS[name], " " * 8))
+    other = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, *watched.doors(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        preexec_fn=partial(os.sched_setaffinity, 0, {core}),
+    )  # fmt: skip
+    assert other.stdin is not None
+    assert other.stdout is not None
+
+    async def tried(seconds: float) -> list[str]:
+        other.stdin.write(f"{seconds}\n".encode())
+        return (await other.stdout.readline()).decode().split()
+
+    await tried(0)  # it has imported everything
+    calm, attacked, tries = [], [], 0
+    for _ in range(turns):
+        calm.append((await watched.pace(asyncio.sleep(seconds)))[0])
+        pace, said = await watched.pace(tried(seconds))
+        attacked.append(pace)
+        if said[:1] != ["tried"]:
+            record.fail(f"{name}: got {' '.join(said) or 'an error'}")
+            break
+        tries += int(said[1])
+    other.stdin.close()
+    await other.wait()
+    ratio = median(there / here for there, here in zip(attacked, calm, strict=True))
+    record.row(name, 1000 * median(calm), 1000 * median(attacked), ratio, tries / turns / seconds)
+    if ratio > BAR:
+        record.fail(f"{name}: {ratio:.3f} times the seconds of a calm iteration, at most {BAR:g}")
+
+
+class Watched:
+    """A run whose progress is followed."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.iterations, self._time = 0, 0.0
+        self._processes: list[Event] = []
+        self._news = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<{self.iterations} iterations of {self._run!r}>"
+
+    async def follow(self) -> None:
+        """Until it ends."""
+        async for event in self._run.events():
+            if event.name == "process":
+                self._processes.append(event)
+            elif event.name == "progress":
+                self.iterations, self._time = int(event["iteration"].partition("/")[0]), event.time
+                self._news.set()
+
+    async def next(self) -> tuple[int, float]:
+        """When the next iteration has ended: how many have, and when."""
+        self._news.clear()
+        await self._news.wait()
+        return self.iterations, self._time
+
+    async def pace(self, beside: Awaitable[Any]) -> tuple[float, Any]:
+        """Seconds of an iteration beside whatever goes on."""
+        before, began = await self.next()
+        result = await beside
+        after, ended = await self.next()
+        return (ended - began) / (after - before), result
+
+    def doors(self) -> list[str]:
+        """The arguments of PREAMBLE: ports of the coordinator and the model server, a name, folders, metrics pages."""
+        (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{os.getpid()}-*")
+        pages = {event["metrics_port"] for event in self._processes}
+        pids = [event["pid"] for event in self._processes if event["process"] in ("coordinator", "conv_model")]
+        ports = [str(port) for port in listening(pids) if port not in pages]
+        return [*ports, "conv-0-0/1.7", str(sockets), str(self._run.directory), " ".join(map(str, pages))]
+
+
+def listening(pids: list[int]) -> list[int]:
+    """TCP ports on which these processes listen: any user may see them."""
+    inodes = {
+        str(entry.readlink()).removeprefix("socket:[").rstrip("]")
+        for pid in pids
+        for entry in Path(f"/proc/{pid}/fd").iterdir()
+        if str(entry.readlink()).startswith("socket:")
+    }
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sorted({int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and row[9] in inodes})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

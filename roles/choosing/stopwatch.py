@@ -1,0 +1,64 @@
+"""How long an iteration takes in a trial, from its progress reports; and when enough is known. Plain decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PROGRESS = "progress"
+REPORT_SECONDS = 0.25  # between two reports, as predicted: each costs time
+MOST_APART = 100  # iterations between them
+WARM_ITERATIONS, WARM_SECONDS = 10, 0.5  # caches are cold before
+ITERATIONS, SECONDS, MOST_ITERATIONS = 30, 1.0, 300  # after these: both of the first two, or the third
+LIMIT_SECONDS = 3.0  # since the first iteration: it is enough whatever was measured
+
+
+def apart(predicted: float, iterations: int) -> int:
+    """Iterations from one report to the next, of a run of so many; `predicted`: seconds of one, 0 if they take none."""
+    wanted = int(REPORT_SECONDS / predicted) if predicted else WARM_ITERATIONS
+    return max(1, min(wanted, MOST_APART, iterations // 4))
+
+
+class Stopwatch:
+    """Of one trial. Times in seconds."""
+
+    def __init__(self) -> None:
+        self._marks: list[tuple[int, float]] = []  # iterations that have ended, when
+        self._warm: tuple[int, float] | None = None
+
+    def __repr__(self) -> str:
+        return f"<stopwatch: {self.iterations} iterations>"
+
+    def heard(self, event: str, fields: dict[str, Any], now: float) -> bool:
+        """An actor has reported an event. Is enough known?"""
+        if event != PROGRESS:
+            return False
+        mark = int(str(fields["iteration"]).partition("/")[0]), now
+        self._marks.append(mark)
+        done, passed = self._since(self._marks[0])
+        if self._warm is None and done >= WARM_ITERATIONS and (passed >= WARM_SECONDS or done >= MOST_ITERATIONS):
+            self._warm = mark
+        if passed >= LIMIT_SECONDS:
+            return True
+        if self._warm is None:
+            return False
+        done, passed = self._since(self._warm)
+        return (done >= ITERATIONS and passed >= SECONDS) or done >= MOST_ITERATIONS
+
+    @property
+    def iterations(self) -> int:
+        """How many were measured."""
+        return self._since(self._first)[0] if self._marks else 0
+
+    @property
+    def seconds(self) -> float | None:
+        """Of an iteration; None: not known."""
+        done, passed = self._since(self._first) if self._marks else (0, 0.0)
+        return passed / done if done else None
+
+    @property
+    def _first(self) -> tuple[int, float]:
+        """From here on it is measured: warm, if anything came after."""
+        return self._marks[0] if self._warm is None or self._warm == self._marks[-1] else self._warm
+
+    def _since(self, mark: tuple[int, float]) -> tuple[int, float]:
+        return self._marks[-1][0] - mark[0], self._marks[-1][1] - mark[1]

@@ -1,0 +1,95 @@
+"""How long array work takes on this machine, measured layer by layer: for profiles, and to choose a preset.
+
+No actor runs. Every layer of the net is timed with as many rows as the actors compute at once, every update and a sum.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nets import Net
+from nets.tools.timing import LayerTime, taken, time_net
+from roles.base.shapes import Shapes
+from roles.forecasting.costs import Timed, profile
+from roles.learning.buffers import gradient_buffers
+from roles.learning.job import Job
+from roles.learning.parameter_store import ParameterStore
+from roles.messages import TRAIN
+
+# what is not in it: data, start and end
+UNTIMED = ("read", "build", "sweep", "write checkpoint", "state", "mean")
+MOST_ADDED = 1 << 23  # numbers: more are in no cache either, and take memory
+ENOUGH_SECONDS, LONG_SECONDS = 0.3, 2.0  # of passes of one number of rows; of one pass
+MOST_PASSES = 10
+
+
+def timed(job: Job, rows: Iterable[int], iterations: int) -> Timed:
+    """All layers with each number of rows, each time the mean of so many passes."""
+    return _timed(job, sorted({*rows}), partial(time_net, iterations=iterations), iterations, math.inf)
+
+
+def timed_quickly(job: Job, rows: Iterable[int]) -> Timed:
+    """The same within some tenths of a second for each number of rows, if the net lets it. Of numbers of rows whose
+    passes would take long only the smallest is timed, the others are in proportion."""
+    return _timed(job, sorted({*rows}), _quickly, 1, LONG_SECONDS)
+
+
+def _timed(
+    job: Job, rows: list[int], passes: Callable[..., tuple[LayerTime, ...]], iterations: int, longest: float
+) -> Timed:
+    """A pass that would take `longest` seconds is left out, unless it is the first."""
+    job = dataclasses.replace(job)  # whose backend goes with it
+    layers, shapes, wait = {}, job.shapes(TRAIN, job.source(TRAIN)), waiting(job)
+    net, second = None, 0.0  # seconds of a pass, for each row
+    for many in rows:
+        if net is None or many * second < longest:
+            net = dataclasses.replace(job, batch=many).build(TRAIN, "all", shapes)
+            found = passes(net, synchronize=wait)
+            second = _seconds(found) / many
+            layers[many] = {one.name: (one.forward, one.backward) for one in found}
+    assert net is not None
+    params = job.learned(net.params)
+    store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
+    updates: dict[str, float] = {}
+    for layer, gradients in gradient_buffers(net).items():
+        for array in gradients:
+            array[...] = 0  # whatever was in memory there may be no number
+        updates[layer] = taken(partial(store.apply, layer, gradients), iterations=iterations, synchronize=wait)
+    size = min(MOST_ADDED, max((blob.size for of in net.initial_blobs().values() for blob in of), default=1))
+    one, other, into = (np.zeros(size, job.dtype) for _ in range(3))
+    adding = taken(lambda: job.host_ops.add_all([one, other], into), iterations=iterations) / size
+    return Timed(layers, updates, adding)
+
+
+def _quickly(net: Net, synchronize: Callable[[], object]) -> tuple[LayerTime, ...]:
+    found = time_net(net, iterations=1, synchronize=synchronize)
+    more = int(min(MOST_PASSES, ENOUGH_SECONDS / max(_seconds(found), 1e-9)))
+    return time_net(net, iterations=more, warmup=0, synchronize=synchronize) if more > 1 else found
+
+
+def _seconds(found: Iterable[LayerTime]) -> float:
+    return sum(one.forward + one.backward for one in found)
+
+
+def table_of(shapes: Shapes, times: Timed) -> dict[str, Any]:
+    """The profile of a topology's actors."""
+    table: dict[str, Any] = {key: _rounded(entry) for key, entry in profile(shapes, times.seconds).items()}
+    return table | {f"*/{label}": 0 for label in UNTIMED}
+
+
+def _rounded(entry: dict[str, Any]) -> dict[str, Any]:
+    return entry | {"mean": float(f"{entry['mean']:.4g}")}
+
+
+def waiting(job: Job) -> Callable[[], object]:
+    """What waits for the job's device, so that the clock may be read: a copy to the host comes behind all before it."""
+    if job.device == "cpu":
+        return lambda: None
+    one = job.backend_ops.zeros((1,), job.dtype)
+    return lambda: job.backend_ops.to_host(one)
