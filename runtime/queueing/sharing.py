@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -141,16 +141,17 @@ class Sharing:
         first = min(transfer.end for transfer in knot.transfers)
         heapq.heappush(self._ends, (first, next(self._numbers), knot))
 
-    def _fill(self, ways: Iterable[str], transfers: Iterable[Transfer]) -> None:
+    def _fill(self, ways: Iterable[str], transfers: Sequence[Transfer]) -> None:
         """The way that can give least to a copy is the first to be shared out, and so on. What the others can give only
         grows meanwhile: an entry of the heap is at most too small."""
+        without = len(transfers)
         for transfer in transfers:
             transfer.rate = 0.0
         left = {way: self._rates[way] for way in ways}
         copies = {way: self._copies[way] for way in left}
         least = [(left[way] / number, way) for way, number in copies.items() if number]
         heapq.heapify(least)
-        while least:
+        while without:
             known, way = heapq.heappop(least)
             if not copies[way]:
                 continue
@@ -161,6 +162,7 @@ class Sharing:
             for transfer in self._users[way]:
                 if not transfer.rate:
                     transfer.rate = share
+                    without -= 1
                     for other, number in transfer.ways.items():
                         left[other] -= share * number
                         copies[other] -= number
