@@ -11,8 +11,8 @@ computing and transfers overlap are such a graph. Besides,
                 that waits for its slowest member waits for the expected maximum, and groups meet at a station as they
                 really do
 
-It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well enough. Several groups
-all begin at once and get in one another's way; how long it takes them to find an order in which they do not, and
+It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well enough. Several
+groups all begin at once and get in one another's way; how long it takes them to find an order in which they do not, and
 whether they ever do, is chance. So these go through MOST cycles, and where times still vary then, that is one draw of
 several whose mean is told. Two evaluations with one seed are the same.
 """
