@@ -32,8 +32,8 @@ SPREAD = 0.06
 MEDIAN, WORST = 0.05, 0.10  # errors
 SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
 ALONE, SEVERAL = (2, 10), (8, 24)  # iterations of each group that are not measured, and that are
-# Groups of singa pull all they need at one time, and get in one another's way for tens or hundreds of iterations: one of
-# LeNet's with 16 groups of 32 workers takes 37 ms at first, then 28; when, is chance. So the same iterations are
+# Groups of singa pull all they need at one time, and get in one another's way for tens or hundreds of iterations: one
+# of LeNet's with 16 groups of 32 workers takes 37 ms at first, then 28; when, is chance. So the same iterations are
 # measured that are predicted, the later half of 64, and the mean of several runs.
 BY_CHANCE = {"singa": ((32, 32), 4)}
 WORKERS = (8, 16, 32)

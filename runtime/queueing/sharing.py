@@ -53,9 +53,7 @@ class Sharing:
         self._copies = dict.fromkeys(rates, 0)
         self._changed: dict[str, None] = {}  # ways to be shared anew
         self._now = 0.0
-        self._ends: list[
-            tuple[float, int, _Knot]
-        ] = []  # a heap: when the first of each ends, and of those that are old
+        self._ends: list[tuple[float, int, _Knot]] = []  # a heap: when the first of each ends; the old, too
         self._numbers = count()
 
     def __repr__(self) -> str:

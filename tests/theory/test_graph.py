@@ -129,6 +129,14 @@ def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> N
         evaluate([[Piece("a", ("b",)), Piece("b", ("a",))]], {})
 
 
+@pytest.mark.parametrize(("variation", "draws"), [(0.0, 1), (0.01, 1), (4.0, 4)])
+def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_told(variation: float, draws: int) -> None:
+    cycles = [[Piece("a", station="x", seconds=1.0, variation=variation)] for _ in range(2)]
+    found = evaluate(cycles, {})
+    assert found.cycles == draws * 31 * 2  # ends of the later half of 64 cycles
+    assert found.use == {"x": pytest.approx(1.0, rel=0.01)}
+
+
 def test_two_evaluations_with_one_seed_are_the_same() -> None:
     cycle = [Piece("a", station="x", seconds=1.0, variation=0.5)]
     assert evaluate([cycle], {}, 7) == evaluate([cycle], {}, 7) != evaluate([cycle], {}, 8)
