@@ -8,11 +8,12 @@ points that it is judged by.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,8 +35,8 @@ SATURATED = 1.05  # of the shortest time over all g: the smallest g within it sa
 ALONE, SEVERAL = (2, 10), (8, 24)  # iterations of each group that are not measured, and that are
 # Groups of singa pull all they need at one time, and get in one another's way for tens or hundreds of iterations: one
 # of LeNet's with 16 groups of 32 workers takes 37 ms at first, then 28; when, is chance. So the same iterations are
-# measured that are predicted, the later half of 64, and the mean of several runs.
-BY_CHANCE = {"singa": ((32, 32), 4)}
+# measured that are predicted, the later half of 64, and the mean of two runs, up to four until it is known well enough.
+BY_CHANCE, BY_CHANCE_ROUNDS, RUNS, KNOWN = ("singa",), (32, 32), 4, 0.02  # the last: the mean's standard error
 WORKERS = (8, 16, 32)
 
 
@@ -104,15 +105,17 @@ def wanted(cases: Sequence[Case], workers: Sequence[int]) -> Iterator[tuple[Case
 
 def point(case: Case, preset: str, workers: int, groups: int, folder: Path) -> Point:
     """Run a cluster on the virtual clock, and predict it."""
-    (warm, rounds), runs = (ALONE, 1) if groups == 1 else BY_CHANCE.get(preset, (SEVERAL, 1))
+    by_chance = preset in BY_CHANCE and groups > 1
+    warm, rounds = ALONE if groups == 1 else BY_CHANCE_ROUNDS if by_chance else SEVERAL
     times, computing = profile(case, workers // groups)
     wanted = Wanted(
         preset, workers, iterations=(warm + rounds) * groups, net=case.net, shape=case.shape, batch=case.batch,
         times=times, strategy=f"groups = {groups}" if preset in GROUPED else "",
     )  # fmt: skip
     place = folder / f"{case.net}-{preset}-{workers}-{groups}"
-    measured = []
-    for seed in range(1, runs + 1):
+    measured: list[float] = []
+    while not measured or (by_chance and not is_known(measured)):
+        seed = len(measured) + 1
         wanted.more = f"{VIRTUAL.format(rate=GIGABIT, latency=LATENCY)}seed = {seed}\n"
         cluster = wanted.write(place)
         ends = [time for time, _, event, _ in simulated(cluster).journal.entries if event == "progress"]
@@ -121,6 +124,14 @@ def point(case: Case, preset: str, workers: int, groups: int, folder: Path) -> P
     network = Network(LATENCY, GIGABIT)
     told = predict(placement.topology, Times.of_profile(times), network, placement.process_of())
     return Point(case, preset, workers, groups, fmean(measured), computing, told)
+
+
+def is_known(measured: Sequence[float]) -> bool:
+    """Is their mean known well enough, or are they as many as may be?"""
+    if len(measured) < 2:
+        return False
+    error = stdev(measured) / math.sqrt(len(measured))
+    return error <= KNOWN * fmean(measured) or len(measured) >= RUNS
 
 
 def profile(case: Case, members: int) -> tuple[dict[str, Any], float]:

@@ -176,7 +176,7 @@ class ShardedNet(Shard):
             whole = self._gathered[link] = self.ops.empty(shape, self.dtype)
         for rank, part in enumerate(parts):
             low, high = units(rank, self.of, shape[-1])
-            whole[..., low:high] = part
+            self.ops.copy(part, whole[..., low:high])
         return whole
 
     def _sum(self, parts: Sequence[Array]) -> Array:
@@ -185,8 +185,7 @@ class ShardedNet(Shard):
 
     def _copy(self, array: Array) -> Array:
         copy = self.ops.empty(array.shape, self.dtype)
-        copy[...] = array
-        return copy
+        return self.ops.copy(array, copy)
 
     def _columns(self, whole: Array, link: int, rank: int) -> Array:
         low, high = units(rank, self.of, self._total(link))
