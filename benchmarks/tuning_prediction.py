@@ -34,7 +34,7 @@ MEDIAN, WORST = 0.05, 0.10  # errors
 SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
 ALONE, SEVERAL = (2, 10), (8, 24)  # iterations of each group that are not measured, and that are
 # Groups of singa pull all they need at one time, and get in one another's way for tens or hundreds of iterations: one
-# of LeNet's with 16 groups of 32 workers takes 37 ms at first, then 28; when, is chance. So the same iterations are
+# of LeNet's with 16 groups of 32 workers takes 37 ms at first, then 26; when, is chance. So the same iterations are
 # measured that are predicted, the later half of 64, and the mean of two runs, up to four until it is known well enough.
 BY_CHANCE, BY_CHANCE_ROUNDS, RUNS, KNOWN = ("singa",), (32, 32), 4, 0.02  # the last: the mean's standard error
 WORKERS = (8, 16, 32)
