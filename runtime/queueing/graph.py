@@ -33,7 +33,7 @@ from runtime.queueing.sharing import Sharing, Transfer
 
 LEAST, SEVERAL, MOST = 10, 24, 64  # cycles of each group; SEVERAL: of several groups at least
 ENOUGH = 0.005  # of the mean: its standard error, of one group
-ORDERLY, DRAWS = 0.02, 4  # the same of several groups in one draw; more draws where it is larger
+ORDERLY, DRAWS = 0.01, 4  # the same of several groups in one draw; more draws where it is larger
 PIECES = 200_000  # evaluated at most, once so many are there: 2 s
 BATCHES = 8
 
