@@ -32,11 +32,13 @@ LATENCY = 1e-4
 SPREAD = 0.06
 MEDIAN, WORST = 0.05, 0.10  # errors
 SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
-ALONE, SEVERAL = (2, 10), (8, 24)  # iterations of each group that are not measured, and that are
-# Groups of singa pull all they need at one time, and get in one another's way for tens or hundreds of iterations: one
-# of LeNet's with 16 groups of 32 workers takes 37 ms at first, then 26; when, is chance. So the same iterations are
-# measured that are predicted, the later half of 64, and the mean of two runs, up to four until it is known well enough.
-BY_CHANCE, BY_CHANCE_ROUNDS, RUNS, KNOWN = ("singa",), (32, 32), 4, 0.02  # the last: the mean's standard error
+# Iterations of each group that are not measured, and that are. Several groups begin at once and get in one another's way
+# at first: what is measured are the iterations that are predicted, the later half of 64.
+ALONE, SEVERAL = (2, 10), (32, 32)
+# Groups of singa pull all they need at one time. It takes them tens or hundreds of iterations to find an order: one of
+# LeNet's with 16 groups of 32 workers takes 37 ms at first, then 26; when, is chance. So they run twice, and up to RUNS
+# times until the standard error of their mean is KNOWN well enough.
+BY_CHANCE, RUNS, KNOWN = ("singa",), 4, 0.02
 WORKERS = (8, 16, 32)
 
 
@@ -106,7 +108,7 @@ def wanted(cases: Sequence[Case], workers: Sequence[int]) -> Iterator[tuple[Case
 def point(case: Case, preset: str, workers: int, groups: int, folder: Path) -> Point:
     """Run a cluster on the virtual clock, and predict it."""
     by_chance = preset in BY_CHANCE and groups > 1
-    warm, rounds = ALONE if groups == 1 else BY_CHANCE_ROUNDS if by_chance else SEVERAL
+    warm, rounds = ALONE if groups == 1 else SEVERAL
     times, computing = profile(case, workers // groups)
     wanted = Wanted(
         preset, workers, iterations=(warm + rounds) * groups, net=case.net, shape=case.shape, batch=case.batch,
