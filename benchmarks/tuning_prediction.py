@@ -32,8 +32,8 @@ LATENCY = 1e-4
 SPREAD = 0.06
 MEDIAN, WORST = 0.05, 0.10  # errors
 SATURATED = 1.05  # of the shortest time over all g: the smallest g within it saturates
-# Iterations of each group that are not measured, and that are. Several groups begin at once and get in one another's way
-# at first: what is measured are the iterations that are predicted, the later half of 64.
+# Iterations of each group that are not measured, and that are. Several groups begin at once and get in one another's
+# way at first: what is measured are the iterations that are predicted, the later half of 64.
 ALONE, SEVERAL = (2, 10), (32, 32)
 # Groups of singa pull all they need at one time. It takes them tens or hundreds of iterations to find an order: one of
 # LeNet's with 16 groups of 32 workers takes 37 ms at first, then 26; when, is chance. So they run twice, and up to RUNS
