@@ -68,7 +68,7 @@ ROOMS: dict[str, str] = {
     " runtime.compute runtime.messages",
     "roles.base": "nets! nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
-    "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime!",
+    "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
     "roles.tuning": "nets.files roles roles.base runtime!",
     "roles.servers": "nets! roles roles.base roles.learning roles.tuning runtime!",

@@ -12,6 +12,7 @@ from benchmarks import tuning, tuning_prediction
 from benchmarks.report import Record
 from benchmarks.tuning_prediction import CASES, Point
 from roles.forecasting.prediction import Prediction
+from runtime.queueing import graph
 from runtime.queueing.estimates import Estimate
 
 
@@ -44,6 +45,18 @@ def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
 ) -> None:
     found = tuning_prediction.point(CASES[0], preset, workers, groups, tmp_path)
     assert abs(found.error) < 0.1
+
+
+def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicted() -> None:
+    assert tuning_prediction.SEVERAL == (graph.MOST // 2, graph.MOST // 2)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "known"),
+    [((1.0,), False), ((1.0, 1.02), True), ((1.0, 1.2), False), ((1.0, 1.2, 1.1, 1.3), True)],
+)
+def test_runs_by_chance_are_repeated_until_their_mean_is_known(seconds: Sequence[float], known: bool) -> None:
+    assert tuning_prediction.is_known(seconds) == known
 
 
 def points(*errors: float) -> list[Point]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
+from nets.graph.emulated import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Shape
 from nets.sharding.shard import Blobs, Shard, Slot
@@ -67,6 +68,12 @@ class ShardedNet(Shard):
         self.params = {layer: params for net in self.nets for layer, params in net.params.items()}
         self._gathered: dict[int, Array] = {}
         self._parts: dict[Slot, Array] = {}  # of gradients, in this pass
+
+    def initial_blobs(self) -> dict[str, Blobs]:
+        """See Shard; of emulated nets their shapes: CaffeNet's numbers take seconds to draw."""
+        if issubclass(self._kind, EmulatedNet):
+            return {layer: blobs for net in self.nets for layer, blobs in net.initial_blobs().items()}
+        return super().initial_blobs()
 
     def cut_units(self, parts: int) -> None:
         """As Net.cut_units, cut as `parts` shards of all units would cut (`unit_parts`)."""
@@ -170,7 +177,7 @@ class ShardedNet(Shard):
             whole = self._gathered[link] = self.ops.empty(shape, self.dtype)
         for rank, part in enumerate(parts):
             low, high = units(rank, self.of, shape[-1])
-            whole[..., low:high] = part
+            self.ops.copy(part, whole[..., low:high])
         return whole
 
     def _sum(self, parts: Sequence[Array]) -> Array:
@@ -179,8 +186,7 @@ class ShardedNet(Shard):
 
     def _copy(self, array: Array) -> Array:
         copy = self.ops.empty(array.shape, self.dtype)
-        copy[...] = array
-        return copy
+        return self.ops.copy(array, copy)
 
     def _columns(self, whole: Array, link: int, rank: int) -> Array:
         low, high = units(rank, self.of, self._total(link))

@@ -27,6 +27,7 @@ class Shapes:
         self.topology, self.shared_memory = topology, shared_memory
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
+        self._shards: dict[tuple[str, str, int, int], ShardedNet] = {}
         self._jobs: dict[int, tuple[Job, Job, str]] = {}  # by identity: a job, the same on the CPU, its text
         self._images: dict[str, InputShape] = {}
 
@@ -81,8 +82,11 @@ class Shapes:
 
     def shard(self, job: Job, rank: int, of: int, phase: str = TRAIN) -> ShardedNet:
         """The share of the FC phase that an FC shard builds."""
-        job = _on_cpu(job)
-        return job.build_shard(phase, rank, of, self._image(job))
+        job, text = self._plainly(job)
+        key = (text, phase, rank, of)
+        if key not in self._shards:
+            self._shards[key] = job.build_shard(phase, rank, of, self._image(job))
+        return self._shards[key]
 
     def layers(self, job: Job, part: str, named: Sequence[str] | None = None) -> Layers:
         """The layers with parameters of that part, all or some."""

@@ -21,6 +21,7 @@ from roles.learning.job import Job
 from roles.learning.scoreboard import mean_scores
 from roles.messages import TRAIN, ActivationGrads, Activations, ActivationSlice, Blobs, Ticket
 from runtime import Actor
+from runtime.compute.emulated import device_here
 
 
 class HasFc(Protocol):
@@ -55,11 +56,11 @@ def activations_sent(options: HasFc, name: str, shapes: Shapes) -> Sent:
 
 
 def answers_added(options: HasFc, name: str, shapes: Shapes) -> Loads:
-    """The sum of what several shards of the FC phase answer, each with its part."""
+    """The sum of what several shards of the FC phase answer for each slice, each with its part."""
     if options.scheme:
-        rows = shapes.rows(name)
-        numbers = crossing(shapes.net(options.job, options.part), rows, back=True) / shapes.number
-        yield Load("add", rows, added=numbers * (len(options.fc_servers) - 1))
+        net, others = shapes.net(options.job, options.part), len(options.fc_servers) - 1
+        for _, rows in _slices(options, name, shapes):
+            yield Load("add", rows, added=crossing(net, rows, back=True) / shapes.number * others)
 
 
 def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:
@@ -67,23 +68,23 @@ def fc_phase(options: HasFc, name: str, shapes: Shapes, above: Key) -> Steps:
     kind = "ActivationSlice" if options.scheme else "Activations"
     rows = shapes.rows(name)
     size = crossing(shapes.net(options.job, options.part), rows)
-    parts = slices_of(options.scheme, shapes.cuts(name), shapes.group(name).index(name))
     answered = []
-    for part, count in parts:
+    for part, count in _slices(options, name, shapes):
         yield Step((name, kind, str(part)), Sending(options.fc_servers, size * count // rows), (above,))
         came = tuple((server, "ActivationGrads", str(part), name) for server in options.fc_servers)
         answered.append((name, "add", str(part)))
-        yield Step(answered[-1], Work("add", rows) if options.scheme else None, came)
+        yield Step(answered[-1], Work("add", count) if options.scheme else None, came)
     yield Step((name, "answered"), None, tuple(answered))
 
 
-def slices_of(scheme: str, cuts: Sequence[int], rank: int) -> list[tuple[int, int]]:
-    """(FC batch, rows) of the slices of a member's rows; without a scheme all of them are one."""
-    if not scheme:
-        return [(0, cuts[rank + 1] - cuts[rank])]
+def _slices(options: HasFc, name: str, shapes: Shapes) -> list[tuple[int, int]]:
+    """(FC batch, rows) of the slices of a worker's rows; without a scheme all of them are one."""
+    if not options.scheme:
+        return [(0, shapes.rows(name))]
+    rank = shapes.group(name).index(name)
     return [
         (part, high - low)
-        for part, members in enumerate(fc_batches(scheme, cuts))
+        for part, members in enumerate(fc_batches(options.scheme, shapes.cuts(name)))
         for one, (low, high) in members
         if one == rank
     ]
@@ -158,6 +159,8 @@ class _Gradients:
 
     def put(self, span: Span, parts: Sequence[Blobs]) -> None:
         """Add up what the shards have for the rows of a slice, in the order of the shards; in the compute thread."""
+        if (device := device_here()) is not None:
+            device.piece_is_about(span[1] - span[0])
         if self._alone and len(parts) == 1:
             self.whole = list(parts[0])
             return

@@ -76,6 +76,6 @@ def joined_rows(ops: Backend, parts: Sequence[Array]) -> Array:
     whole = ops.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
     low = 0
     for part in parts:
-        whole[low : low + len(part)] = part
+        ops.copy(part, whole[low : low + len(part)])
         low += len(part)
     return whole

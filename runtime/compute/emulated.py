@@ -26,8 +26,8 @@ class EmulatedDevice(InlineCompute):
     """The device of one actor. `rows`: how many its work is about, if somebody says so (`is_about`); 0: not known."""
 
     def __init__(self, role: str, times: ServiceTimes) -> None:
-        super().__init__(lambda actor, label: times.seconds(actor, role, label, self.rows))
-        self.rows = 0
+        super().__init__(lambda actor, label: times.seconds(actor, role, label, self._about()))
+        self.rows = self._piece = 0
         self._late = 0.0  # seconds that earlier pieces have taken too long
 
     async def run(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
@@ -49,6 +49,15 @@ class EmulatedDevice(InlineCompute):
     def is_about(self, rows: int) -> None:
         """What is done from now on is about so many rows."""
         self.rows = rows
+
+    def piece_is_about(self, rows: int) -> None:
+        """The work that is running now is about so many rows, whatever the rest is about."""
+        self._piece = rows
+
+    def _about(self) -> int:
+        """Rows of the piece of work that has just been done."""
+        rows, self._piece = self._piece or self.rows, 0
+        return rows
 
 
 def device_here() -> EmulatedDevice | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -31,6 +31,15 @@ class Transfer:
     since: float = 0.0
     rate: float = 0.0
     end: float = math.inf
+    knot: _Knot | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Knot:
+    """Transfers that share ways, directly or through others: none begins or ends but all may get other rates."""
+
+    transfers: list[Transfer]
+    is_old: bool = False
 
 
 class Sharing:
@@ -41,9 +50,10 @@ class Sharing:
         self.carried: defaultdict[str, float] = defaultdict(float)
         self._lanes: defaultdict[Hashable, deque[Transfer]] = defaultdict(deque)
         self._users: dict[str, dict[Transfer, None]] = {way: {} for way in rates}
+        self._copies = dict.fromkeys(rates, 0)
         self._changed: dict[str, None] = {}  # ways to be shared anew
         self._now = 0.0
-        self._ends: list[tuple[float, int, Transfer]] = []  # a heap; who has got another rate since is in it again
+        self._ends: list[tuple[float, int, _Knot]] = []  # a heap: when the first of each ends; the old, too
         self._numbers = count()
 
     def __repr__(self) -> str:
@@ -60,25 +70,22 @@ class Sharing:
         """When the next has left, should none begin before; infinity: none is under way."""
         if self._changed:
             self._share()
-        while self._ends and self._ends[0][0] != self._ends[0][2].end:
+        while self._ends and self._ends[0][2].is_old:
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else math.inf
 
     def ended(self, now: float) -> list[Transfer]:
         """Those that have left at `now`, the time that `next_end` gave; the next of their lanes set out."""
         due: list[Transfer] = []
-        while self._ends:
-            end, _, transfer = self._ends[0]
-            if end == transfer.end and end > now + TOGETHER * (now - transfer.since):
-                break
-            heapq.heappop(self._ends)
-            if end == transfer.end:
-                transfer.end = -1.0
-                due.append(transfer)
+        while self._ends and self._ends[0][0] <= now:
+            _, _, knot = heapq.heappop(self._ends)
+            if not knot.is_old:
+                due += [one for one in knot.transfers if one.end <= now + TOGETHER * (now - one.since)]
         for transfer in due:
             for way, copies in transfer.ways.items():
                 self.carried[way] += copies * transfer.size
                 del self._users[way][transfer]
+                self._copies[way] -= copies
                 self._changed[way] = None
             lane = self._lanes[transfer.lane]
             lane.popleft()
@@ -89,39 +96,62 @@ class Sharing:
 
     def _begin(self, transfer: Transfer, now: float) -> None:
         transfer.left, transfer.since, self._now = transfer.size, now, now
-        for way in transfer.ways:
+        for way, copies in transfer.ways.items():
             self._users[way][transfer] = None
+            self._copies[way] += copies
             self._changed[way] = None
 
     def _share(self) -> None:
         """Share the ways that have changed, and those that their transfers use, and so on."""
-        seen, waiting = dict(self._changed), list(self._changed)
+        seen: dict[str, None] = {}
+        for way in self._changed:
+            if way not in seen:
+                ways, transfers = self._reached(way)
+                seen |= ways
+                if transfers:
+                    self._share_out(ways, transfers)
+        self._changed.clear()
+
+    def _reached(self, way: str) -> tuple[dict[str, None], dict[Transfer, None]]:
+        """The ways that hang together with one, and what is on them."""
+        ways, waiting = {way: None}, [way]
+        transfers: dict[Transfer, None] = {}
         while waiting:
             for transfer in self._users[waiting.pop()]:
-                for way in transfer.ways:
-                    if way not in seen:
-                        seen[way] = None
-                        waiting.append(way)
-        self._changed.clear()
-        before = {transfer: transfer.rate for way in seen for transfer in self._users[way]}
-        self._fill(seen, before)
-        for transfer, rate in before.items():
-            if transfer.rate != rate:
-                transfer.left = max(0.0, transfer.left - rate * (self._now - transfer.since))
-                transfer.since = self._now
-                transfer.end = self._now + transfer.left / transfer.rate
-                heapq.heappush(self._ends, (transfer.end, next(self._numbers), transfer))
+                if transfer not in transfers:
+                    transfers[transfer] = None
+                    for other in transfer.ways:
+                        if other not in ways:
+                            ways[other] = None
+                            waiting.append(other)
+        return ways, transfers
 
-    def _fill(self, ways: Iterable[str], transfers: Iterable[Transfer]) -> None:
+    def _share_out(self, ways: Iterable[str], transfers: Iterable[Transfer]) -> None:
+        knot, now = _Knot(list(transfers)), self._now
+        before = [transfer.rate for transfer in knot.transfers]
+        self._fill(ways, knot.transfers)
+        for transfer, rate in zip(knot.transfers, before, strict=True):
+            if transfer.knot is not None:
+                transfer.knot.is_old = True
+            transfer.knot = knot
+            if transfer.rate != rate:
+                transfer.left = max(0.0, transfer.left - rate * (now - transfer.since))
+                transfer.since = now
+                transfer.end = now + transfer.left / transfer.rate
+        first = min(transfer.end for transfer in knot.transfers)
+        heapq.heappush(self._ends, (first, next(self._numbers), knot))
+
+    def _fill(self, ways: Iterable[str], transfers: Sequence[Transfer]) -> None:
         """The way that can give least to a copy is the first to be shared out, and so on. What the others can give only
         grows meanwhile: an entry of the heap is at most too small."""
+        without = len(transfers)
         for transfer in transfers:
             transfer.rate = 0.0
         left = {way: self._rates[way] for way in ways}
-        copies = {way: sum(transfer.ways[way] for transfer in self._users[way]) for way in ways}
-        least = [(left[way] / copies[way], way) for way in ways if copies[way]]
+        copies = {way: self._copies[way] for way in left}
+        least = [(left[way] / number, way) for way, number in copies.items() if number]
         heapq.heapify(least)
-        while least:
+        while without:
             known, way = heapq.heappop(least)
             if not copies[way]:
                 continue
@@ -132,6 +162,7 @@ class Sharing:
             for transfer in self._users[way]:
                 if not transfer.rate:
                     transfer.rate = share
+                    without -= 1
                     for other, number in transfer.ways.items():
                         left[other] -= share * number
                         copies[other] -= number

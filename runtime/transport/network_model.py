@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Then = Callable[[], None]
@@ -26,7 +26,7 @@ class Way:
     """One direction of an interface, or a link's own: bytes per second, and the messages that are on it now."""
 
     rate: float
-    flows: list[Flow] = field(default_factory=list)
+    flows: dict[Flow, None] = field(default_factory=dict)  # in the order of their beginning
 
 
 @dataclass(eq=False)
@@ -53,8 +53,8 @@ class Sharing:
         self._advance()
         self._flows.append(flow)
         for way in flow.ways:
-            way.flows.append(flow)
-        self._plan()
+            way.flows[flow] = None
+        self._plan(flow.ways)
 
     def _advance(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -62,12 +62,12 @@ class Sharing:
             flow.left -= flow.rate * (now - self._last)
         self._last = now
 
-    def _plan(self) -> None:
-        """Share the ways anew, and set the timer to the first that will have left."""
+    def _plan(self, changed: Iterable[Way]) -> None:
+        """Share the ways that have changed anew, and set the timer to the first that will have left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._share()
+        _share(_connected(changed))
         if self._flows:
             first = max(0.0, min(flow.left / flow.rate for flow in self._flows))
             self._due = [flow for flow in self._flows if flow.left / flow.rate <= first * (1 + TOGETHER)]
@@ -79,25 +79,40 @@ class Sharing:
         for flow in due:
             self._flows.remove(flow)
             for way in flow.ways:
-                way.flows.remove(flow)
+                del way.flows[flow]
         for flow in due:
             flow.done()
-        self._plan()
+        self._plan([way for flow in due for way in flow.ways])
 
-    def _share(self) -> None:
-        """Max-min: the way that can give least to each of its messages is the first to be shared out, and so on."""
-        left = {way: way.rate for flow in self._flows for way in flow.ways}
-        waiting = {way: list(way.flows) for way in left}
-        while left:
-            tightest = min(left, key=lambda way: left[way] / len(waiting[way]))
-            share = left[tightest] / len(waiting[tightest])
-            for flow in waiting.pop(tightest):
-                flow.rate = share
-                for way in flow.ways:
-                    if way is not tightest:
-                        left[way] -= share
-                        waiting[way].remove(flow)
-            left = {way: rate for way, rate in left.items() if waiting.get(way)}
+
+def _connected(ways: Iterable[Way]) -> list[Way]:
+    """These, those that their messages are on, and so on: what the others carry has the rates that it had."""
+    found = dict.fromkeys(ways)
+    waiting = list(found)
+    while waiting:
+        for flow in waiting.pop().flows:
+            for way in flow.ways:
+                if way not in found:
+                    found[way] = None
+                    waiting.append(way)
+    return [way for way in found if way.flows]
+
+
+def _share(ways: Iterable[Way]) -> None:
+    """Max-min: the way that can give least to each of its messages is the first to be shared out, and so on."""
+    left = {way: way.rate for way in ways}
+    waiting = {way: dict(way.flows) for way in left}
+    while left:
+        tightest = min(left, key=lambda way: left[way] / len(waiting[way]))
+        share = left.pop(tightest) / len(waiting[tightest])
+        for flow in waiting.pop(tightest):
+            flow.rate = share
+            for way in flow.ways:
+                if way is not tightest:
+                    left[way] -= share
+                    del waiting[way][flow]
+                    if not waiting[way]:
+                        del left[way]
 
 
 @dataclass(frozen=True)

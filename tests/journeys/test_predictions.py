@@ -112,6 +112,18 @@ def test_a_layer_is_pulled_while_the_one_below_is_computed_as_predicted(tmp_path
     assert told.seconds == pytest.approx(measured(cluster, 2), rel=0.01)
 
 
+def test_each_slice_of_an_answer_is_added_in_the_time_of_its_rows_as_predicted(tmp_path: Path) -> None:
+    """Scheme c: each of two workers adds up two slices of 16 of its 32 rows, one after the other."""
+    times = {"*/add": {"mean": 0.08, "rows": 64}, "*/*": 0}
+    cluster = Wanted(
+        "local-fc-shards", 2, iterations=6, times=times, strategy='servers = 2\nscheme = "c"\n',
+        more=VIRTUAL.format(rate=GIGABIT, latency=LATENCY),
+    ).write(tmp_path)  # fmt: skip
+    told = predicted(check(cluster).placement, Network(LATENCY, GIGABIT), times)
+    assert told.seconds == pytest.approx(measured(cluster, 2), rel=0.02)
+    assert told.seconds == pytest.approx(2 * 0.02, rel=0.3)  # and what the messages take
+
+
 @pytest.mark.few("[sync]", "[adam]", "[one-weird-trick-c]", "[sparknet]")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_every_piece_of_work_and_every_byte_of_a_run_is_foretold(name: str, tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nets import NetError, NetSpec, load_net
+from nets import NetError, NetSpec, ParamSpec, load_net
+from nets.graph.emulated import EmulatedNet
 from nets.graph.graph import Net
 from nets.layers.base import Run
 from nets.sharding.division import ShardedNet
@@ -215,6 +217,21 @@ def test_the_shards_start_from_the_numbers_of_the_whole_net(tmp_path: Path, of: 
             pieces = [shard.initial_blobs()[layer][at] for shard in shards]
             assert np.array_equal(np.concatenate(pieces, axis=axis), array)
             assert [piece.shape for piece in pieces] == [shard.params[layer][at].shape for shard in shards]
+
+
+def test_shards_of_emulated_nets_draw_no_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CaffeNet's would take seconds, and hundreds of megabytes."""
+    spec = spec_of(tmp_path, SMALL_CAFFENET)
+    real = [shard.initial_blobs() for shard in shards_of(spec, "TRAIN", 2)]
+    monkeypatch.setattr(ParamSpec, "initial", lambda *_: pytest.fail("drew numbers"))
+    emulated = [
+        shard.initial_blobs() for shard in shards_of(spec, "TRAIN", 2, ops=get_backend("emulated"), kind=EmulatedNet)
+    ]
+    assert [shapes_of(blobs) for blobs in emulated] == [shapes_of(blobs) for blobs in real]
+
+
+def shapes_of(blobs: Mapping[str, Sequence[np.ndarray]]) -> dict[str, list[tuple[int, ...]]]:
+    return {layer: [blob.shape for blob in found] for layer, found in blobs.items()}
 
 
 def test_units_are_shared_out_evenly_and_all_of_them() -> None:

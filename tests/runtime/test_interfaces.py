@@ -102,6 +102,23 @@ def test_what_others_cannot_use_is_left_to_those_who_can() -> None:
     assert [found[a, b, 0] for a, b in pairs] == [about(3), about(3), about(3), about(1.5)]
 
 
+def test_who_ends_makes_room_for_others_that_share_a_way_with_it_only_through_others() -> None:
+    """a-c and b-c have a half each, so b-d has the other half of b. When a-c ends, b-c gets no more: b is shared. When
+    b-c ends, too, b-d has all of b."""
+    sent = [(0.0, "a", "c", parcel(1)), (0.0, "b", "c", parcel(1.5)), (0.0, "b", "d", parcel(2))]
+    found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent)
+    assert [found["a", "c", 0], found["b", "c", 0], found["b", "d", 0]] == [about(2), about(3), about(3.5)]
+
+
+def test_who_is_slowed_leaves_more_to_those_that_share_another_way_with_it() -> None:
+    """c-a and e-a have half of a each. Three more from c leave c-a a quarter, and so three quarters of a to e-a."""
+    sent = [(0.0, "c", "a", parcel(1)), (0.0, "e", "a", parcel(1))]
+    late = [(0.5, "c", name, parcel(2)) for name in "bdf"]
+    found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent, *late)
+    assert found["e", "a", 0] == about(1.5)
+    assert found["c", "a", 0] == about(3.5)
+
+
 def test_messages_of_one_link_go_one_after_the_other() -> None:
     sent = [(0.0, "a", "b", parcel(1, number)) for number in range(3)]
     found = arrivals(InprocNetwork(0.0, RATE, ALONE), *sent)

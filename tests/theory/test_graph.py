@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
+from random import Random
 
 import pytest
 
 from runtime.queueing.graph import Piece, Sent, evaluate
 from runtime.queueing.mean_values import Station, solve
 from runtime.queueing.sharing import Sharing, Transfer
+from runtime.simulation.clock import run_virtual
+from runtime.transport import network_model
 
 EXPONENTIAL = 1.0  # squared coefficient of variation
 
@@ -58,9 +65,9 @@ def test_groups_at_one_server_are_as_fast_as_mean_values_say(groups: int) -> Non
         ]
         for group in range(groups)
     ]
-    found = [evaluate(cycles, {}, seed) for seed in range(64)]
-    assert sum(each.seconds for each in found) / 64 == pytest.approx(exact.cycle_seconds, rel=0.05)
-    assert sum(each.use["fc"] for each in found) / 64 == pytest.approx(exact.use["fc"], rel=0.05)
+    found = [evaluate(cycles, {}, seed) for seed in range(16)]  # each of several draws
+    assert sum(each.seconds for each in found) / 16 == pytest.approx(exact.cycle_seconds, rel=0.05)
+    assert sum(each.use["fc"] for each in found) / 16 == pytest.approx(exact.use["fc"], rel=0.05)
 
 
 def test_one_group_at_a_time_is_in_a_stretch() -> None:
@@ -110,6 +117,51 @@ def test_nobody_gets_more_of_a_way_until_those_with_less_are_held_back_elsewhere
     assert sharing.carried == pytest.approx({"slow": 300.0, "fast": 140.0, "in": 440.0})
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_transfers_end_when_they_do_on_the_simulated_network(seed: int) -> None:
+    """Two codes with one meaning: sixty transfers between five senders and five receivers, begun at random."""
+    chance = Random(seed)
+    rates = {f"{way} {n}": chance.uniform(50.0, 200.0) for way in ("out", "in") for n in range(5)}
+    begun = [
+        (at, chance.uniform(1.0, 300.0), f"out {chance.randrange(5)}", f"in {chance.randrange(5)}")
+        for at in sorted(chance.uniform(0.0, 20.0) for _ in range(60))
+    ]
+    assert predicted_ends(rates, begun) == pytest.approx(run_virtual(simulated_ends(rates, begun)))
+
+
+Begun = Sequence[tuple[float, float, str, str]]  # when, bytes, from, to
+
+
+def predicted_ends(rates: Mapping[str, float], begun: Begun) -> list[float]:
+    sharing, ends, left = Sharing(rates), [0.0] * len(begun), deque(enumerate(begun))
+    while left or sharing.next_end() < math.inf:
+        now = sharing.next_end()
+        if left and left[0][1][0] <= now:
+            number, (at, size, a, b) = left.popleft()
+            sharing.start(Transfer(number, size, {a: 1, b: 1}, number), at)
+            continue
+        for transfer in sharing.ended(now):
+            ends[transfer.who] = now
+    return ends
+
+
+async def simulated_ends(rates: Mapping[str, float], begun: Begun) -> list[float]:
+    network, ends, loop = network_model.Sharing(), [0.0] * len(begun), asyncio.get_running_loop()
+    ways = {name: network_model.Way(rate) for name, rate in rates.items()}
+    all_ended = asyncio.Event()
+
+    def ended(number: int) -> None:
+        ends[number] = loop.time()
+        if all(ends):
+            all_ended.set()
+
+    for number, (at, size, a, b) in enumerate(begun):
+        flow = network_model.Flow((ways[a], ways[b]), size, partial(ended, number))
+        loop.call_at(at, network.add, flow)
+    await all_ended.wait()
+    return ends
+
+
 def test_transfers_of_a_lane_leave_one_after_the_other() -> None:
     sharing = Sharing({"way": 10.0})
     for number in range(3):
@@ -127,6 +179,14 @@ def test_pieces_that_wait_for_nobody_known_or_for_one_another_are_refused() -> N
         evaluate([[Piece("a", ("b",))]], {})
     with pytest.raises(ValueError, match="wait for one another"):
         evaluate([[Piece("a", ("b",)), Piece("b", ("a",))]], {})
+
+
+@pytest.mark.parametrize(("variation", "draws"), [(0.0, 1), (1e-4, 1), (4.0, 4)])
+def test_where_the_times_of_several_groups_vary_the_mean_of_several_draws_is_told(variation: float, draws: int) -> None:
+    cycles = [[Piece("a", station="x", seconds=1.0, variation=variation)] for _ in range(2)]
+    found = evaluate(cycles, {})
+    assert found.cycles == draws * 31 * 2  # ends of the later half of 64 cycles
+    assert found.use == {"x": pytest.approx(1.0, rel=0.01)}
 
 
 def test_two_evaluations_with_one_seed_are_the_same() -> None:
