@@ -19,7 +19,7 @@ from roles.planning.candidates import Candidate, by_groups, by_preset, changed
 from roles.planning.learnt import Learnt, Target, learnt
 from roles.planning.measured import measured, options_of_run
 from roles.planning.strategies import manner_of, preset_called
-from roles.planning.tuned import GROUPS, Tuned
+from roles.planning.tuned import BATCH, GROUPS, Tuned
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.placement import place
@@ -32,8 +32,8 @@ HOW = (
 )
 BEGINS = "what the tuner makes of it: the run begins as this says, and train.strategy.groups is 'auto'"
 SEVERAL = (
-    "that the run of this profile tried several numbers of groups, and so work on different numbers of rows: all of it "
-    "is counted as of one group"
+    "that the run of this profile tried several numbers of groups or several batches, and so work on different numbers "
+    "of rows: all of it is counted as of those that it began with"
 )
 UNTIMED = "the first iterations, tests and checkpoints"
 NO_TARGET = "how many iterations a target takes: with more groups gradients are older, and it may take more; "
@@ -60,7 +60,7 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
     every = list(enumerate(by_preset(strategy, topology), 1)) if wanted.presets else []
     every = every or [(one.groups, one) for one in by_groups(strategy, topology)]
     asked = _Asked(config, options, basis, seen, presets=wanted.presets)
-    if run is not None and GROUPS in _tuned(run).keys:
+    if run is not None and {GROUPS, BATCH} & {*_tuned(run).keys}:
         asked.notes[SEVERAL] = None
     choices = list(asked.choices(every))
     if not choices:

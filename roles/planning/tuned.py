@@ -102,6 +102,9 @@ class Tuned:
                 yield text, ("strategy", "pipeline")
         if BATCH in self.keys and strategy.workers == 1:
             yield f"found 'auto', but {UNKNOWN}: there is 1 worker", BATCH
+        if BATCH in self.keys and self._follows:
+            text = "found 'closed-loop', but with it there is one search only, before anybody knows how noisy gradients"
+            yield f"{text} are, and train.batch is 'auto'", ("tuning", "momentum_by")
         for key, field in Tuning.model_fields.items():
             found = getattr(self._tuning, key)
             if found == field.default:

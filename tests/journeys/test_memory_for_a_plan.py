@@ -63,14 +63,15 @@ def test_a_script_is_told_the_same_of_what_it_launches(
         runtime.launch(topology, directory=tmp_path)
 
 
+@pytest.mark.parametrize(("batch", "largest"), [("64", "64"), ('"auto"', "256")])
 def test_with_groups_auto_those_count_in_which_workers_hold_most_and_the_model_that_is_kept(
-    tmp_path: Path,
+    tmp_path: Path, batch: str, largest: str
 ) -> None:
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)
     held = {}
-    for groups in ("1", "4", '"auto"'):
-        setting = f"train.strategy.groups={groups}"
-        held[groups] = memory(check(cluster, [setting]).placement.topology)
+    for groups, images in (("1", largest), ("4", largest), ('"auto"', batch)):
+        settings = [f"train.strategy.groups={groups}", f"train.batch={images}"]
+        held[groups] = memory(check(cluster, settings).placement.topology)
     auto = held['"auto"']
     one, four = (sum(size for name, size in held[groups].items() if name.startswith("conv-")) for groups in ("1", "4"))
     assert sum(size for name, size in auto.items() if name.startswith("conv-")) == four > 2 * one

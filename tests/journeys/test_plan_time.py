@@ -152,6 +152,8 @@ def test_a_run_that_chose_its_groups_is_measured_with_each_of_them_and_not_while
         said += [(100.2 * n + 0.1, "held", {}), (100.2 * n + 100.1, "released", {})]
     said += [(600.0, "regrouped", {"groups": 2})]
     said += [(600.0 + 0.1 * n, "progress", {"iteration": f"{n + 6}/20"}) for n in range(1, 5)]
+    said += [(601.0, "regrouped", {"groups": 2, "batch": 128})]  # with another batch no iteration is one of this plan
+    said += [(601.0 + 0.7 * n, "progress", {"iteration": f"{n + 10}/20"}) for n in range(1, 9)]
     lines = [json.dumps({"t": t, "event": name, **fields}) for t, name, fields in said]
     (run / "events.jsonl").write_text("\n".join(lines))
     chart = tmp_path / "he.svg"

@@ -142,6 +142,12 @@ BROKEN = {
         "cluster.toml:3: train.tuning.momenta: found [0.5], but nothing is probed: momentum alone is 'auto', and "
         "follows what is measured",
     ),
+    "a closed loop and a batch": (
+        "[train]\nmomentum = 'auto'\nbatch = 'auto'\ntuning = {momentum_by = 'closed-loop'}\n"
+        "strategy = {workers = 2}\n",
+        "cluster.toml:4: train.tuning.momentum_by: found 'closed-loop', but with it there is one search only, before "
+        "anybody knows how noisy gradients are, and train.batch is 'auto'",
+    ),
     "a closed loop with epochs": (
         f"[train]\nmomentum = 'auto'\ntuning = {{momentum_by = 'closed-loop', epoch_iterations = 50}}\n{AUTO}",
         "cluster.toml:3: train.tuning.epoch_iterations: found 50, but with momentum_by = 'closed-loop' there is one "
