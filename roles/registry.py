@@ -41,7 +41,7 @@ class Registry:
     def judged(self, name: str, *words: str) -> str:
         """The name, or one of these words in its place. ValueError in the words of cluster.toml's mistakes if it is
         neither."""
-        if name not in (*self.known, *words) and name not in (names := [*words, *self.names()]):
+        if name not in (*self.known, *words) and name not in (names := [*self.names(), *words]):
             raise ValueError(f"expected {' or '.join(map(repr, names))}{near_hint(name, names)}")
         return name
 

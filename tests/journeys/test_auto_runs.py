@@ -172,7 +172,7 @@ def test_up_on_the_digits_measures_two_presets_and_trains_with_the_faster(tmp_pa
     assert len(list(directory.rglob("*.safetensors"))) == 1
 
 
-@pytest.mark.few("[virtual")
+@pytest.mark.slow
 @pytest.mark.parametrize("clock", ["virtual", "real"])
 def test_ctrl_c_during_a_trial_ends_it_in_words_and_leaves_nothing(
     tmp_path: Path, started: list[Start], clock: str

@@ -69,7 +69,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         {},
         [],
         [
-            f"cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected {' or '.join(PRESET_NAMES)} "
+            f"cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected {' or '.join(PRESET_NAMES)} or 'auto' "
             "(did you mean 'omnivore'?)"
         ],
     ),

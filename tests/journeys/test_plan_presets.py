@@ -44,6 +44,7 @@ def test_a_row_says_what_a_plan_of_that_preset_says(every: Prospects, tmp_path: 
     assert row.memory == sum(held["model-0"].values()) + sum(held["conv-0-0"].values())
 
 
+@pytest.mark.slow
 def test_presets_that_cannot_run_it_say_why_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more = '[[process]]\nname = "first"\nactors = ["conv-0-*"]\n'
     cluster = configure(tmp_path, "omnivore", workers=2, more=more)

@@ -111,7 +111,7 @@ PRESETS = (
 )  # fmt: skip
 
 
-@pytest.mark.few("[single", "[sync]")
+@pytest.mark.few("[sync]")
 @pytest.mark.parametrize("preset", PRESETS)
 def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(tmp_path: Path, preset: str) -> None:
     apart = tmp_path / "apart"
@@ -150,7 +150,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.few("[one-bit]", "[sparknet]")
+@pytest.mark.few("[one-bit]")
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_is_in_no_model_is_put_back_too(tmp_path: Path, name: str) -> None:
     """What senders keep of coarse gradients, when the next mean is due, who is how far and how fast: a hold without

@@ -146,6 +146,7 @@ def test_a_gradient_that_overflows_is_left_out_without_a_word() -> None:
     assert watch.by_gradients() is None
 
 
+@pytest.mark.slow
 def test_the_page_of_a_model_server_tells_momentum_and_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from roles.servers import gradient_gauges
 
