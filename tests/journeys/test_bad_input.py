@@ -69,8 +69,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         {},
         [],
         [
-            f"cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected {' or '.join(PRESET_NAMES)} or 'auto' "
-            "(did you mean 'omnivore'?)"
+            f"cluster.toml:2: train.strategy.preset: found 'omnivor' (string), expected {' or '.join(PRESET_NAMES)} or "
+            "'auto' (did you mean 'omnivore'?)"
         ],
     ),
     "no workers": (
