@@ -98,7 +98,7 @@ def test_every_preset_of_replicas_takes_every_exchange() -> None:
 # what is wrong, in words
 
 MISTAKES = {
-    "a preset's name": ('preset = "talied"', r"preset: found 'talied' \(string\), expected .*'tallied' or 'auto' \(did you mean"),
+    "a preset's name": ('preset = "talied"', r"preset: found 'talied' \(string\), expected .*'tallied' or 'auto'"),
     "an exchange's name": (
         'preset = "replicas"\nexchange = "rong"',
         r"exchange: found 'rong' \(string\), expected 'collective' or 'tree' or 'host' or 'ring' \(did you mean 'ring'",
