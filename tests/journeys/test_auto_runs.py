@@ -46,7 +46,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return losses(tmp_path_factory.mktemp("single"), "single")
 
 
-@pytest.mark.few("[one-weird-trick", "[mxnet-async")
+@pytest.mark.few("[mxnet-async")
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "single"])
 def test_a_preset_computes_what_single_does_if_it_says_so_and_else_not(
     tmp_path: Path, single: list[float], preset: str
@@ -130,6 +130,7 @@ def test_check_and_plan_tell_what_up_would_try_and_go_on_with_the_best(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_takes_the_preset_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = auto(tmp_path)
     before = run(cluster, monkeypatch, "train.strategy.preset=mxnet-sync", "train.max_iter=4")
@@ -141,6 +142,7 @@ def test_a_resumed_run_takes_the_preset_it_had(tmp_path: Path, monkeypatch: pyte
     assert said(after, "trial") == []
 
 
+@pytest.mark.slow
 def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = auto(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -152,6 +154,7 @@ def test_trials_that_all_diverge_end_the_run_with_the_reason(tmp_path: Path, mon
     assert "training diverged" in said(directory, "failed")[0]["error"]
 
 
+@pytest.mark.slow
 def test_a_preset_of_another_package_takes_part_if_it_says_that_it_equals_single(tmp_path: Path, install: Any) -> None:
     install(BROUGHT)
     checked = check(auto(tmp_path))

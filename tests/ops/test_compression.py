@@ -273,16 +273,19 @@ def test_with_destinations_given_the_kernels_allocate_nothing_but_codes():
         error[...] = 0
         ours.threshold_decode(*ours.threshold_encode(x, error, 1e3), x.shape, y)
 
+    def allocated() -> int:
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            everything()
+            return tracemalloc.get_traced_memory()[1] - before
+        finally:
+            tracemalloc.stop()
+
     everything()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        everything()
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak - before < 6144  # blocks of arguments; the arrays here have 50 KB and more
+    # Blocks of arguments; the arrays here have 50 KB and more. The least of three: other threads allocate, too.
+    assert min(allocated() for _ in range(3)) < 6144
 
 
 @pytest.mark.slow
