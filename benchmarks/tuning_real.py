@@ -21,7 +21,7 @@ from benchmarks.report import Record
 from roles.messages import Done, Regroup
 from runtime import Event, Topology
 
-SECONDS = 8.0  # of training that are measured after a prediction: all of it takes less than ten minutes
+SECONDS = 8.0  # of training that are measured after a prediction: all of it takes some eleven minutes
 LEAST = 8  # iterations in them
 BAR = 0.10  # median error
 SOLVER = """

@@ -18,8 +18,8 @@ from pathlib import Path
 for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "CONVOY_THREADS"):
     os.environ[variable] = "1"
 
-# Some machines forbid it for all: each of the hundreds of runs would compile 180 modules anew, 1.9 s of processor time
-# of the 5.2 s that a run of six processes needs to start and end.
+# Some machines forbid it for all: each of the hundreds of runs would compile all its modules anew, 1.9 s of processor
+# time of the 5.2 s that a run of six processes needs to start and end.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background: runs inherit it

@@ -1,8 +1,8 @@
 """A small HTTP server in a thread of its own, for pages that nobody may use to starve the process.
 
-At most CONNECTIONS are open; further ones are closed as soon as they are accepted, which is cheap: 20 us. Each has
-ANSWER_SECONDS for a request of at most REQUEST_BYTES and its answer, and is then closed. So a process spends a bounded
-number of descriptors and one thread. Who may not read is told so.
+At most CONNECTIONS are open; further ones are closed as soon as they are accepted, before anything is made for them.
+Each has ANSWER_SECONDS for a request of at most REQUEST_BYTES and its answer, and is then closed. So a process spends a
+bounded number of descriptors and one thread. Who may not read is told so.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A TCP socket carries no credentials, but the kernel knows the owner of every socket of the machine, and the other end of
 a loopback connection is one of them. It is asked for that one socket (sock_diag(7), 20 us). Where it does not answer,
-its table of all sockets is read: whoever opens and closes many would make that take 50 ms. Other systems do not tell,
+its table of all sockets is read: whoever opens and closes many makes that long. Other systems do not tell,
 and everybody is admitted there.
 """
 

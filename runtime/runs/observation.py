@@ -51,8 +51,7 @@ class Observation:
     """A watcher that lets the program's observer work on `compute` and tells what it says. What it raises ends no run:
     it is told as a warning, and the observer hears nothing more.
 
-    It is made there too, when work is first heard of: importing it at the start took up to 60 ms that the first
-    iteration waited for.
+    It is made there too, when work is first heard of: the first iteration need not wait until it is imported.
     """
 
     def __init__(
