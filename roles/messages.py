@@ -247,14 +247,24 @@ class Probed(Message):
 
 @message
 class Release(Message):
-    """The tuner asks the coordinator of a run that is held: go on from the model that is kept, with so many groups,
-    these rates and this batch. 0 and negative: as before the hold. Answered with Done."""
+    """The tuner asks the coordinator of a run that is held: go on from the model that is kept, with these groups, rates
+    and batch. 0 and negative: as before the hold. If training diverges within `watched` iterations, go back to that
+    model, and hold the run again. Answered with Released, once these iterations have ended."""
 
     workers: int = 0
     groups: int = 0
     base_lr: float = -1.0
     momentum: float = -1.0
     batch: int = 0
+    watched: int = 0
+
+
+@message
+class Released(Message):
+    """Answer: the run went on, by now for so many iterations; or it `diverged`, and is held where it was."""
+
+    iterations: int = 0
+    diverged: bool = False
 
 
 @message

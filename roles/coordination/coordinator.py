@@ -261,11 +261,9 @@ class Coordinator(Actor):
         return min(most, self._display - issued % self._display) if self._display else most
 
     def _check_loss(self, done: PassDone) -> None:
-        """Stop at a part's loss that is no number; a probe is only cut."""
+        """Stop at a part's loss that is no number; a probe is only cut, and what is watched is undone."""
         loss = float(done.scores.get("loss", 0.0))
-        if loss - loss != 0.0 and self._probing.under_way:
-            self._probing.diverged()
-        elif loss - loss != 0.0:
+        if loss - loss != 0.0 and not self._probing.diverged():
             iteration = done.number - self._schedule.probed
             rate = self._shape.solver.rate(iteration)
             raise ProgramFailed(
@@ -293,6 +291,8 @@ class Coordinator(Actor):
         first = done == self._schedule.table.first + 1
         if first or (self._display and done % self._display == 0):
             self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))
+        if ended.loss is not None:
+            await self._probing.trained(ended.loss)
         await self._serve()
 
     def _report_test(self) -> None:

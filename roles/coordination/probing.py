@@ -2,6 +2,10 @@
 
 going on -- Hold --> to be held -- all that was handed out is in the model --> held -- Release --> going on
                                                                                held -- Probe --> probing --> held
+going on, watched -- training diverges --> held
+
+Whoever releases it may have it watched: for so many iterations the model stays in memory, and is put back should
+training diverge, as after a probe.
 """
 
 from __future__ import annotations
@@ -9,18 +13,20 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from roles.coordination.divergence import Divergence
 from roles.coordination.regroup import impossible
 from roles.coordination.schedule import Schedule
 from roles.coordination.shape import Settings, Shape
 from roles.learning.model_holder import SetAside, TakeBack
 from roles.learning.scoreboard import HELD, RELEASED, Iteration
-from roles.messages import Done, GetState, Held, Hold, Probe, Probed, Release, SetState, State
+from roles.messages import Done, GetState, Held, Hold, Probe, Probed, Release, Released, SetState, State
 from runtime import Actor, Conversation, Envelope, Message, Standing
 from runtime.messages.message import Refusal
 
 GOING_ON, ASKED, PROBING = "going on", "to be held", "probing"
-HOLD, PUT_BACK, END = "hold", "put back", "end"
+HOLD, PUT_BACK, GO_BACK, END = "hold", "put back", "go back", "end"
 HOLDING = Conversation(
     "the hold on the run",
     "run",
@@ -31,6 +37,8 @@ HOLDING = Conversation(
         (HELD, Probe): (PROBING,),
         (PROBING, PUT_BACK): (HELD,),
         (HELD, Release): (GOING_ON,),
+        (GOING_ON, GO_BACK): (HELD,),
+        (ASKED, GO_BACK): (ASKED,),
         (ASKED, END): (GOING_ON,),
         (HELD, END): (GOING_ON,),
         (PROBING, END): (GOING_ON,),
@@ -38,6 +46,17 @@ HOLDING = Conversation(
 )
 RUN = ("this",)
 NO_LIMIT = math.inf
+
+
+class Watch(NamedTuple):
+    """Who waits for what becomes of a release; iterations, images and iterations of probes before it; at how many
+    iterations it ends."""
+
+    asked: Envelope
+    iterations: int
+    images: int
+    probed: int
+    until: int
 
 
 class Probing:
@@ -60,6 +79,9 @@ class Probing:
         self._wish: tuple[Hold | Probe | Release, Envelope] | None = None  # what comes once nothing is under way
         self._kept: Mapping[str, State] | None = None  # who has the model -> what of it
         self._asked: Envelope | None = None  # who waits for the present probe
+        self._watch: Watch | None = None
+        self._held = self._going_back = False
+        self._divergence = Divergence()
         self._before: Settings | None = None  # what was before it
         self._held_at = self._began = self._ended = 0.0
         self._until = NO_LIMIT
@@ -71,13 +93,13 @@ class Probing:
 
     @property
     def under_way(self) -> bool:
-        """Do the iterations that end now belong to a probe?"""
-        return self._asked is not None
+        """Do the iterations that end now belong to a probe, or will they be undone as if they did?"""
+        return self._asked is not None or self._going_back
 
     @property
     def held(self) -> bool:
-        """Is the model kept?"""
-        return self._kept is not None
+        """Is the run held, or probed?"""
+        return self._held
 
     def hear(self, message: Hold | Probe | Release, envelope: Envelope) -> None:
         """Somebody wants something, which is done once nothing is under way. MessageError if it may not come now or
@@ -94,11 +116,16 @@ class Probing:
 
     async def go_on(self) -> None:
         """Nothing is under way: keep the model, or put it back; then do what is wanted, if something is."""
+        if self._watch is not None and not self._going_back:
+            await self._watched(self._watch)
         if self._kept is None:
             self._kept = {name: await self._actor.ask(name, GetState(), State) for name in self._servers}
             await self._tell_keepers(SetAside())
+            self._held = True
         if self._asked is not None:
-            await self._put_back(self._asked)
+            await self._end_probe(self._asked)
+        if self._going_back and self._watch is not None:
+            await self._go_back(self._watch)
         if self._schedule.winding_down:
             await self.end()
             self._schedule.released()
@@ -119,16 +146,36 @@ class Probing:
         if self._ended >= self._until:
             self._schedule.cut_probe()
 
-    def diverged(self) -> None:
-        """A loss of the probe is no number: it ends with the iterations under way."""
-        self._diverged = True
-        self._schedule.cut_probe()
+    def diverged(self) -> bool:
+        """A loss is no number: the probe ends with the iterations under way, and so does what is watched, to be undone.
+        False: neither is."""
+        if self._asked is not None:
+            self._diverged = True
+            self._schedule.cut_probe()
+        elif self._watch is None:
+            return False
+        elif not self._going_back:
+            self._going_back = True
+            self._schedule.go_back(self._watch.iterations, self._watch.images)
+        return True
+
+    async def trained(self, loss: float) -> None:
+        """An iteration of the run itself has ended."""
+        diverges, watch = self._divergence.shows(loss), self._watch
+        if watch is None:
+            return
+        if diverges and self._schedule.training:
+            self.diverged()
+        elif self._schedule.completed >= watch.until:
+            await self._watched(watch)
 
     async def end(self) -> None:
         """The run ends, nobody may hold it: whoever wants something is told."""
+        if self._watch is not None:
+            await self._watched(self._watch)
         if self._standing.state(RUN) != GOING_ON:
             self._standing.move(END, RUN)
-        wish, self._wish, self._kept = self._wish, None, None
+        wish, self._wish, self._kept, self._held = self._wish, None, None, False
         if wish is not None:
             await self._actor.reply(wish[1], Refusal(error="the run ends"))
 
@@ -149,11 +196,30 @@ class Probing:
     async def _release(self, release: Release, envelope: Envelope) -> None:
         if await self._shape.become(self._shape.wanted(release)):
             self._shape.tell(self._schedule.completed)
-        await self._tell_keepers(TakeBack(last=True))
-        self._kept = None
+        await self._tell_keepers(TakeBack(last=not release.watched))
+        done = self._schedule.completed
+        self._watch = Watch(envelope, done, self._schedule.images, self._schedule.probed, until=done + release.watched)
+        self._held = False
         self._schedule.released()
-        self._actor.emit(RELEASED, iteration=self._schedule.completed, seconds=self._actor.now() - self._held_at)
-        await self._actor.reply(envelope, Done())
+        self._actor.emit(RELEASED, iteration=done, seconds=self._actor.now() - self._held_at)
+        if not release.watched:
+            await self._watched(self._watch)
+
+    async def _watched(self, watch: Watch) -> None:
+        """It went well: nobody goes back."""
+        self._watch = self._kept = None
+        await self._actor.reply(watch.asked, Released(iterations=self._schedule.completed - watch.iterations))
+
+    async def _go_back(self, watch: Watch) -> None:
+        """All is as before the release, but for groups, rates and batch."""
+        await self._put_back()
+        self._divergence.forget()
+        self._standing.move(GO_BACK, RUN)
+        self._going_back, self._watch, self._held = False, None, True
+        self._held_at = self._actor.now()
+        self._actor.emit(HELD, iteration=watch.iterations)
+        undone = self._schedule.probed - watch.probed
+        await self._actor.reply(watch.asked, Released(iterations=undone, diverged=True))
 
     async def _tell_keepers(self, what: Message) -> None:
         await asyncio.gather(*(self._actor.ask(name, what, Done) for name in self._keepers))
@@ -166,18 +232,22 @@ class Probing:
         self._until = self._began + probe.seconds if probe.seconds > 0 else NO_LIMIT
         self._schedule.probe(probe.iterations)
 
-    async def _put_back(self, asked: Envelope) -> None:
+    async def _end_probe(self, asked: Envelope) -> None:
+        """All is as before it."""
+        assert self._before is not None
+        await self._put_back()
+        await self._shape.become(self._before)
+        self._asked = self._before = None
+        self._standing.move(PUT_BACK, RUN)
+        probed = Probed(losses=tuple(self._losses), seconds=self._ended - self._began, diverged=self._diverged)
+        await self._actor.reply(asked, probed)
+
+    async def _put_back(self) -> None:
         """Everybody who holds something of the model gets it back; replicas what the first of them gave."""
         assert self._kept is not None
-        assert self._before is not None
         if self._kept:
             for name in dict.fromkeys((*self._servers, *self._holders)):
                 state = self._kept.get(name) or self._kept[self._servers[0]]
                 back = SetState(names=state.names, arrays=state.arrays, version=state.version)
                 await self._actor.ask(name, back, Done)
         await self._tell_keepers(TakeBack(last=False))
-        await self._shape.become(self._before)
-        self._asked = self._before = None
-        self._standing.move(PUT_BACK, RUN)
-        probed = Probed(losses=tuple(self._losses), seconds=self._ended - self._began, diverged=self._diverged)
-        await self._actor.reply(asked, probed)

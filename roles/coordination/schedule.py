@@ -179,6 +179,20 @@ class Schedule:
             self.stage = RunStage.DRAINING
             self._settle()
 
+    @property
+    def training(self) -> bool:
+        """Are training iterations handed out or under way, with nothing else due before the next?"""
+        return self.stage is RunStage.TRAINING or (self.stage is RunStage.DRAINING and bool(self._owed))
+
+    def go_back(self, iterations: int, images: int) -> None:
+        """As if all that was handed out after so many iterations, and so many images, had been a probe: when it has
+        ended, the run is held."""
+        self._probe, self._kept, self._hold_asked = range(iterations, self.issued), images, True
+        self._tested_at, self._saved_at = min(self._tested_at, iterations - 1), min(self._saved_at, iterations - 1)
+        self._last = iterations if self._winding_down else self._last
+        self.stage = RunStage.DRAINING
+        self._settle()
+
     def released(self) -> None:
         """Nobody holds the run any more."""
         self._hold_asked = False

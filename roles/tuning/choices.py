@@ -30,6 +30,16 @@ class Setting:
         found = dataclasses.replace(self, **values)  # type: ignore[arg-type]
         return Setting(found.groups, float(f"{found.momentum:.6g}"), float(f"{found.base_lr:.6g}"), found.batch)
 
+    @property
+    def step(self) -> float:
+        """How far a gradient moves the model in the long run, as a multiple of it."""
+        return self.base_lr / (1.0 - self.momentum)
+
+    def as_bold_as(self, other: Setting) -> bool:
+        """No fewer groups, no shorter step, no larger batch: where `other` diverges, so does this, by all we know."""
+        step = self.step >= other.step * (1.0 - 1e-6)
+        return step and self.groups >= other.groups and self.batch <= other.batch
+
 
 def alike(setting: Setting, groups: int) -> Setting | None:
     """The setting with which so many groups learn as much in an iteration as those of `setting` do, to first order.

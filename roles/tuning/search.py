@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from roles.tuning.choices import Choices, Chosen, Setting, Trial, alike
+from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike
 from roles.tuning.grids import Grids
 from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
 from roles.tuning.trials import SpentUp, Trials
@@ -41,16 +41,18 @@ async def tune(trials: Trials, choices: Choices, now: Setting, before: Chosen | 
     except SpentUp:
         trials.tell(f"the budget has no {trials.length} iterations left to try: what was seen by now decides")
         setting = search.best_seen()
-    return Chosen(
-        setting=setting,
-        why=search.why,
-        saturated=search.saturated,
-        # Algorithm 1 begins where more groups would not be faster, and goes down from there epoch by epoch
-        next_groups=search.saturated if before is None and search.saturated else setting.groups,
-        iteration_seconds=trials.iteration_seconds,
-        spent=trials.spent,
-        tried=tuple(trials.made),
-    )
+    return search.chosen(setting, before)
+
+
+def instead(trials: Trials, choices: Choices, now: Setting, fell: Chosen) -> Chosen:
+    """The best of what was tried, after training diverged with what was chosen first (`Trials.fell`); if that diverges,
+    too, a tenth of the rate."""
+    search = _Search(trials, choices, now, fell)
+    setting = search.best_seen(f"not {fell.setting}")
+    if choices.rates and trials.diverges(setting):
+        setting = setting.but(base_lr=TENTH * fell.setting.base_lr)
+        search.why += ", so a tenth of the rate"
+    return search.chosen(setting, fell)
 
 
 class _Search:
@@ -61,6 +63,19 @@ class _Search:
         self._begin = (before.next_groups if before and choices.groups else 0) or now.groups
         self._cold, self.why = before is None, ""
         self._alike: list[Setting] = []  # what learns as the best with one group does, as far as theory goes
+
+    def chosen(self, setting: Setting, before: Chosen | None) -> Chosen:
+        """What the search ends with."""
+        return Chosen(
+            setting=setting,
+            why=self.why,
+            saturated=self.saturated,
+            # Algorithm 1 begins where more groups would not be faster, and goes down from there epoch by epoch
+            next_groups=self.saturated if before is None and self.saturated else setting.groups,
+            iteration_seconds=self.trials.iteration_seconds,
+            spent=self.trials.spent,
+            tried=tuple(self.trials.made),
+        )
 
     async def cold_start(self) -> Setting:
         """See the module docstring."""
@@ -192,17 +207,17 @@ class _Search:
         self.why = f"{best} is the best of its groups, but clearly worse than what the run has"
         return self.now
 
-    def best_seen(self) -> Setting:
+    def best_seen(self, because: str = "the budget was spent") -> Setting:
         """The best of the settings that were probed, after equal seconds."""
         seen = {setting: self._longest(setting) for setting, _ in self.trials.made}
         whole = {setting: trial for setting, trial in seen.items() if trial.diverged or len(trial.losses) >= LEAST_IN}
         if not whole:
-            self.why = "the budget was spent before anything could be compared"
+            self.why = f"{because}; nothing else can be compared"
             return self.now
         seconds = _comparable(list(whole.values()))
         left = _level(whole, seconds)
         best = self._of_ties(left)
-        self.why = f"the budget was spent; {self._after(list(whole), left, best, seconds)}"
+        self.why = f"{because}; {self._after(list(whole), left, best, seconds)}"
         return best
 
     def _of_ties(self, left: Sequence[Setting]) -> Setting:

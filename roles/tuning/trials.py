@@ -57,6 +57,7 @@ class Trials:
         self.made: list[tuple[Setting, Trial]] = []
         self._found: dict[tuple[Setting, int], Trial] = {}
         self._known = dict(known or {})
+        self._fallen: list[Setting] = []
         self._beside = 0.0  # the longest that a probe took beside its iterations
 
     def __repr__(self) -> str:
@@ -119,9 +120,21 @@ class Trials:
         return trial
 
     def longest(self, setting: Setting) -> Trial | None:
-        """The longest probe of a setting that was made."""
+        """The longest probe of a setting that was made; one that diverged, if training would."""
         found = [trial for made, trial in self.made if made == setting]
-        return max(found, key=lambda trial: len(trial.losses), default=None)
+        longest = max(found, key=lambda trial: len(trial.losses), default=None)
+        if any(setting.as_bold_as(fallen) for fallen in self._fallen):
+            return dataclasses.replace(longest or Trial((), 0.0), diverged=True)
+        return longest
+
+    def diverges(self, setting: Setting) -> bool:
+        """As far as is known."""
+        trial = self.longest(setting)
+        return trial is not None and trial.diverged
+
+    def fell(self, setting: Setting) -> None:
+        """Training diverged with it, though its probe did not: so it would with all that is as bold."""
+        self._fallen.append(setting)
 
 
 def _told(trial: Trial) -> Trial:

@@ -1,6 +1,6 @@
 """The tuner: has the coordinator hold the run, tries settings from the model of that moment, lets the run go on with
-the best; after an epoch again. Or it keeps momentum where it is wanted. What is asked and chosen is decided in `search`
-and `following`; this shell talks.
+the best, watched for an epoch; then again. Or it keeps momentum where it is wanted. What is asked and chosen is decided
+in `search` and `following`; this shell talks.
 """
 
 from __future__ import annotations
@@ -14,16 +14,18 @@ from typing import Any
 from roles.base.role import Held as Memory
 from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
-from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release
+from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
 from roles.tuning.batches import Batches, noise_of, worth_telling
 from roles.tuning.choices import WARM, Choices, Chosen, Setting, Trial
 from roles.tuning.following import EVERY, Change, Following
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
-from roles.tuning.search import tune
+from roles.tuning.search import instead, tune
 from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
 from roles.tuning.trials import SpentUp, Trials
 from runtime import Actor, Refused
+
+FALLS = 5  # times that training goes back to one search's model; a run that diverges still would with anything
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,12 +73,11 @@ class Tuner(Actor):
     async def run(self) -> None:
         """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends. Or search once
         and follow."""
-        wait: float | None = 0.0 if self._choices.any else None
+        again = self._choices.any
         self._since = self.now()
         try:
-            while wait is not None:
-                await asyncio.sleep(wait)
-                wait = await self._search()
+            while again:
+                again = await self._search()
             if self._follow:
                 await self._keep_momentum()
         except _Ends:
@@ -86,8 +87,8 @@ class Tuner(Actor):
 
     # -- inside
 
-    async def _search(self) -> float | None:
-        """Hold, choose, release; the seconds until the next search, None: there is none."""
+    async def _search(self) -> bool:
+        """Hold, choose, release; until it is time for the next search. Is there one?"""
         began = self.now()
         self._trained += began - self._since
         held = await self.ask(self._coordinator, Hold(), Held)
@@ -98,13 +99,33 @@ class Tuner(Actor):
         except Refused:
             await self._release(now, now)
             raise
-        await self._release(now, chosen.setting)
-        self._since, self._chosen = self.now(), chosen
-        self._paused += self._since - began
-        spent = {"probes": len(chosen.tried), "seconds": self._since - began}
-        self.emit("tuning", iteration=held.iteration, **self.shown(chosen.setting), **spent, why=chosen.why)
-        await self._keep(held.iteration, chosen)
-        return None if self._follow else self._epoch(trials, chosen, left)
+        was, falls = now, 0
+        while True:
+            self._since, self._chosen = self.now(), chosen
+            self._paused += self._since - began
+            await self._choice(held.iteration, chosen, self._since - began)
+            again = not self._follow and self._pays_for_another(trials, chosen, left)
+            watched = 0 if trials.diverges(chosen.setting) or falls == FALLS else self._choices.epoch(trials.length)
+            released = await self._release(was, chosen.setting, min(left, watched))
+            if not released.diverged:
+                return again
+            began, was, falls = self._since, chosen.setting, falls + 1  # what is undone was no training
+            self._tell(
+                f"training diverged within {released.iterations} iterations with {was}: "
+                f"it goes back to iteration {held.iteration}"
+            )
+            trials.fell(was)
+            chosen = instead(trials, self._choices, now, chosen)
+
+    async def _choice(self, iteration: int, chosen: Chosen, seconds: float) -> None:
+        """Tell and keep it, for which the run was held for so long."""
+        spent = {"probes": len(chosen.tried), "seconds": seconds}
+        self.emit("tuning", iteration=iteration, **self.shown(chosen.setting), **spent, why=chosen.why)
+        self._searches.append(search_of(iteration, chosen))
+        try:
+            await self.compute("write tuning", write, self.run_directory / FILE, chosen, self._searches)
+        except OSError as error:  # training goes on without its record
+            self.log.warning("%s: cannot be written: %s", FILE, error.strerror or error)
 
     async def _keep_momentum(self) -> None:
         """Look now and then, and change momentum while the run goes on; for ever."""
@@ -174,18 +195,12 @@ class Tuner(Actor):
             return None
         return as_chosen(start, setting, trial, trials.iteration_seconds, trials.spent)
 
-    async def _release(self, now: Setting, then: Setting) -> None:
-        await self.ask(self._coordinator, Release(**_changed(now, then)), Done)
+    async def _release(self, now: Setting, then: Setting, watched: int = 0) -> Released:
+        wish = Release(**_changed(now, then), watched=watched)
+        return await self.ask(self._coordinator, wish, Released)
 
-    async def _keep(self, iteration: int, chosen: Chosen) -> None:
-        self._searches.append(search_of(iteration, chosen))
-        try:
-            await self.compute("write tuning", write, self.run_directory / FILE, chosen, self._searches)
-        except OSError as error:  # training goes on without its record
-            self.log.warning("%s: cannot be written: %s", FILE, error.strerror or error)
-
-    def _epoch(self, trials: Trials, chosen: Chosen, left: int) -> float | None:
-        """Seconds until the next search; None: none is paid for."""
+    def _pays_for_another(self, trials: Trials, chosen: Chosen, left: int) -> bool:
+        """Is there a next search? Tells when, or why not."""
         each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
         epoch = self._choices.epoch(trials.length)
         training = self._trained + left * min(chosen.iteration_seconds.values(), default=0.0)
@@ -198,9 +213,9 @@ class Tuner(Actor):
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
             self._tell(f"no further search: the budget has too little left for one ({used})")
         else:
-            self._tell(f"the next search is after about {epoch} iterations")
-            return epoch * each
-        return None
+            self._tell(f"the next search is after {epoch} iterations")
+            return True
+        return False
 
     def shown(self, setting: Setting) -> dict[str, Any]:
         """What an event says of a setting: the batch where that is chosen."""

@@ -13,7 +13,7 @@ import pytest
 
 import runtime
 from roles import training
-from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release
+from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
 from runtime import Event
 from runtime.compute.service_times import ServiceTimes
 from tests.support import get
@@ -163,7 +163,7 @@ def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_th
                     await run.ask("coordinator", Hold(), Held)
                     for groups in (4, 1, 4):
                         await run.ask("coordinator", Probe(iterations=40, groups=groups), Probed)
-                    await run.ask("coordinator", Release(groups=chosen), Done)
+                    await run.ask("coordinator", Release(groups=chosen), Released)
         return found
 
     with asyncio.Runner(loop_factory=run.loop_factory) as runner:

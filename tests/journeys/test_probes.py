@@ -13,8 +13,8 @@ import pytest
 
 from nets.files.checkpoint import load as load_checkpoint
 from roles import ROLES, Options, plan
-from roles.messages import Done, Held, Hold, Probe, Probed, Release
-from runtime import Actor, Message, Refused, Topology, WindDown
+from roles.messages import Held, Hold, Probe, Probed, Release, Released
+from runtime import Actor, Message, ProgramFailed, Refused, Topology, WindDown
 from runtime.config.file import load_with_program
 from runtime.plan.placement import place
 from runtime.simulation.clock import run_virtual
@@ -26,7 +26,7 @@ ServiceTime = Callable[[str, str], float]  # actor, label -> seconds
 SAYS: dict[str, tuple[Callable[..., Message], type[Message]]] = {
     "hold": (Hold, Held),
     "probe": (Probe, Probed),
-    "release": (Release, Done),
+    "release": (Release, Released),
 }
 
 
@@ -272,6 +272,55 @@ def test_a_release_says_how_the_run_goes_on(tmp_path: Path) -> None:
     assert now == {"iteration": held["iteration"], "workers": 4, "groups": 2, **rates}
     assert [fields["iteration"] for fields in found.journal.of("progress")] == [f"{n}/12" for n in range(1, 13)]
     assert [round(fields["staleness"]) for fields in found.journal.of("progress")][-1] == 1
+
+
+WILD = {"what": "release", "base_lr": 1e9, "watched": 10}
+TAME = {"what": "release", "base_lr": 0.01, "watched": 10}
+
+
+def by_iteration(run: Simulated) -> dict[str, float]:
+    """What was said last of each."""
+    return {fields["iteration"]: fields["loss"] for fields in run.journal.of("progress")}
+
+
+# Whose turn it is among groups, and what was found out about how fast workers are, stay as they are.
+AS_BEFORE = [name for name in (*PRESETS, *OTHERS) if name not in ("one-bit of groups", "shares")]
+
+
+@pytest.mark.few("[sync]", "[one-bit]")
+@pytest.mark.parametrize("name", AS_BEFORE)
+def test_training_that_diverges_while_it_is_watched_goes_back_and_leaves_no_trace(tmp_path: Path, name: str) -> None:
+    preset, more, *settings = OTHERS.get(name, (name, ""))
+    found = []
+    for kind, wanted in (("held", asks()), ("fell", [{"what": "hold"}, WILD, TAME])):
+        cluster = configure(tmp_path / kind, preset, workers=4, iterations=ITERATIONS)
+        cluster.write_text(cluster.read_text() + more)
+        with np.errstate(all="ignore"):
+            found.append(tried(cluster, wanted, *settings))
+    held, fell = found
+    assert by_iteration(fell) == by_iteration(held)
+    for array, expected in held.arrays.items():
+        np.testing.assert_array_equal(fell.arrays[array], expected, err_msg=array)
+    wild, tame = fell.journal.of("release")
+    assert wild["diverged"]
+    assert 1 <= wild["iterations"] <= ITERATIONS
+    assert tame == {"iterations": min(10, ITERATIONS - fell.journal.of("hold")[0]["iteration"]), "diverged": False}
+
+
+def test_a_release_is_answered_when_nobody_watches_any_longer(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
+    wanted = [{"what": "hold"}, {"what": "release", "watched": 3}, {"what": "hold"}, {"what": "release"}]
+    found = tried(cluster, wanted)
+    first, second = found.journal.of("hold")
+    assert second["iteration"] >= first["iteration"] + 3
+    assert found.journal.of("release") == [{"iterations": n, "diverged": False} for n in (3, 0)]
+
+
+def test_a_run_that_diverges_when_nobody_watches_any_longer_ends(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "sync", workers=2, iterations=ITERATIONS)
+    wanted = [{"what": "hold"}, {"what": "release", "watched": 2}, {"what": "hold"}, {**WILD, "watched": 0}]
+    with np.errstate(all="ignore"), pytest.raises(ProgramFailed, match="training diverged"):
+        tried(cluster, wanted)
 
 
 def test_a_run_that_ends_during_a_probe_saves_the_model_before_it(tmp_path: Path) -> None:

@@ -40,14 +40,17 @@ class Play:
         self.probed: list[list[tuple[int, int]]] = []  # and of each probe's
         self.batch = table.batch  # anything from there on, but for one iteration after the other the same
         self.probing = False
+        self.falls = 0  # how often training goes back to where it was held
+        self.images_held = -1  # handed out before; -1: it has not been released yet
 
-    def run(self, interrupt: tuple[str, int] | None = None) -> None:
-        """To the end; `interrupt` = (what, at which step) calls `wind_down` or `save` in between."""
+    def run(self, *interrupts: tuple[str, int]) -> None:
+        """To the end; each of `interrupts` = (what, at which step) calls `wind_down` or `save` in between."""
         steps = 0
         while self.schedule.stage is not RunStage.DONE:
-            if interrupt is not None and steps == interrupt[1]:
-                self.interrupt(interrupt[0])
-            else:
+            now = [what for what, at in interrupts if at == steps]
+            for what in now:
+                self.interrupt(what)
+            if not now:
                 self.step()
             steps += 1
             assert steps < 10_000, "no end"
@@ -78,6 +81,8 @@ class Play:
             moves.append(self.while_held)
         if self.schedule.stage is RunStage.PROBING:
             moves.append(self.schedule.cut_probe)
+        if self.falls and self.images_held >= 0 and self.schedule.training and not self.probing:
+            moves.append(self.fall)
         self.choice.choice(moves)()
 
     def ask(self) -> None:
@@ -150,7 +155,18 @@ class Play:
             self.probed.append([])
             self.probing = True
         else:
+            self.images_held = self.schedule.images
             self.schedule.released()
+
+    def fall(self) -> None:
+        """All after the hold is undone."""
+        assert self.held_at is not None
+        self.falls -= 1
+        self.schedule.go_back(self.held_at, self.images_held)
+        self.images_held = -1
+        kept = self.held_at - self.table.first
+        self.trained, self.samples = self.trained[:kept], self.samples[:kept]
+        self.events = [event for event in self.events if event[1] <= self.held_at]
 
     def each_sample_comes_once(self) -> bool:
         """In their order, from the first on, and those of every probe are the next ones of the run."""
@@ -274,6 +290,34 @@ def test_a_hold_at_any_point_tries_the_same_batches_again_and_again_and_changes_
     assert all(probe == [play.held_at + n for n in range(len(probe))] for probe in play.probes)
     assert play.each_sample_comes_once()
     assert play.schedule.probed == sum(map(len, play.probes))
+
+
+@settings(max_examples=100, deadline=None)
+@given(at=st.integers(0, 30), falls=st.integers(1, 3), **everything)
+def test_training_that_goes_back_to_where_it_was_held_comes_again_whole(
+    table: Timetable, groups: int, choice: random.Random, at: int, falls: int
+) -> None:
+    play = Play(table, groups, choice)
+    play.falls = falls
+    play.run(("hold", at))
+    assert play.trained == list(range(table.first, table.last))
+    assert play.events == expected(table)
+    assert play.each_sample_comes_once()
+    assert play.schedule.completed == table.last
+
+
+@settings(max_examples=100, deadline=None)
+@given(at=st.integers(0, 30), later=st.integers(0, 60), **everything)
+def test_winding_down_beside_going_back_ends_with_what_there_is(
+    table: Timetable, groups: int, choice: random.Random, at: int, later: int
+) -> None:
+    play = Play(table, groups, choice)
+    play.falls = 1
+    play.run(("hold", at), ("wind_down", at + 1 + later))
+    done = play.schedule.completed
+    assert play.trained == list(range(table.first, done))
+    if play.wound_down_at is not None and done > table.first:
+        assert ("save", done) in play.events
 
 
 def drained(table: Timetable) -> Schedule:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from roles.messages import Done, Held, Hold, Probe, Probed, Release
+from roles.messages import Held, Hold, Probe, Probed, Release, Released
 from roles.tuning.choices import Choices, Setting
 from roles.tuning.noise import gain
 from roles.tuning.record import FILE, Start, read
@@ -32,16 +32,20 @@ MOMENTA = (0.0, 0.3, 0.6, 0.9)
 class Coordinator(Actor):
     """Trains a quadratic: `last` iterations, one after the other while nobody holds it. Refuses probes after
     `patience` of them, as one does whose run winds down. Cuts the probe of number `cut` and lets the run go on, as one
-    does whose run winds down meanwhile; nothing may be asked any more. Twice the batch takes `slower` times as long."""
+    does whose run winds down meanwhile; nothing may be asked any more. Twice the batch takes `slower` times as long.
+    After a release, rates from `falls` on diverge within 5 iterations."""
 
     def __init__(
-        self, *, last: int, base_lr: float = 0.1, patience: int = 1000, cut: int = 0, slower: float = 1.0
-    ) -> None:
+        self, *, last: int, base_lr: float = 0.1, patience: int = 1000, cut: int = 0, slower: float = 1.0,
+        falls: float = math.inf,
+    ) -> None:  # fmt: skip
+        self._falls = falls
         self._slower = slower
         self._last, self._patience, self._cut = last, patience, cut
         self._lab = Quadratic(SECONDS)
         self._now = Setting(1, 0.9, base_lr, BATCH)
         self._held: asyncio.Event | None = None
+        self._ended = asyncio.Event()  # an iteration
         self.released = asyncio.Event()
         self.released.set()
 
@@ -51,6 +55,7 @@ class Coordinator(Actor):
             await asyncio.sleep(SECONDS[self._now.groups] * self._times(self._now))
             if self.released.is_set():
                 self._lab.train(self._now, 1)
+                self._ended.set()
         self.emit("finished", iterations=self._lab.iteration)
 
     async def on_hold(self, message: Hold, envelope: Envelope) -> None:
@@ -82,7 +87,17 @@ class Coordinator(Actor):
         self._now = self._wanted(message)
         self.emit("released", **vars(self._now))
         self.released.set()
-        await self.reply(envelope, Done())
+        begin, kept = self._lab.iteration, self._lab.now
+        fell = bool(message.watched) and self._now.base_lr >= self._falls
+        until = min(begin + (5 if fell else message.watched), self._last)
+        while self._lab.iteration < until:
+            self._ended.clear()
+            await self._ended.wait()
+        gone = self._lab.iteration - begin
+        if fell:
+            self.released.clear()
+            self._lab.now, self._lab.iteration = kept, begin
+        await self.reply(envelope, Released(iterations=gone, diverged=fell))
 
     def _wanted(self, wish: Probe | Release) -> Setting:
         now = self._now
@@ -205,6 +220,35 @@ def test_a_start_that_diverges_here_is_told_and_the_search_begins_anew(tmp_path:
     journal = tuned(tmp_path, everything(6000), Start(Setting(4, 0.9, 100.0), 4, 4, FILE))
     assert "as tuning.json says, diverges here: the search begins anew" in told(journal)[0]
     assert journal.of("released")[0]["base_lr"] < 100
+
+
+def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_taken(tmp_path: Path) -> None:
+    usual = choices_of(tuned(tmp_path, everything(3000)))[0]
+    falls = usual["base_lr"]
+    journal = tuned(tmp_path, everything(3000), falls=falls)
+    made = choices_of(journal)
+    *fell, taken = [each for each in made if each["iteration"] == 0]
+    assert fell[0] == usual
+    assert all(each["base_lr"] >= falls > taken["base_lr"] for each in fell)
+    for each, later in itertools.pairwise([*fell, taken]):
+        setting = Setting(each["groups"], each["momentum"], each["base_lr"])
+        assert f"training diverged within 5 iterations with {setting}: it goes back to iteration 0" in told(journal)
+        assert later["why"].startswith(f"not {setting}; ")
+    assert journal.of("finished") == [{"iterations": 3000}]
+
+
+@pytest.mark.parametrize(
+    ("rates", "why"), [((0.1, 1.0), ", so a tenth of the rate"), ((), "everything that was tried diverges")]
+)
+def test_where_nothing_that_was_tried_holds_a_lower_rate_does_if_that_may_be_chosen(
+    tmp_path: Path, rates: tuple[float, ...], why: str
+) -> None:
+    journal = tuned(tmp_path, Choices(groups=(1, 2), rates=rates, last=2000), falls=0.002, base_lr=0.1)
+    made = choices_of(journal)
+    assert made[-1]["why"].endswith(why)
+    assert (made[-1]["base_lr"] < 0.002) == bool(rates)
+    assert len(journal.of("released")) == len(made) <= 6
+    assert journal.of("finished") == [{"iterations": 2000}]
 
 
 @pytest.mark.parametrize("patience", [0, 1, 5])

@@ -1,0 +1,36 @@
+"""When losses say that training diverges."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from roles.coordination.divergence import FIRST, LAST, ROSE, Divergence
+
+
+def told(*losses: float) -> list[bool]:
+    watched = Divergence()
+    return [watched.shows(loss) for loss in losses]
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_shows_it_at_once(loss: float) -> None:
+    assert told(2.3, loss) == [False, True]
+
+
+def test_ten_times_the_first_losses_in_ten_iterations_show_it_and_a_hard_batch_does_not() -> None:
+    assert not any(told(*[2.3] * FIRST, *[87.3, 0.1, 0.1, 0.1, 0.1] * 4))
+    stuck = told(*[2.3] * FIRST, *[87.3] * LAST)
+    assert stuck.index(True) > FIRST + 1
+    assert stuck[-1]
+    assert not any(told(*[2.3] * FIRST, *[2.3 * ROSE] * LAST))
+
+
+def test_what_is_undone_counts_for_nothing() -> None:
+    watched = Divergence()
+    for loss in [2.3] * FIRST + [87.3] * LAST:
+        watched.shows(loss)
+    watched.forget()
+    assert not any(watched.shows(87.3) for _ in range(LAST - 1))
+    assert watched.shows(87.3)
