@@ -41,6 +41,7 @@ class Kept:
     def put(self, name: str, found: Any) -> None:
         """Keep it. It replaces what had that name."""
         self._found[name] = found
+        self.commits.add(self._commit)
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as lines:

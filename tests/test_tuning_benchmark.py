@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks import tuning, tuning_prediction
 from benchmarks.report import Record
-from benchmarks.tuning_prediction import CASES, Point
+from benchmarks.tuning_kept import Kept
+from benchmarks.tuning_prediction import CASES, Case, Cluster, Point
 from roles.forecasting.prediction import Prediction
 from runtime.queueing import graph
 from runtime.queueing.estimates import Estimate
@@ -43,7 +44,11 @@ def test_a_figure_outside_its_interval_is_told_and_fails() -> None:
 def test_small_clusters_take_as_long_as_predicted_within_a_tenth(
     preset: str, workers: int, groups: int, tmp_path: Path
 ) -> None:
-    found = tuning_prediction.point(CASES[0], preset, workers, groups, tmp_path)
+    file = tmp_path / "kept.jsonl"
+    runs = Cluster(tmp_path, Kept(file)).runs(CASES[0], preset, workers, groups)
+    again = Cluster(tmp_path / "none", Kept(file))
+    assert again.runs(CASES[0], preset, workers, groups) == runs  # nothing is measured twice
+    found = Cluster(tmp_path, Kept()).point(CASES[0], preset, workers, groups, runs)
     assert abs(found.error) < 0.1
 
 
@@ -53,7 +58,7 @@ def test_what_is_measured_of_several_groups_are_the_iterations_that_are_predicte
 
 @pytest.mark.parametrize(
     ("seconds", "known"),
-    [((1.0,), False), ((1.0, 1.02), True), ((1.0, 1.2), False), ((1.0, 1.2, 1.1, 1.3), True)],
+    [((1.0,), False), ((1.0, 1.02), True), ((1.0, 1.2), False), ((1.0, 1.2, 1.1, 1.3, 1.2), True)],
 )
 def test_runs_by_chance_are_repeated_until_their_mean_is_known(seconds: Sequence[float], known: bool) -> None:
     assert tuning_prediction.is_known(seconds) == known
@@ -62,7 +67,7 @@ def test_runs_by_chance_are_repeated_until_their_mean_is_known(seconds: Sequence
 def points(*errors: float) -> list[Point]:
     """Of groups 1, 2, 4 ...: each twice as fast as the one before, predicted with these errors."""
     return [
-        Point(CASES[0], "omnivore", 8, 2**n, 0.5**n, 0.1, Prediction(0.5**n * (1 + error), {}, ""))
+        Point(CASES[0], "omnivore", 8, 2**n, (0.5**n,), 0.1, Prediction(0.5**n * (1 + error), {}, ""))
         for n, error in enumerate(errors)
     ]
 
@@ -78,6 +83,39 @@ def test_errors_and_another_saturation_point_are_told_and_fail(errors: Sequence[
     told = [note for note in record.notes if note.startswith("MISSED")]
     assert record.status == ("failed" if missed else "running")
     assert all(word in note for word, note in zip(missed, told, strict=True))
+
+
+def curve(*runs: tuple[float, ...]) -> list[Point]:
+    """Of groups 1, 2, 4 ..."""
+    return [Point(CASES[0], "omnivore", 8, 2**n, each, 0.1, Prediction(1.0, {}, "")) for n, each in enumerate(runs)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        (((2.0,), (1.2,), (1.0,)), (4, 4)),
+        (((2.0,), (1.04, 1.08), (1.0, 1.0)), (2, 4)),  # 1.06 +- 0.04
+        (((2.0,), (1.059, 1.061), (1.0, 1.0)), (4, 4)),
+        (((2.0,), (1.039, 1.041), (1.0, 1.0)), (2, 2)),
+        (((2.0,), (1.04, 1.04), (0.97, 1.03)), (2, 4)),
+    ],
+)
+def test_what_saturates_is_known_as_well_as_the_means_of_runs(
+    runs: Sequence[tuple[float, ...]], expected: tuple[int, int]
+) -> None:
+    assert tuning_prediction.may_saturate(curve(*runs)) == expected
+
+
+def test_runs_that_decide_what_saturates_are_repeated_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {1: [2.0], 2: [1.04, 1.08, 1.06, 1.06], 4: [1.0, 1.0], 8: [1.2]}
+
+    def run(cluster: Cluster, case: Case, preset: str, workers: int, groups: int, seed: int) -> float:
+        return seconds[groups][seed - 1]
+
+    monkeypatch.setattr(Cluster, "_run", run)
+    monkeypatch.setattr(Cluster, "point", lambda cluster, *found: found[-1])
+    made = list(tuning_prediction.curve(CASES[0], "omnivore", 8, Cluster(Path(), Kept())))
+    assert made == [tuple(each) for each in seconds.values()]
 
 
 def test_without_its_package_adaptdl_is_left_out_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
