@@ -30,7 +30,7 @@ HOW = (
     "How long it takes: `python -m runtime time --profile FILE` writes down how long array work takes here, and "
     "`--profile FILE` predicts from it; so does `--machine NAME` for a kind of machine in a catalogue"
 )
-BEGINS = "what the tuner makes of it: the run begins as this says, and train.strategy.groups is 'auto'"
+BEGINS = "what the tuner makes of it: the run begins as this says, and {} 'auto'"
 SEVERAL = (
     "that the run of this profile tried several numbers of groups or several batches, and so work on different numbers "
     "of rows: all of it is counted as of those that it began with"
@@ -46,7 +46,7 @@ LINEAR = "~ lies between the iterations of two runs with fewer and with more gro
 def prospects(config: ClusterConfig, options: Options, placement: Placement, wanted: Wanted) -> Prospects:
     """Predictions for a plan. ConfigError says what is wrong with the profile, the kind of machine, a run's files or
     the target."""
-    chosen_by_tuner = [BEGINS] if GROUPS in _tuned(options).keys else []
+    chosen_by_tuner = list(_chosen_by_tuner(_tuned(options)))
     options = _as_begun(options)
     run = None if wanted.profile is None else options_of_run(wanted.profile.parent)
     basis = basis_of(config, placement, wanted, None if run is None else _as_run(config, options, run))
@@ -159,6 +159,13 @@ def _of_target(choices: Sequence[Prospect]) -> Iterator[str]:
         yield FREE
     if any(choice.needed.steps is not None and not choice.needed.seen for choice in choices):
         yield LINEAR
+
+
+def _chosen_by_tuner(tuned: Tuned) -> Iterator[str]:
+    """Of what an iteration's time depends on."""
+    keys = [f"train.{'.'.join(keys)}" for keys in (GROUPS, BATCH) if keys in tuned.keys]
+    if keys:
+        yield BEGINS.format(f"{' and '.join(keys)} {'is' if len(keys) == 1 else 'are'}")
 
 
 def _as_begun(options: Options) -> Options:

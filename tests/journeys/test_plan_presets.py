@@ -84,10 +84,11 @@ def test_where_groups_are_chosen_by_the_run_all_of_them_are_told_as_it_would_beg
     cluster = configure(tmp_path, "omnivore", workers=4, iterations=1000)
     cluster.write_text(cluster.read_text() + "[train.tuning]\nmomenta = [0.3, 0.6]\n")  # says something to a tuner only
     words = ("--set", "train.strategy.groups=auto", "--set", "train.momentum=auto", "--machine", "c4.4xlarge")
+    words = (*words, "--set", "train.batch=auto")
     out = told(capsys, cluster, *words)
     assert [line.partition(" of ")[0] for line in out.splitlines() if " of " in line and line[3:4].isdigit()] == [
         "*  1 group",
         "   2 groups",
         "   4 groups",
     ]
-    assert "the run begins as this says, and train.strategy.groups is 'auto'" in out
+    assert "the run begins as this says, and train.strategy.groups and train.batch are 'auto'" in out
