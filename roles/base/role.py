@@ -11,6 +11,7 @@
     on_device       where it can compute
     anew            what becomes of it when it is started anew
     any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
+    spread          are actors of its kind shared out over the machines, where cluster.toml says nothing of them?
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
 """
@@ -63,6 +64,7 @@ class RoleOptions:
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
     any_batch: ClassVar[bool] = True
     keeps_beside: ClassVar[bool] = False
+    spread: ClassVar[bool] = False
 
     @property
     def tells_of(self) -> frozenset[str]:

@@ -47,6 +47,7 @@ class ConvOptions(JobOptions):
     """
 
     any_batch: ClassVar[bool] = True
+    spread: ClassVar[bool] = True
     part: str
     coordinator: str
     models: tuple[ModelWay, ...]

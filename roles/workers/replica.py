@@ -49,6 +49,7 @@ class ReplicaOptions(WholeOptions):
     """The job, the exchange that sums, the coordinator's name."""
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
+    spread: ClassVar[bool] = True
     exchange: Chosen
 
     def sends(self, name: str, shapes: Shapes) -> Sent:

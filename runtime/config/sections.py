@@ -157,6 +157,11 @@ class ClusterConfig(BaseModel):
         """The top-level keys that are not the runtime's, as TOML gave them."""
         return dict(self.model_extra or {})
 
+    def is_here(self, machine: Machine) -> bool:
+        """Is it this machine, or does it count as it: one that is emulated, or a namespace?"""
+        emulated = self.simulation.clock == "virtual" or self.launcher.kind == LOCAL
+        return emulated or (machine.host is None and is_loopback(machine.address))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClusterConfig) and self.model_dump() == other.model_dump()
 
