@@ -30,6 +30,7 @@ from roles.base.steps import Steps, Turn
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from runtime.messages.message import Message
+from runtime.plan.files import Files
 
 Bytes = int | None  # None: it depends on the numbers
 Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, what, how much
@@ -123,6 +124,10 @@ class JobOptions(RoleOptions):
 
     any_batch: ClassVar[bool] = False
     job: Job
+
+    def at(self, files: Files) -> Self:
+        """Its files as they lie on the machine where it lives."""
+        return dataclasses.replace(self, job=self.job.moved(files.here, files.data_root))
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """On every device."""

@@ -24,7 +24,7 @@ from runtime.actors.node import Node
 from runtime.cluster import namespaces
 from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
-from runtime.cluster.versions import versions
+from runtime.cluster.versions import identity
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
@@ -142,7 +142,8 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     node.router.vocabulary = vocabulary_of(roles_of(program), plan.placement.topology)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
-            node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor.role, actor.emulated))
+            made = actor_of(program, actor, plan.files.get(spec.machine))
+            node.add(actor.name, actor.role, made, device_of(actor.role, actor.emulated))
 
 
 def _agent(
@@ -155,7 +156,12 @@ def _agent(
         actors=spec.actors,
         metrics_port=metrics_port,
         heartbeat_seconds=plan.heartbeat_seconds,
-        versions={**versions(), "loop": type(asyncio.get_running_loop()).__module__, "host": platform.node()},
+        versions={
+            **identity(plan.placement.topology.program),
+            "loop": type(asyncio.get_running_loop()).__module__,
+            "host": platform.node(),
+        },
+        compares=len({other.machine for other in plan.placement.processes}) > 1,
     )
 
 

@@ -172,7 +172,9 @@ def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem
     """Mistakes that no single section shows. Works on raw data, so that they show beside the mistakes in sections."""
     yield from _duplicates(raw)
     yield from _only_virtual(raw)
-    wanted = [(("process", index, "machine"), table.get("machine", LOCAL_NAME)) for index, table in _processes(raw)]
+    wanted: list[tuple[KeyPath, Any]] = [
+        (("process", index, "machine"), table.get("machine", LOCAL_NAME)) for index, table in _processes(raw)
+    ]
     if isinstance(placement := raw.data.get("placement"), dict):
         wanted.append((("placement", "spread"), placement.get("spread", "*")))
     for keys, said in wanted if entries.all_known else ():

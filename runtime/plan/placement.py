@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from runtime.config.hosts import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
+from runtime.plan.files import Files
 from runtime.plan.topology import Group, Placement, ProcessRule, ProcessSpec, Topology, blocks, group_into_processes
 
 MOST_NAMED = 5  # machines in a warning
@@ -66,8 +67,8 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
         taken = chosen[: len(processes)]  # of more machines than processes the first
         weights = [machine.cores or 0 for machine in taken]
         cuts = blocks(len(processes), weights if all(weights) else [1] * len(taken))
-        for machine, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
-            homes |= dict.fromkeys(processes[low:high], machine.name)
+        for one, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
+            homes |= dict.fromkeys(processes[low:high], one.name)
     return [(process, machine or homes.get(process, first), actors) for process, machine, actors in groups]
 
 
@@ -144,6 +145,22 @@ def _unmatched(machine: Machine, crowd: Sequence[ProcessSpec]) -> list[str]:
         for pattern in machine.pin
         if not any(_fits(spec, pattern) for spec in crowd)
     ]
+
+
+def files_of(config: ClusterConfig) -> dict[str, Files]:
+    """Of the machines that say where their files lie."""
+    base = str(config.raw.path.resolve().parent)
+    return {
+        machine.name: Files(base, "" if config.is_here(machine) else machine.directory or "", machine.data or "")
+        for machine in config.machine
+        if machine.directory or machine.data
+    }
+
+
+def data_here(config: ClusterConfig) -> str:
+    """Where relative sources of data begin on this machine: as a [[machine]] here says, else beside cluster.toml."""
+    here = next((machine for machine in config.machine if machine.data and config.is_here(machine)), None)
+    return Files(str(config.raw.path.resolve().parent), data=here.data or "" if here else "").data_root
 
 
 def idle(placement: Placement, config: ClusterConfig) -> list[str]:

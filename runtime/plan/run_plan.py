@@ -15,6 +15,7 @@ from pathlib import Path
 from runtime.addresses import own
 from runtime.errors import LaunchError
 from runtime.messages.message import Lane
+from runtime.plan.files import Files
 from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
@@ -27,7 +28,8 @@ SECRET = "secret"  # noqa: S105  # a file in the private folder of the sockets: 
 class RunPlan:
     """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`: "ipc" or "tcp";
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
-    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it."""
+    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it; `files`:
+    machine -> where its files lie, if not as here."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -42,6 +44,7 @@ class RunPlan:
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
     metrics_readers: tuple[str, ...] = ()
+    files: dict[str, Files] = dataclasses.field(default_factory=dict)
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
         """The addresses that `process` listens on for one lane."""
@@ -79,4 +82,5 @@ class RunPlan:
         data["limits"] = Limits(**data["limits"])
         data["import_path"] = tuple(data["import_path"])
         data["metrics_readers"] = tuple(data["metrics_readers"])
+        data["files"] = {machine: Files(**files) for machine, files in data["files"].items()}
         return RunPlan(**data)
