@@ -66,7 +66,7 @@ ROOMS: dict[str, str] = {
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"
     " runtime.compute runtime.messages",
-    "roles.base": "nets! nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
+    "roles.base": "nets! nets.data nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",

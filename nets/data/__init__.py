@@ -9,7 +9,7 @@ hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
 synthetic  blank          made-up classes; images that are not there
 joined  of_net            several sources side by side; which source each data layer of a net reads
 transform                 Caffe's transform_param
-examined                  a look at a source before training
+examined  identity        a look at a source before training; is it the same elsewhere
 batches  declared         which samples form a global batch; the batch size a net declares
 prefetch                  the next share, read in a thread
 writers                   LMDB databases out
@@ -19,6 +19,7 @@ from nets.data.batches import Batches
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
 from nets.data.formats import FORMATS, open_source
+from nets.data.identity import identity
 from nets.data.of_net import is_one, open_data
 from nets.data.prefetch import Prefetcher
 from nets.data.source import MemorySource, Source
@@ -35,6 +36,7 @@ __all__ = [
     "declared",
     "examined",
     "first_transforming",
+    "identity",
     "in_classes",
     "is_one",
     "open_data",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,6 +66,10 @@ class Hdf5Source(Source):
         """The same, and no whole file is held: all samples, or some hundreds of these, for each is read by itself."""
         few = indices if len(indices) == len(self) else indices[:: -(-len(indices) // LOOKED_AT)]
         return self._gathered(few, self._rows)
+
+    def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
+        """As `look`: no whole file is held."""
+        yield from (array.tobytes() for array in self.look(indices))
 
     def _gathered(
         self, indices: NDArray[np.integer[Any]], rows_of: Callable[[int, NDArray[Any]], list[NDArray[Any]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,12 @@ class ImageSource(Source):
         """Return images (n, C, H, W) uint8 and labels (n,)."""
         names = [self._paths[index].name for index in indices]
         return stacked([self._one(int(index)) for index in indices], names, self.shape), self._labels[indices]
+
+    def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
+        """The names and labels of all, the files of these."""
+        yield "\n".join(path.name for path in self._paths).encode()
+        yield self._labels.tobytes()
+        yield from (read_file(self._paths[index]) for index in indices)
 
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """These images, and all labels."""

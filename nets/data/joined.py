@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,11 @@ class JoinedSource(Source):
     def read(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[Any], ...]:
         """The arrays of all layers' tops, in the order of the layers."""
         return tuple(array for source, count in self._parts for array in source.read(indices)[:count])
+
+    def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
+        """Of every source."""
+        for source, _ in self._parts:
+            yield from source.stored(indices)
 
 
 def _counted(source: Source) -> str:

@@ -5,6 +5,7 @@ The file's pages are read by `mdb`, the record's fields by `datum`; `writers` wr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ class LmdbSource(Source):
         names = [f"{self._database.name}: record {index}" for index in indices]
         labels = np.array([label for _, label in found], np.int64)
         return stacked([image for image, _ in found], names, self.shape), labels
+
+    def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
+        """These records, the sizes of all."""
+        yield self._database.sizes.tobytes()
+        for index in indices:
+            yield bytes(self._database.record(int(index)))
 
     def _one(self, index: int) -> tuple[Any, int]:
         where = f"{self._database.name}: record {index}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,12 @@ class Source(ABC):
         nothing. The arrays may be the source's own."""
         return self.read(indices)
 
+    def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
+        """What tells these samples from others: their arrays, or their files as they are, which any version of a
+        decoder leaves alone; and what the source knows of all samples without reading them."""
+        for array in self.read(indices):
+            yield np.ascontiguousarray(array).tobytes()
+
 
 class MemorySource(Source):
     """Labelled images in memory: `images` (N, C, H, W) uint8 or float32, `labels` (N,) int64."""
@@ -71,6 +77,11 @@ class MemorySource(Source):
     def look(self, indices: NDArray[np.integer[Any]]) -> tuple[Images, Labels]:
         """All there is."""
         return self.images, self.labels
+
+    def stored(self, indices: NDArray[np.integer[Any]]) -> Iterator[bytes]:
+        """These images, all labels."""
+        yield self.images[indices].tobytes()
+        yield self.labels.tobytes()
 
 
 def stacked(images: Sequence[NDArray[Any]], names: Sequence[str], shape: tuple[int, int, int]) -> NDArray[Any]:

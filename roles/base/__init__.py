@@ -3,6 +3,7 @@
 role    `RoleOptions`: options, what is sent and held, devices, links of gradients
 shapes  what a topology's actors work on
 steps   what an actor does in an iteration, and what it waits for
+reads   what an actor with a job reads, to be compared over machines
 sizes   sums of bytes that several roles need
 loads   what is in a piece of array work
 """

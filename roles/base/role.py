@@ -11,6 +11,7 @@
     on_device       where it can compute
     anew            what becomes of it when it is started anew
     any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
+    spread          are actors of its kind shared out over the machines, where cluster.toml says nothing of them?
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
 """
@@ -29,6 +30,7 @@ from roles.base.steps import Steps, Turn
 from roles.learning.job import Job
 from roles.learning.wire_formats import Layers, WireFormat
 from runtime.messages.message import Message
+from runtime.plan.files import Files
 
 Bytes = int | None  # None: it depends on the numbers
 Sent = Iterable[tuple[str, type[Message], Bytes]]  # receiver, what, how much
@@ -63,6 +65,7 @@ class RoleOptions:
     anew: ClassVar[Anew] = Anew.FROM_OPTIONS
     any_batch: ClassVar[bool] = True
     keeps_beside: ClassVar[bool] = False
+    spread: ClassVar[bool] = False
 
     @property
     def tells_of(self) -> frozenset[str]:
@@ -121,6 +124,10 @@ class JobOptions(RoleOptions):
 
     any_batch: ClassVar[bool] = False
     job: Job
+
+    def at(self, files: Files) -> Self:
+        """Its files as they lie on the machine where it lives."""
+        return dataclasses.replace(self, job=self.job.moved(files.here, files.data_root))
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """On every device."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roles.base.loads import Load, Loads, layers_in
+from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import answers, model, passes
@@ -62,7 +63,7 @@ class FcOptions(JobOptions):
         yield Load(f"fc {TRAIN}", self.job.batch, layers, layers, updated=tuple(net.params))
 
 
-class FcServer(ModelHolder):
+class FcServer(ModelHolder, ReadsJob):
     """See the module docstring."""
 
     Options = FcOptions

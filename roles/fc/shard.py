@@ -18,6 +18,7 @@ from typing import ClassVar
 from nets.graph.warm import warm
 from ops import Array
 from roles.base.loads import Load, Loads, layers_in
+from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import activations, answers, at_once, model
@@ -94,7 +95,7 @@ class ShardOptions(JobOptions):
         yield Load("update", updated=layers, share=1 / of)
 
 
-class FcShard(ModelHolder):
+class FcShard(ModelHolder, ReadsJob):
     """See the module docstring."""
 
     Options = ShardOptions

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -74,6 +74,12 @@ class Job:
         train = batch or batch_of_net(self.spec(TRAIN), TRAIN)
         tests = tuple(batch_of_net(self.spec(phase), TEST) for phase in self.test_phases)
         return dataclasses.replace(self, batch=train, test_batches=tests)
+
+    def moved(self, here: Callable[[str], str], data: str) -> Job:
+        """The same job where files lie elsewhere: `here` gives their paths there, relative sources begin at `data`."""
+        net, solver, resume = map(here, (self.net, self.solver, self.resume))
+        weights = tuple(map(here, self.weights))
+        return dataclasses.replace(self, net=net, solver=solver, resume=resume, weights=weights, base_directory=data)
 
     def rows(self, phase: str) -> int:
         """How many rows a batch of this phase has."""

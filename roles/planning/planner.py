@@ -36,6 +36,7 @@ from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan.placement import data_here
 from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
@@ -192,7 +193,7 @@ class _Planner(Remarks):
             seed=train.seed,
             batch=0,
             test_batches=(),
-            base_directory=str(self.base),
+            base_directory=data_here(self.config),
             shuffle=bool(train.data.shuffle),
             b_p=train.b_p,
             kernels="numpy" if train.precision == DOUBLE else train.kernels,

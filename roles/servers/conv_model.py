@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from nets import Net
 from roles.base.loads import Loads, updates
+from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
@@ -78,7 +79,7 @@ class ModelOptions(JobOptions):
         return updates(layers, parts_at(name, shapes), apart=self.hogwild)
 
 
-class ConvModel(ModelHolder):
+class ConvModel(ModelHolder, ReadsJob):
     """See the module docstring."""
 
     Options = ModelOptions

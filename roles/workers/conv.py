@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from nets import Stage
 from nets.data import Prefetcher
 from roles.base.loads import Loads
+from roles.base.reads import ReadsJob
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
@@ -47,6 +48,7 @@ class ConvOptions(JobOptions):
     """
 
     any_batch: ClassVar[bool] = True
+    spread: ClassVar[bool] = True
     part: str
     coordinator: str
     models: tuple[ModelWay, ...]
@@ -86,7 +88,7 @@ class ConvOptions(JobOptions):
         return replace(self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models))
 
 
-class ConvCompute(KeepsBeside):
+class ConvCompute(KeepsBeside, ReadsJob):
     """See the module docstring."""
 
     Options = ConvOptions
@@ -106,7 +108,7 @@ class ConvCompute(KeepsBeside):
     def _build(self) -> None:
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
-        sources = {phase: job.source(phase) for phase in job.phases}
+        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets(self._part, sources)

@@ -19,6 +19,7 @@ from nets import Net
 from nets.data import Prefetcher
 from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
+from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
@@ -49,6 +50,7 @@ class ReplicaOptions(WholeOptions):
     """The job, the exchange that sums, the coordinator's name."""
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
+    spread: ClassVar[bool] = True
     exchange: Chosen
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
@@ -109,7 +111,7 @@ class ReplicaOptions(WholeOptions):
         return [bucket.size for bucket in buckets_of(shapes.net(self.job, "all"))]
 
 
-class Replica(ModelHolder):
+class Replica(ModelHolder, ReadsJob):
     """See the module docstring."""
 
     Options: ClassVar[type[ReplicaOptions]] = ReplicaOptions
@@ -131,7 +133,7 @@ class Replica(ModelHolder):
     def _build(self) -> None:
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
-        sources = {phase: job.source(phase) for phase in job.phases}
+        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets(self.part, sources)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from nets.data import Prefetcher
 from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
+from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
 from roles.base.sizes import gradients, model, passes
@@ -71,7 +72,7 @@ class _State:
         self._layer.state = [state.copy() for state in kept]
 
 
-class Single(ModelHolder):
+class Single(ModelHolder, ReadsJob):
     """See the module docstring."""
 
     Options = WholeOptions
@@ -87,7 +88,7 @@ class Single(ModelHolder):
 
     def _build(self) -> None:
         job = self._job
-        sources = {phase: job.source(phase) for phase in job.phases}
+        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
         readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets("all", sources)

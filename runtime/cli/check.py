@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runtime.cli.arguments import Settings
+
+if TYPE_CHECKING:
+    from runtime.plan.topology import ProcessSpec
 
 
 def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
@@ -25,5 +29,13 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     for spec in placement.processes:
         cores = f" on core {', '.join(map(str, spec.cores))}" if spec.cores else ""
         actors = ", ".join(spec.actors)
-        console.say(f"  {spec.name:<14} on {spec.machine}, {spec.threads} BLAS threads{cores}: {actors}")
+        console.say(f"  {spec.name:<14} on {spec.machine}, {_threads(spec)}{cores}: {actors}")
     return 0
+
+
+def _threads(spec: ProcessSpec) -> str:
+    if not spec.threads:
+        return "BLAS threads as its cores allow, which it counts at its start"
+    after = f" after its first {spec.first_core}" if spec.first_core else ""
+    pinned = "" if spec.first_core is None else f" on as many cores of its own{after}"
+    return f"{spec.threads} BLAS threads{pinned}"

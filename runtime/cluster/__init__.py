@@ -2,6 +2,7 @@
 
 lifecycle                 the messages between agent and supervisor, and the table of legal steps
 supervision  standstill   who counts as dead; when nothing advances
+roll  sameness            who has greeted, from where; do all machines run and read the same
 causes  supervisor        which of several reports is told; starting and ending everything
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file

@@ -36,7 +36,8 @@ WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
-    """Leads its process through its life. `halted` is set when the process may exit."""
+    """Leads its process through its life. `halted` is set when the process may exit. `compares`: there are other
+    machines, whose data must be the same."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class Agent(Actor):
         metrics_port: int,
         heartbeat_seconds: float,
         versions: dict[str, str],
+        compares: bool = False,
     ) -> None:
         self._home = node
         self._road = road
@@ -55,7 +57,7 @@ class Agent(Actor):
         self._actors = actors
         self._metrics_port = metrics_port
         self._heartbeat_seconds = heartbeat_seconds
-        self._versions = versions
+        self._versions, self._compares = versions, compares
         self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._told = False  # where everybody is
@@ -96,10 +98,21 @@ class Agent(Actor):
         self._told = True
         try:
             await self._home.prepare(self._actors)
+            reads = await self._reads() if self._compares else {}
         except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
             self._failed(self._home.process, error)
         else:
-            await self.tell(SUPERVISOR, Ready(process=self._home.process))
+            await self.tell(SUPERVISOR, Ready(process=self._home.process, reads=reads))
+
+    async def _reads(self) -> dict[str, str]:
+        """What the actors here read that others must read too: what the method `reads` of each says, if it has one, in
+        a thread."""
+        found: dict[str, str] = {}
+        for name in self._actors:
+            actor = self._home.actors[name].actor
+            if (reads := getattr(actor, "reads", None)) is not None:
+                found |= await asyncio.to_thread(reads)
+        return found
 
     async def on_begin(self, message: Begin, envelope: Envelope) -> None:
         """Everyone is ready: begin."""

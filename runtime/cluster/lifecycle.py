@@ -55,7 +55,8 @@ def agent_of(process: str) -> str:
 
 @message
 class Hello(Message):
-    """A process is up: where it listens (see Endpoints) and what it runs; `host_name` is for people."""
+    """A process is up: where it listens (see Endpoints) and what it runs (see `versions.identity`); `host_name` is for
+    people."""
 
     process: str
     incarnation: int
@@ -79,9 +80,10 @@ class Directory(Message):
 
 @message
 class Ready(Message):
-    """The process's actors are prepared."""
+    """The process's actors are prepared; `reads`: what of its data and files others must read too, see `sameness`."""
 
     process: str
+    reads: Json = field(default_factory=dict)
 
 
 @message

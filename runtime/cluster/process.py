@@ -24,13 +24,14 @@ from runtime.actors.node import Node
 from runtime.cluster import namespaces
 from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
-from runtime.cluster.versions import versions
+from runtime.cluster.versions import identity
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.memory.arena import Arena
+from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
@@ -51,7 +52,8 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     _more_descriptors()
-    spec = next(spec for spec in plan.placement.processes if spec.name == name)
+    planned = next(spec for spec in plan.placement.processes if spec.name == name)
+    spec = cores.settled(planned, plan.placement, cores.usable())
     threads.use(spec.threads)
     if spec.cores:
         os.sched_setaffinity(0, spec.cores)  # before the first thread: those that it starts inherit it
@@ -102,6 +104,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
     node.connect(SUPERVISOR, FIRST, plan.supervisor, [SUPERVISOR], road)
     pages = None
     try:
+        cores.check(spec, cores.usable())
         endpoints = await road.open()
         pages = Pages(metrics, plan.metrics_address, 0, plan.metrics_readers)
         _add_actors(node, plan, spec)
@@ -139,7 +142,8 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
     node.router.vocabulary = vocabulary_of(roles_of(program), plan.placement.topology)
     for actor in plan.placement.topology.actors:
         if actor.name in spec.actors:
-            node.add(actor.name, actor.role, actor_of(program, actor), device_of(actor.role, actor.emulated))
+            made = actor_of(program, actor, plan.files.get(spec.machine))
+            node.add(actor.name, actor.role, made, device_of(actor.role, actor.emulated))
 
 
 def _agent(
@@ -152,7 +156,12 @@ def _agent(
         actors=spec.actors,
         metrics_port=metrics_port,
         heartbeat_seconds=plan.heartbeat_seconds,
-        versions={**versions(), "loop": type(asyncio.get_running_loop()).__module__, "host": platform.node()},
+        versions={
+            **identity(plan.placement.topology.program),
+            "loop": type(asyncio.get_running_loop()).__module__,
+            "host": platform.node(),
+        },
+        compares=len({other.machine for other in plan.placement.processes}) > 1,
     )
 
 

@@ -7,6 +7,7 @@ progress   its work advances (a stuck kernel keeps the loop turning)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -59,6 +60,7 @@ class Supervision:
     def __init__(self, processes: Iterable[str], liveness: Liveness, now: float) -> None:
         self.liveness = liveness
         self.processes = {name: Watched(last_heard=now) for name in processes}
+        self._counts = Counter({LifeStage.STARTING: len(self.processes)})  # of thousands each message asks
         self._began = self._greeted = now  # start; when the last process reported
         self._last_check = now
         self._lost: dict[tuple[str, str], float] = {}  # links that broke, and since when
@@ -80,6 +82,8 @@ class Supervision:
         following = LIFE.get((watched.stage, event))
         if following is None:
             raise MessageError("illegal_step", f"'{event}' of process '{process}', which is {watched.stage.value}")
+        self._counts[watched.stage] -= 1
+        self._counts[following] += 1
         watched.stage, watched.incarnation, watched.last_heard = following, life, now
         self._greeted = now if following is LifeStage.GREETED else self._greeted
         watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
@@ -108,7 +112,16 @@ class Supervision:
 
     def all_reached(self, stage: LifeStage) -> bool:
         """Is every process exactly at this stage?"""
-        return all(watched.stage is stage for watched in self.processes.values())
+        return self._counts[stage] == len(self.processes)
+
+    def some_at(self, *stages: LifeStage) -> bool:
+        """Is any process at one of these stages?"""
+        return any(self._counts[stage] for stage in stages)
+
+    def is_at(self, process: str, stage: LifeStage) -> bool:
+        """Is this process of the run, and at this stage?"""
+        watched = self.processes.get(process)
+        return watched is not None and watched.stage is stage
 
     def at(self, *stages: LifeStage) -> list[str]:
         """The processes at one of these stages."""

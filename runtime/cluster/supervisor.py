@@ -10,7 +10,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from runtime.actors.actor import Actor
@@ -20,7 +20,6 @@ from runtime.cluster.launcher import LOST, Launched, Launcher, describe_exit
 from runtime.cluster.lifecycle import (
     FIRST,
     Begin,
-    Directory,
     EventReport,
     Failure,
     Finished,
@@ -33,13 +32,16 @@ from runtime.cluster.lifecycle import (
     agent_of,
 )
 from runtime.cluster.machine_memory import MachineMemory
+from runtime.cluster.roll import Roll, endpoints
+from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
+from runtime.cluster.warnings import WARNING
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.messages.message import Envelope, Message, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
-from runtime.transport import Endpoints, Transport
+from runtime.transport import Transport
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
@@ -64,7 +66,7 @@ class Supervisor(Actor):
         self._home, self._road = node, road
         self._placement, self._launcher, self._watcher = placement, launcher, watcher
         self._launched: dict[str, Launched] = {}
-        self._greetings: dict[str, Hello] = {}
+        self.roll, self.sameness = Roll(placement), Sameness()
         self._watchers: list[asyncio.Task[None]] = []
         self.began = asyncio.Event()
         self._directed = False  # has everybody been told where everybody is?
@@ -140,11 +142,6 @@ class Supervisor(Actor):
         for launched in self._launched.values():
             launched.signal(signal.SIGKILL)
 
-    @property
-    def greetings(self) -> dict[str, Hello]:
-        """What each process said of itself."""
-        return self._greetings
-
     # -- what the processes say
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:
@@ -153,30 +150,41 @@ class Supervisor(Actor):
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
-        self._greetings[message.process] = message
+        self.roll.greetings[message.process] = message
+        self.sameness.runs(self.roll.spec(message.process).machine, message.host_name, message.versions)
         facts = {"process": message.process, "pid": message.pid, "host": message.host_name}
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
         self._watcher.event(self.name, "process", {**facts, **metrics})
         if self._directed:
             await self._introduce(message.process)
-        elif self._supervision.all_reached(LifeStage.GREETED):
+        elif self._supervision.all_reached(LifeStage.GREETED) and self._same(self.sameness.wrong_program()):
             self._directed = True
+            for text in self.sameness.warnings():
+                self._watcher.event(self.name, WARNING, {"text": text})
             for spec in self._placement.processes:
-                await self.tell(agent_of(spec.name), self._directory(spec.name))
+                await self.tell(agent_of(spec.name), self.roll.directory(spec.name))
+
+    def _same(self, difference: str) -> bool:
+        """Do all machines run, or read, the same? A difference ends the run."""
+        if difference:
+            self._end(LaunchError(difference))
+        return not difference
 
     async def _introduce(self, process: str) -> None:
         """To its peers, and them to it."""
-        for peer in self._placement.neighbours(process):
-            if peer != process:
-                await self.tell(agent_of(peer), self._directory(peer, only=process))
-        await self.tell(agent_of(process), self._directory(process))
+        for peer in self.roll.peers(process):
+            await self.tell(agent_of(peer), self.roll.directory(peer, only=process))
+        await self.tell(agent_of(process), self.roll.directory(process))
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
         """A process is prepared; once all are, everyone begins. One started anew begins beside those that run."""
         if self._is_halting(message.process):
             return
         self._supervision.note(message.process, "ready", self.now(), envelope.incarnation)
-        if self._supervision.at(LifeStage.STARTING, LifeStage.GREETED):
+        self.sameness.reads(self.roll.spec(message.process).machine, message.reads)
+        if self._supervision.some_at(LifeStage.STARTING, LifeStage.GREETED):
+            return
+        if not self._same(self.sameness.wrong_data()):
             return
         ready = self._supervision.at(LifeStage.READY)
         for process in ready:
@@ -189,7 +197,7 @@ class Supervisor(Actor):
 
     def _is_halting(self, process: str) -> bool:
         """What it says of its start it said before it heard that the run is over."""
-        return process in self._supervision.at(LifeStage.HALTING)
+        return self._supervision.is_at(process, LifeStage.HALTING)
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""
@@ -219,7 +227,7 @@ class Supervisor(Actor):
         if message.cause == "program":
             self._end(ProgramFailed(f"{message.actor}: {message.error}"))
             return
-        place = f"{message.actor} (process {message.process} on {self._host(message.process)})"
+        place = f"{message.actor} (process {message.process} on {self.roll.host(message.process)})"
         log = self._launched[message.process].log
         died = RoleDied(f"{place} failed: {message.error}\n  its log: {log}")
         error = LaunchError(message.error) if message.cause == "launch" else died
@@ -254,7 +262,7 @@ class Supervisor(Actor):
             self._end(cause)
 
     def _cut(self, process: str, peer: str) -> RoleDied:
-        ends = " and ".join(f"{name} on {self._host(name)}" for name in (process, peer))
+        ends = " and ".join(f"{name} on {self.roll.host(name)}" for name in (process, peer))
         silent = f"no sign of life for {self._liveness.link_seconds:g} s (liveness.link_seconds)"
         text = f"the link from {process} to {peer} is lost: its connection broke, or carried {silent}. Both processes"
         text += f" live: {ends}; look at the network between them"
@@ -274,11 +282,10 @@ class Supervisor(Actor):
                 self._end(death)
 
     def _death(self, process: str, why: str) -> RoleDied:
-        actors = next(spec.actors for spec in self._placement.processes if spec.name == process)
-        launched = self._launched[process]
+        actors, launched = self.roll.spec(process).actors, self._launched[process]
         lines = "".join(f"\n    {line}" for line in launched.last_lines())
         tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
-        return RoleDied(f"process {process} ({', '.join(actors)}) on {self._host(process)} {why}{tail}")
+        return RoleDied(f"process {process} ({', '.join(actors)}) on {self.roll.host(process)} {why}{tail}")
 
     def _end(self, error: ConvoyError | None) -> None:
         if self.outcome.done():
@@ -287,46 +294,30 @@ class Supervisor(Actor):
         if error is not None:
             self._watcher.failed(error)
 
-    def _host(self, process: str) -> str:
-        greeting = self._greetings.get(process)
-        machine = next(spec.machine for spec in self._placement.processes if spec.name == process)
-        return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
-
-    def _directory(self, process: str, only: str = "") -> Directory:
-        """Where the peers of a process are, or one of them."""
-        peers = {}
-        for name, actors in self._placement.neighbours(process).items():
-            if not only or name == only:
-                hello = self._greetings[name]
-                where = asdict(_endpoints(hello))
-                peers[name] = {**where, "incarnation": hello.incarnation, "actors": list(actors)}
-        return Directory(peers=peers)
-
     def admit(self, envelope: Envelope) -> None:
         """Link a process that greets, its agent and its actors, in each life anew; hear one that fails before it could
         greet."""
         message = envelope.message
         if not isinstance(message, Hello | Failure):
             return
-        spec = next((spec for spec in self._placement.processes if spec.name == message.process), None)
-        known = 0 if spec is None or spec.name not in self._greetings else self._greetings[spec.name].incarnation
-        if spec is None or known >= envelope.incarnation:
+        spec = self.roll.specs.get(message.process)
+        if spec is None or self.roll.life(spec.name) >= envelope.incarnation:
             return
         if isinstance(message, Hello) and message.incarnation == envelope.incarnation:
             actors = [agent_of(spec.name), *spec.actors]
-            where = replace(_endpoints(message), arena="")  # nothing of what it hears holds arrays
+            where = replace(endpoints(message), arena="")  # nothing of what it hears holds arrays
             self._home.connect(spec.name, envelope.incarnation, where, actors, self._road)
         elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
     async def _tell_all(self, message: Message) -> None:
-        for process in self._greetings:
+        for process in self.roll.greetings:
             await self.tell(agent_of(process), message)
 
     async def _stop_all(self) -> None:
         for process in self._supervision.at(*(stage for stage in LifeStage if stage is not LifeStage.GONE)):
             self._supervision.note(process, "halt", self.now())
-        for name in self._launched.keys() - self._greetings.keys():
+        for name in self._launched.keys() - self.roll.greetings.keys():
             self._launched[name].signal(signal.SIGTERM)  # it listens to nobody yet
         patience = HALT_SECONDS if self.began.is_set() else HALT_EARLY_SECONDS
         try:
@@ -343,7 +334,3 @@ class Supervisor(Actor):
     async def _all_gone(self, patience: float) -> None:
         if self._watchers:
             await asyncio.wait(self._watchers, timeout=patience)
-
-
-def _endpoints(hello: Hello) -> Endpoints:
-    return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from runtime.config.machines import entries_of
 from runtime.config.problems import Model, found, key_names, unknown_key, validated
 from runtime.config.sections import ClusterConfig, Section, rules_between_sections
 from runtime.config.source import Problem, RawConfig, from_python, in_order, read, show_text
@@ -106,7 +107,8 @@ def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
 
     With `options` the program's sections are written resolved as well.
     """
-    sections = config.model_dump(exclude_none=True, exclude=set(config.program_section))
+    several = {"machine": {"__all__": {"hosts", "hostfile"}}}  # resolved: each is a machine of its own
+    sections = config.model_dump(exclude_none=True, exclude={**dict.fromkeys(config.program_section, True), **several})
     if options is None:
         return dumps(sections | config.program_section)
     return dumps(sections | options.model_dump(mode="json", exclude_none=True, by_alias=True))
@@ -114,9 +116,11 @@ def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
 
 def _sections(raw: RawConfig) -> tuple[ClusterConfig | None, list[Problem]]:
     config, problems = validated(ClusterConfig, raw.data, raw)
+    entries = entries_of(raw)
     if config is not None:
+        config = config.model_copy(update={"machine": entries.machines(config.machine)})
         config._raw = raw
-    return config, [*raw.problems, *problems, *rules_between_sections(raw)]
+    return config, [*raw.problems, *problems, *entries.problems, *rules_between_sections(raw, entries)]
 
 
 def _program_data(raw: RawConfig) -> dict[str, Any]:

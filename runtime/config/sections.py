@@ -3,59 +3,36 @@
 Top-level keys that are not here belong to the program.
 """
 
-import re
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from runtime.addresses import AUTO, is_loopback
+from runtime.config.hosts import matching
+from runtime.config.kinds import Bytes, Count, Name, Seconds, Section, Text, parse_bytes
+from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, tables
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
-from runtime.suggest import hint
+from runtime.config.toml_lines import KeyPath
+from runtime.suggest import hint, near_hint
+
+__all__ = [
+    "LOCAL",
+    "Bytes",
+    "ClusterConfig",
+    "Count",
+    "Machine",
+    "Section",
+    "Text",
+    "parse_bytes",
+    "rules_between_sections",
+]
 
 LEAST_MESSAGE = 64 * 1024  # what a message without arrays may need
+MOST_NAMED = 20  # machines in a message
 LOCAL = "local"  # the launcher that starts processes on this machine only
-
-_UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
-_UNITS |= {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
-_SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,6})?) ?([A-Za-z]{0,2})B")
-
-
-def parse_bytes(value: Any) -> Any:
-    """ "64MiB", "1.5 GB", "100B" as an integer of bytes; anything that is no string passes as it is.
-    ValueError.
-    """
-    if not isinstance(value, str):
-        return value
-    match = _SIZE.fullmatch(value)
-    if match is None or match[2] not in _UNITS:
-        raise ValueError("not a size")
-    return int(float(match[1]) * _UNITS[match[2]])
-
-
-Bytes = Annotated[
-    int,
-    BeforeValidator(parse_bytes),
-    Field(ge=1, lt=2**63),
-    Expected("a size in bytes >= 1, such as 1048576 or '64MiB'"),
-]
-Name = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"),
-    Expected("a name of up to 64 letters, digits, '.', '_', '-' that begins with a letter or digit"),
-]
-Text = Annotated[str, Field(min_length=1), Expected("a non-empty string")]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-
-
-class Section(BaseModel):
-    """Base of every section, for programs too: no unknown keys, no silent conversion, no change after reading."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Run(Section):
@@ -67,26 +44,6 @@ class Run(Section):
     record_service_times: bool = False
 
 
-class Machine(Section):
-    """[[machine]]: a place for processes. Missing `cores` means: as many as the machine has.
-
-    `threads` are BLAS threads of each process; "auto" shares the cores among the machine's processes. `port`
-    is the first of the machine's TCP ports; without it free ports are taken. `namespace`: its processes live in this
-    network namespace of this machine, where `address` is, as if it were another one. `pin`: names or patterns of
-    actors; each process with one of them has `threads` cores to itself and stays on them. `price_per_hour` is what
-    `plan` multiplies with the time that it predicts.
-    """
-
-    name: Name = "local"
-    address: str = "127.0.0.1"
-    cores: Count | None = None
-    threads: Count | Literal["auto"] = "auto"
-    port: Port | None = None
-    namespace: Name | None = None
-    pin: tuple[Text, ...] = Field(default=(), strict=False)
-    price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-
-
 class Launcher(Section):
     """[launcher]: what starts the processes: "local", or what an installed package brings by that name."""
 
@@ -94,16 +51,19 @@ class Launcher(Section):
 
 
 class Placement(Section):
-    """[placement]: how actors that no [[process]] names share processes."""
+    """[placement]: how actors that no [[process]] names share processes, and the machines, names or patterns, that
+    workers are spread over."""
 
     processes: Literal["one-per-actor", "one"] = "one-per-actor"
+    spread: Text = "*"
 
 
 class Process(Section):
-    """[[process]]: actors that live in one process. `actors` are names or patterns ("conv-*") as in file names."""
+    """[[process]]: actors that live in one process. `actors` are names or patterns ("conv-*") as in file names.
+    `machine` may be several, "node[2-8]" or "node*": they share the actors out, a process each."""
 
     name: Name
-    machine: str = "local"
+    machine: str = LOCAL_NAME
     actors: tuple[Text, ...] = Field(min_length=1, strict=False)
 
 
@@ -197,43 +157,65 @@ class ClusterConfig(BaseModel):
         """The top-level keys that are not the runtime's, as TOML gave them."""
         return dict(self.model_extra or {})
 
+    def is_here(self, machine: Machine) -> bool:
+        """Is it this machine, or does it count as it: one that is emulated, or a namespace?"""
+        emulated = self.simulation.clock == "virtual" or self.launcher.kind == LOCAL
+        return emulated or (machine.host is None and is_loopback(machine.address))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClusterConfig) and self.model_dump() == other.model_dump()
 
     __hash__ = None  # type: ignore[assignment]  # holds tables, and pydantic's hash would promise otherwise
 
 
-def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
+def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem]:
     """Mistakes that no single section shows. Works on raw data, so that they show beside the mistakes in sections."""
-    machines, processes = _tables(raw, "machine"), _tables(raw, "process")
-    yield from _duplicates(raw, "machine", machines)
-    yield from _duplicates(raw, "process", processes)
+    yield from _duplicates(raw)
     yield from _only_virtual(raw)
-    names = [table.get("name", "local") for table in machines] or ["local"]
-    for index, table in enumerate(processes):
-        wanted = table.get("machine", "local")
-        if isinstance(wanted, str) and wanted not in names:
-            known = [name for name in names if isinstance(name, str)]
-            text = f"no machine is named {show_text(wanted)!r}{hint(wanted, known)}"
-            yield raw.problem(("process", index, "machine"), text)
-    for index, table in enumerate(machines):
-        address = table.get("address", "127.0.0.1")
+    wanted: list[tuple[KeyPath, Any]] = [
+        (("process", index, "machine"), table.get("machine", LOCAL_NAME)) for index, table in _processes(raw)
+    ]
+    if isinstance(placement := raw.data.get("placement"), dict):
+        wanted.append((("placement", "spread"), placement.get("spread", "*")))
+    for keys, said in wanted if entries.all_known else ():
+        if isinstance(said, str) and said:
+            yield from _unknown_machine(raw, keys, said, entries.names)
+    for index, table in enumerate(tables(raw, "machine")):
+        several = "hosts" in table or "hostfile" in table
+        address = table.get("address", AUTO if several or "host" in table else LOOPBACK)
         if table.get("namespace") is not None:
             yield from _in_namespace(raw, index, address)
-        elif _starts_here(raw) and isinstance(address, str) and not _is_loopback(address):
-            text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
-            text += f"launcher '{LOCAL}' starts processes on this machine only (loopback address)"
-            yield raw.problem(("machine", index, "address"), show_text(text, 200))
+        elif _starts_here(raw) and isinstance(address, str) and not is_loopback(address):
+            who = f"machine[{index}]" if several else f"machine {table.get('name', LOCAL_NAME)!r}"
+            text = f"{who} has address {address!r}: launcher '{LOCAL}' starts processes on this machine only (loopback"
+            yield raw.problem(("machine", index, "address"), f"{show_text(text, 180)} address): set launcher.kind")
+
+
+def _processes(raw: RawConfig) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield from enumerate(tables(raw, "process"))
+
+
+def _unknown_machine(raw: RawConfig, keys: KeyPath, said: str, names: tuple[str, ...]) -> Iterator[Problem]:
+    try:
+        matching(said, names)
+    except ValueError as error:
+        wrong = str(error)
+        near = hint(wrong, names) if len(names) <= MOST_NAMED else near_hint(wrong, names)
+        expected = f"no machine is named {show_text(wrong)!r}" if " " not in wrong else show_text(wrong, 200)
+        yield raw.problem(keys, f"{expected}{near}")
 
 
 def _starts_here(raw: RawConfig) -> bool:
-    launcher = raw.data.get("launcher")
+    """Will processes be started, and on this machine only?"""
+    launcher, simulation = raw.data.get("launcher"), raw.data.get("simulation")
+    if isinstance(simulation, dict) and simulation.get("clock", "real") != "real":
+        return False
     return not isinstance(launcher, dict) or launcher.get("kind", LOCAL) == LOCAL
 
 
 def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
     """A machine that is a network namespace needs an address there and a road that its border stops."""
-    if isinstance(address, str) and _is_loopback(address):
+    if isinstance(address, str) and is_loopback(address):
         text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
         yield raw.problem(("machine", index, "address"), text)
     links = raw.data.get("links")
@@ -252,26 +234,14 @@ def _only_virtual(raw: RawConfig) -> Iterator[Problem]:
             yield raw.problem(("simulation", key), "has a meaning with simulation.clock = 'virtual' only")
 
 
-def _tables(raw: RawConfig, name: str) -> list[dict[str, Any]]:
-    """The [[name]] tables; whatever else stands there is another check's business (its place stays taken)."""
-    tables = raw.data.get(name)
-    return [table if isinstance(table, dict) else {} for table in tables] if isinstance(tables, list) else []
-
-
-def _duplicates(raw: RawConfig, kind: str, tables: list[dict[str, Any]]) -> Iterator[Problem]:
+def _duplicates(raw: RawConfig) -> Iterator[Problem]:
+    """Processes of one name."""
     first: dict[str, int] = {}
-    for index, table in enumerate(tables):
-        name = table.get("name", "local" if kind == "machine" else None)
+    for index, table in _processes(raw):
+        name = table.get("name")
         if not isinstance(name, str):
             continue
         if name in first:
-            where = raw.origin((kind, first[name], "name")).where
-            yield raw.problem((kind, index, "name"), f"a {kind} named {name!r} exists already ({where})")
+            where = raw.origin(("process", first[name], "name")).where
+            yield raw.problem(("process", index, "name"), f"a process named {name!r} exists already ({where})")
         first.setdefault(name, index)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return address == "localhost" or ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.config.sections import ClusterConfig
+from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
 
+LOCAL_ONLY = "launcher.kind is 'local': processes are forked from `up`'s own"
 REAL_ONLY: tuple[KeyPath, ...] = (
     ("links", "transport"),
     ("links", "shared_memory"),
@@ -23,7 +24,7 @@ REAL_ONLY: tuple[KeyPath, ...] = (
 
 def unused(config: ClusterConfig) -> Iterator[str]:
     """A line for each, with its place."""
-    for keys, why in _unused(config):
+    for keys, why in dict.fromkeys(_unused(config)):
         yield f"{config.raw.place(keys)}: says nothing {why}"
 
 
@@ -33,15 +34,17 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
         if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
             yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
-    for index, machine in enumerate(config.machine):
+    for machine in config.machine:
+        index = machine.entry
         if machine.port is not None and (virtual or config.links.transport == "ipc"):
             yield ("machine", index, "port"), "where nothing listens at a TCP port: links.transport is 'ipc'"
-        if machine.cores is not None and machine.threads != "auto":
+        if machine.cores is not None and machine.threads != "auto" and len(config.machine) == 1:
             yield ("machine", index, "cores"), "beside threads, which are then not divided"
         if machine.pin and virtual:
             yield ("machine", index, "pin"), "with simulation.clock = 'virtual'"
-        if index and all(rule.machine != machine.name for rule in config.process):
-            yield ("machine", index, "name"), "where no [[process]] names the machine"
+        for key in ("python", "directory", "environment") if virtual or config.launcher.kind == LOCAL else ():
+            if getattr(machine, key):
+                yield ("machine", index, key), f"where {'nothing is started' if virtual else LOCAL_ONLY}"
 
 
 def _said(config: ClusterConfig, keys: KeyPath) -> bool:

@@ -1,9 +1,9 @@
 """What will run, as data.
 
 topology           actors, links, the lead; actors in processes
-placement          processes on machines and cores, as the configuration says
+placement  cores   processes on machines and cores, as the configuration says; what a machine settles itself
 program            the module that actors come from; options as their roles declare them
-run_plan           what every process must know, as a file
+run_plan  files    what every process must know, as a file; where files lie on its machine
 forecast  room     what a program says of a topology before it runs; is there memory for it
 geometry  svg      a drawing of it
 prospects telling  how long it will take; in words

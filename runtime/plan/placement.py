@@ -1,59 +1,131 @@
-"""Puts actors into processes, processes on machines and cores, as the configuration says."""
+"""Puts actors into processes, processes on machines and cores, as the configuration says.
+
+What no [[process]] names lives on the first machine, but for actors whose options say `spread`, such as workers: these
+are spread over all machines of `placement.spread`, in blocks, so that neighbours by rank are neighbours: in proportion
+to the machines' cores where all of them say how many they have, evenly otherwise.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 
+from runtime.config.hosts import matching
 from runtime.config.sections import ClusterConfig, Machine
 from runtime.errors import ConfigError
-from runtime.plan.topology import Placement, ProcessRule, ProcessSpec, Topology, group_into_processes
+from runtime.plan.files import Files
+from runtime.plan.topology import Group, Placement, ProcessRule, ProcessSpec, Topology, blocks, group_into_processes
+
+MOST_NAMED = 5  # machines in a warning
 
 
 def place(topology: Topology, config: ClusterConfig) -> Placement:
     """The placement of a topology. ConfigError with every rule that fits no actor or names a process twice, and
     what is pinned to cores that are not there."""
-    rules = [
-        ProcessRule(rule.name, rule.machine, rule.actors, config.raw.place(("process", index, "actors")))
-        for index, rule in enumerate(config.process)
-    ]
+    names = [machine.name for machine in config.machine]
     together = config.placement.processes == "one"
-    groups = group_into_processes(topology, rules, config.machine[0].name, together)
+    rules = list(_rules(config, names))
+    groups = _spread(group_into_processes(topology, rules, "", together), topology, config)
+    here: defaultdict[str, list[Group]] = defaultdict(list)
+    for group in groups:
+        here[group[1]].append(group)
     machines = {machine.name: machine for machine in config.machine}
-    here = {name: [group for group in groups if group[1] == name] for name in machines}
+    position = {group[0]: number for crowd in here.values() for number, group in enumerate(crowd)}
     specs = []
     for name, machine, actors in groups:
-        settings, crowd = machines[machine], here[machine]
-        cores = settings.cores or os.cpu_count() or 1
-        threads = max(1, cores // len(crowd)) if settings.threads == "auto" else settings.threads
-        # two lanes, two ports per process
-        port = settings.port + 2 * crowd.index((name, machine, actors)) if settings.port else 0
-        specs.append(ProcessSpec(name, machine, actors, threads, port))
+        settings = machines[machine]
+        port = settings.port + 2 * position[name] if settings.port else 0  # two lanes, two ports per process
+        specs.append(ProcessSpec(name, machine, actors, _threads(settings, config, len(here[machine])), port))
     return Placement(topology, _pinned(specs, config))
+
+
+def _rules(config: ClusterConfig, names: Sequence[str]) -> list[ProcessRule]:
+    found = []
+    for index, rule in enumerate(config.process):
+        machines = matching(rule.machine, names)
+        where = config.raw.place(("process", index, "actors"))
+        found.append(ProcessRule(rule.name, machines[0], rule.actors, where, machines))
+    return found
+
+
+def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) -> list[Group]:
+    """With a machine for those that have none yet."""
+    first, order = config.machine[0].name, {machine.name: machine for machine in config.machine}
+    chosen = [order[name] for name in matching(config.placement.spread, order)]
+    kinds = {actor.name: actor.role for actor in topology.actors if getattr(actor.options, "spread", False)}
+    alike: defaultdict[str, list[str]] = defaultdict(list)  # role -> the processes with an actor of it
+    for process, machine, actors in groups:
+        role = next((kinds[actor] for actor in actors if actor in kinds), None)
+        if not machine and role is not None:
+            alike[role].append(process)
+    homes: dict[str, str] = {}
+    for processes in alike.values():
+        taken = chosen[: len(processes)]  # of more machines than processes the first
+        weights = [machine.cores or 0 for machine in taken]
+        cuts = blocks(len(processes), weights if all(weights) else [1] * len(taken))
+        for one, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
+            homes |= dict.fromkeys(processes[low:high], one.name)
+    return [(process, machine or homes.get(process, first), actors) for process, machine, actors in groups]
+
+
+def cores_of(machine: Machine, config: ClusterConfig) -> int | None:
+    """How many cores it has: as it says; where it says nothing, this machine's if it is this one, else None."""
+    return machine.cores or ((os.cpu_count() or 1) if config.is_here(machine) else None)
+
+
+def _threads(machine: Machine, config: ClusterConfig, crowd: int) -> int:
+    """BLAS threads of each of the machine's processes; 0 if only the machine can tell."""
+    if machine.threads != "auto":
+        return machine.threads
+    cores = cores_of(machine, config)
+    return 0 if cores is None else max(1, cores // crowd)
 
 
 def _pinned(specs: Sequence[ProcessSpec], config: ClusterConfig) -> tuple[ProcessSpec, ...]:
     """The processes, with the cores of those that are pinned: the first ones, in order."""
-    problems: list[str] = []
-    own: dict[str, tuple[int, ...]] = {}
+    problems: dict[str, None] = {}
+    own: dict[str, ProcessSpec] = {}
+    crowds: defaultdict[str, list[ProcessSpec]] = defaultdict(list)
+    for spec in specs:
+        crowds[spec.machine].append(spec)
     free = _cores()  # machines of one host share its cores
-    for index, machine in enumerate(config.machine):
-        where = config.raw.place(("machine", index, "pin"))
-        crowd = [spec for spec in specs if spec.machine == machine.name]
-        problems += [f"{where}: {text}" for text in _unmatched(machine, crowd)]
+    for machine in config.machine:
+        crowd = crowds[machine.name]
         wanted = [spec for spec in crowd if any(_fits(spec, pattern) for pattern in machine.pin)]
-        count = sum(spec.threads for spec in wanted)
-        if count > len(free):
-            names = ", ".join(f"{spec.name} ({spec.threads})" for spec in wanted)
-            problems.append(f"{where}: expected at most {len(free)} cores' threads, found {count}: {names}")
-            continue
-        for spec in wanted:
-            own[spec.name], free = tuple(free[: spec.threads]), free[spec.threads :]
+        found = [*_unmatched(machine, crowd), *_too_many(machine, wanted, free, config)]
+        problems |= {f"{config.raw.place(('machine', machine.entry, 'pin'))}: {text}": None for text in found}
+        first = 0
+        for spec in wanted if not found else ():
+            if config.is_here(machine):
+                own[spec.name], free = (
+                    dataclasses.replace(spec, cores=tuple(free[: spec.threads])),
+                    free[spec.threads :],
+                )
+            else:
+                own[spec.name] = dataclasses.replace(spec, first_core=first)
+                first += spec.threads
     if problems:
-        raise ConfigError(problems)
-    return tuple(dataclasses.replace(spec, cores=own.get(spec.name, ())) for spec in specs)
+        raise ConfigError(list(problems))
+    return tuple(own.get(spec.name, spec) for spec in specs)
+
+
+def _too_many(machine: Machine, wanted: Sequence[ProcessSpec], free: Sequence[int], config: ClusterConfig) -> list[str]:
+    """What is wrong with the number of cores that pinned processes would get."""
+    there = len(free) if config.is_here(machine) else machine.cores
+    if any(not spec.threads for spec in wanted):
+        return [f"how many cores each process gets is not known: say threads, or cores, of machine '{machine.name}'"]
+    count = sum(spec.threads for spec in wanted)
+    if there is None or count <= there:
+        return []
+    return [f"expected at most {there} cores' threads, found {count}: {_named(wanted)}"]
+
+
+def _named(specs: Sequence[ProcessSpec]) -> str:
+    return ", ".join(f"{spec.name} ({spec.threads})" for spec in specs)
 
 
 def _cores() -> list[int]:
@@ -73,3 +145,40 @@ def _unmatched(machine: Machine, crowd: Sequence[ProcessSpec]) -> list[str]:
         for pattern in machine.pin
         if not any(_fits(spec, pattern) for spec in crowd)
     ]
+
+
+def files_of(config: ClusterConfig) -> dict[str, Files]:
+    """Of the machines that say where their files lie."""
+    base = str(config.raw.path.resolve().parent)
+    return {
+        machine.name: Files(base, "" if config.is_here(machine) else machine.directory or "", machine.data or "")
+        for machine in config.machine
+        if machine.directory or machine.data
+    }
+
+
+def data_here(config: ClusterConfig) -> str:
+    """Where relative sources of data begin on this machine: as a [[machine]] here says, else beside cluster.toml."""
+    here = next((machine for machine in config.machine if machine.data and config.is_here(machine)), None)
+    return Files(str(config.raw.path.resolve().parent), data=here.data or "" if here else "").data_root
+
+
+def idle(placement: Placement, config: ClusterConfig) -> list[str]:
+    """What to tell of machines that nothing is placed on, a line for each entry of the file that has some."""
+    used = {spec.machine for spec in placement.processes}
+    entries: defaultdict[int, list[str]] = defaultdict(list)
+    for machine in config.machine:
+        entries[machine.entry].append(machine.name)
+    unused = {entry: [name for name in names if name not in used] for entry, names in entries.items()}
+    return [
+        f"{config.raw.place(('machine', entry))}: nothing is placed on {_some(names, len(entries[entry]))}"
+        for entry, names in unused.items()
+        if names
+    ]
+
+
+def _some(names: Sequence[str], of: int) -> str:
+    if of == 1:
+        return f"machine '{names[0]}'"
+    shown = ", ".join([*names[:MOST_NAMED], *(["..."] if len(names) > MOST_NAMED else [])])
+    return f"{len(names)} of its {of} machines: {shown}"

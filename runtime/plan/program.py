@@ -24,6 +24,7 @@ from runtime.actors.actor import Actor
 from runtime.errors import ConfigError, LaunchError
 from runtime.messages.message import SCRIPT, Message
 from runtime.options import typed
+from runtime.plan.files import Files
 from runtime.plan.topology import ActorSpec, Topology
 
 Role = Callable[..., Actor]
@@ -139,16 +140,19 @@ def vocabulary_of(roles: Mapping[str, Role], topology: Topology) -> dict[str, Co
     return {name: role.handlers for name, role in found.items() if isinstance(role, type) and issubclass(role, Actor)}
 
 
-def made_of(roles: Mapping[str, Role], spec: ActorSpec) -> Actor:
-    """A new actor, with options of its own. ConfigError as `role_of` and `options_of`."""
+def made_of(roles: Mapping[str, Role], spec: ActorSpec, files: Files | None = None) -> Actor:
+    """A new actor, with options of its own; those that have a method `at` as they are on a machine with these `files`.
+    ConfigError as `role_of` and `options_of`."""
     role = role_of(roles, spec)
     options = options_of(role, spec)
+    if files is not None and (at := getattr(options, "at", None)) is not None:
+        options = at(files)
     return role(**options) if getattr(role, "Options", None) is None else role(options)
 
 
-def actor_of(module: ModuleType, spec: ActorSpec) -> Actor:
+def actor_of(module: ModuleType, spec: ActorSpec, files: Files | None = None) -> Actor:
     """A new actor of the program. ConfigError as `roles_of` and `made_of`."""
-    return made_of(roles_of(module), spec)
+    return made_of(roles_of(module), spec, files)
 
 
 def checked(topology: Topology) -> Topology:

@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.addresses import own
+from runtime.errors import LaunchError
 from runtime.messages.message import Lane
+from runtime.plan.files import Files
 from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
+_TCP = re.compile(r"tcp://(.+):\d+")
 SECRET = "secret"  # noqa: S105  # a file in the private folder of the sockets: what processes show one another over TCP
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp";
+    """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`: "ipc" or "tcp";
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
-    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it."""
+    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it; `files`:
+    machine -> where its files lie, if not as here."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -37,6 +44,7 @@ class RunPlan:
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
     metrics_readers: tuple[str, ...] = ()
+    files: dict[str, Files] = dataclasses.field(default_factory=dict)
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
         """The addresses that `process` listens on for one lane."""
@@ -44,7 +52,15 @@ class RunPlan:
             return (f"unix://{self.socket_directory}/{process}.{lane}",)
         spec = next(spec for spec in self.placement.processes if spec.name == process)
         port = str(spec.port + (lane == "bulk")) if spec.port else "*"
-        return (f"tcp://{self.addresses[spec.machine]}:{port}",)
+        return (f"tcp://{self.address(spec.machine)}:{port}",)
+
+    def address(self, machine: str) -> str:
+        """The number that this machine's processes listen at, picked on it. LaunchError names machine and host."""
+        up = next((found[1] for at in self.supervisor.control if (found := _TCP.match(at))), "")
+        try:
+            return own(self.addresses[machine], up)
+        except LaunchError as error:
+            raise LaunchError(f"machine '{machine}' (host {platform.node()}): {error}") from None
 
     @property
     def secret(self) -> str:
@@ -66,4 +82,5 @@ class RunPlan:
         data["limits"] = Limits(**data["limits"])
         data["import_path"] = tuple(data["import_path"])
         data["metrics_readers"] = tuple(data["metrics_readers"])
+        data["files"] = {machine: Files(**files) for machine, files in data["files"].items()}
         return RunPlan(**data)

@@ -79,7 +79,7 @@ def _containers(drawn: Scene, placement: Placement) -> Iterator[str]:
         yield _text(box.x + 8, box.y + 14, f"machine {name}", "title")
     for spec in placement.processes:
         box = drawn.processes[spec.name]
-        threads = f"{spec.threads} thread{'s'[: spec.threads != 1]}"
+        threads = f"{spec.threads_told} thread{'s'[: spec.threads != 1]}"
         yield _rect(box, "process", f"process {spec.name}: {', '.join(spec.actors)}; {threads}")
         if spec.actors != (spec.name,):
             yield _text(box.x + 6, box.y + 14, f"process {spec.name}", "title")
@@ -134,7 +134,7 @@ def outline(placement: Placement, forecast: Forecast = NOTHING) -> str:
     roles = {actor.name: actor.role for actor in placement.topology.actors}
     for spec in placement.processes:
         for number, actor in enumerate(spec.actors):
-            mine = (spec.name, spec.machine, str(spec.threads)) if number == 0 else ("", "", "")
+            mine = (spec.name, spec.machine, spec.threads_told) if number == 0 else ("", "", "")
             rows.append((*mine, actor, roles[actor], _memory(forecast, actor)))
     text = columns(rows)
     if forecast.traffic:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +69,9 @@ class Topology:
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """A process to be: on which machine, with which actors, how many BLAS threads and which TCP port (0 = any), and
-    the cores that it stays on (none: all)."""
+    """A process to be: on which machine, with which actors, how many BLAS threads (0: its share of the machine's cores)
+    and which TCP port (0 = any), and the cores that it stays on (none: all). On a machine whose cores are not known
+    here it is the `first_core` of as many as it has threads; see `cores.settled`."""
 
     name: str
     machine: str
@@ -77,6 +79,12 @@ class ProcessSpec:
     threads: int = 1
     port: int = 0
     cores: tuple[int, ...] = ()
+    first_core: int | None = None
+
+    @property
+    def threads_told(self) -> str:
+        """For people."""
+        return str(self.threads) if self.threads else "auto"
 
 
 @dataclass(frozen=True)
@@ -126,22 +134,27 @@ class Placement:
 
 @dataclass(frozen=True)
 class ProcessRule:
-    """From cluster.toml: actors whose names match one of `actors` share the process `name` on `machine`."""
+    """From cluster.toml: actors whose names match one of `actors` share the process `name` on `machine`; or, where
+    several `machines` are named, the processes `name-machine`, one on each, with a share of them."""
 
     name: str
     machine: str
     actors: tuple[str, ...]
     where: str = "process"  # the place in cluster.toml, for problems
+    machines: tuple[str, ...] = ()
+
+
+Group = tuple[str, str, tuple[str, ...]]  # process, machine, actors
 
 
 def group_into_processes(
     topology: Topology, rules: Iterable[ProcessRule], default_machine: str, together: bool
-) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(process, machine, actors): rules first, in order; the rest in the process that each names, or one process each,
-    or all `together` in one."""
+) -> list[Group]:
+    """Rules first, in order; the rest in the process that each names, or one process each, or all `together` in one.
+    Those that no rule takes are on the `default_machine`. ConfigError."""
     names = [actor.name for actor in topology.actors]
     left = dict.fromkeys(names)
-    groups: list[tuple[str, str, tuple[str, ...]]] = []
+    groups: list[Group] = []
     problems: list[str] = []
     for rule in rules:
         taken = tuple(name for name in left if any(fnmatch.fnmatchcase(name, pattern) for pattern in rule.actors))
@@ -151,7 +164,7 @@ def group_into_processes(
             )
         for name in taken:
             del left[name]
-        groups.append((rule.name, rule.machine, taken))
+        groups += _shared_out(rule, taken)
     if together and left:
         groups.append(("convoy", default_machine, tuple(left)))
     elif left:
@@ -169,6 +182,22 @@ def group_into_processes(
     if problems:
         raise ConfigError(problems)
     return groups
+
+
+def _shared_out(rule: ProcessRule, taken: tuple[str, ...]) -> list[Group]:
+    """The processes of a rule; a machine without an actor gets none."""
+    if len(rule.machines) < 2:
+        return [(rule.name, rule.machine, taken)]
+    machines = rule.machines[: len(taken)]
+    shares = zip(machines, itertools.pairwise(blocks(len(taken), [1] * len(machines))), strict=True)
+    return [(f"{rule.name}-{name}", name, taken[low:high]) for name, (low, high) in shares]
+
+
+def blocks(count: int, weights: Sequence[int]) -> list[int]:
+    """Where to cut `count` things in a row so that each of them with a weight gets its part: len(weights) + 1 cuts,
+    which differ from the exact ones by less than one."""
+    whole = sum(weights)
+    return [0, *(count * up_to // whole for up_to in itertools.accumulate(weights))]
 
 
 def _kept(name: str) -> bool:

@@ -17,7 +17,7 @@ from runtime.config.sections import ClusterConfig
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
 from runtime.plan import room
-from runtime.plan.placement import place
+from runtime.plan.placement import idle, place
 from runtime.plan.program import checked
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
 
@@ -61,7 +61,7 @@ def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None)
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
-        return Checked(loaded, placement, (*told, *remarks), choice)
+        return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice)
     finally:
         logging.getLogger().removeHandler(handler)
 

@@ -5,6 +5,8 @@ Who counts as dead and what follows is the supervisor's business.
 
 from __future__ import annotations
 
+import asyncio
+import platform
 import secrets
 import shutil
 import sys
@@ -17,13 +19,16 @@ from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
+from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.versions import identity
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
 from runtime.errors import ConvoyError
 from runtime.memory.arena import available
 from runtime.messages.message import Envelope, Message
+from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.run_plan import SECRET, RunPlan
 from runtime.plan.topology import SUPERVISOR
@@ -84,6 +89,9 @@ class ProcessHouse(House):
             self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
+        if not all(map(self._config.is_here, self._config.machine)):  # those here are forked from one nursery
+            mine = await asyncio.to_thread(identity, topology.program)
+            self._supervisor.sameness.runs(UP, platform.node(), mine)
         self._observation = Observation(self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event)
         self._watchers.add(self._observation)
 
@@ -160,13 +168,14 @@ class ProcessHouse(House):
             shared_memory=config.links.shared_memory and available() and not self._namespaces,
             record_service_times=config.run.record_service_times,
             namespaces=self._namespaces,
+            files=files_of(config),
         )
 
     def _targets(self) -> list[dict[str, Any]]:
         """For Prometheus: every process that has said Hello."""
         found = []
         for spec in self._placement.processes:
-            hello = self._supervisor.greetings.get(spec.name)
+            hello = self._supervisor.roll.greetings.get(spec.name)
             if hello is not None:
                 labels = {"process": spec.name, "machine": spec.machine, "run": self._directory.path.name}
                 found.append((f"{self._config.metrics.address}:{hello.metrics_port}", labels))

@@ -109,7 +109,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         [],
         [
             "cluster.toml:3: machine[0].address: machine 'b' has address '10.1.2.3': "
-            "launcher 'local' starts processes on this machine only (loopback address)"
+            "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
         ],
     ),
     "a port that does not exist": (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,15 +28,19 @@ def three() -> Iterator[list[Machine]]:
         pytest.skip(f"no network namespaces here: {why}")
 
 
-def placed(made: list[Machine], *actors: str) -> str:
-    """A machine and a process for each pattern of actors."""
-    text = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(made)]
+def placed(made: list[Machine], *actors: str, addresses: Sequence[str] = ()) -> str:
+    """A machine and a process for each pattern of actors; what the last machines say of their `addresses`."""
+    said = [dict(vars(machine)) for machine in made]
+    for machine, address in zip(reversed(said), addresses, strict=False):
+        machine["address"] = address
+    text = [MACHINE.format(number=number, **machine) for number, machine in enumerate(said)]
     text += [PROCESS.format(number=number, actors=pattern) for number, pattern in enumerate(actors)]
     return TCP + "".join(text)
 
 
 def test_a_run_over_three_namespaces_trains_through_their_cables(tmp_path: Path, three: list[Machine]) -> None:
-    more = placed(three, "conv-0-0", "conv-0-1", "[!c]*") + '[placement]\nprocesses = "one"\n'
+    addresses = "eth0", "10.0.0.0/8"
+    more = placed(three, "conv-0-0", "conv-0-1", "[!c]*", addresses=addresses) + '[placement]\nprocesses = "one"\n'
     cluster = configure(tmp_path, "sync", workers=2, iterations=4, more=more)
     received = [received_bytes(machine) for machine in three[:2]]
     done = run_up(cluster)
@@ -56,6 +61,17 @@ def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_
     except Refused as why:
         pytest.skip(f"no network namespaces here: {why}")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
+    tmp_path: Path, three: list[Machine]
+) -> None:
+    more = placed(three[:1], "*", addresses=["eth7"])
+    done = run_up(configure(tmp_path, "single", more=more))
+    assert done.returncode == 3
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"machine 'm0' (host {platform.node()}): address 'eth7': no interface and no host has this")
+    assert line.endswith(f"this machine has lo 127.0.0.1, eth0 {three[0].address}")
 
 
 def received_bytes(machine: Machine) -> int:

@@ -53,7 +53,7 @@ class LooseOptions(BaseModel):
 
 NAME = "expected a name of up to 64 letters, digits, '.', '_', '-' that begins with a letter or digit"
 SIZE = "expected a size in bytes >= 1, such as 1048576 or '64MiB'"
-LOCAL_ONLY = "launcher 'local' starts processes on this machine only (loopback address)"
+LOCAL_ONLY = "launcher 'local' starts processes on this machine only (loopback address): set launcher.kind"
 
 RUNTIME_MISTAKES = {
     "[run]\nnam = 'x'": "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",

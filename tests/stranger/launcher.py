@@ -49,20 +49,21 @@ class PlainLauncher(Launcher):
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
         try:
-            self.started.append(self._start(spec.name, incarnation))
+            self.started.append(self._start(spec, incarnation))
         except OSError as error:
             raise LaunchError(f"process '{spec.name}' could not be started: {error}") from None
         return self.started[-1]
 
-    def _start(self, name: str, incarnation: int) -> PlainProcess:
-        path = self.logs / f"{name}.log"
-        command = [sys.executable, __file__, str(self.plan.directory), name, str(incarnation)]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    def _start(self, spec: ProcessSpec, incarnation: int) -> PlainProcess:
+        path = self.logs / f"{spec.name}.log"
+        command = [sys.executable, __file__, str(self.plan.directory), spec.name, str(incarnation)]
+        there = next(machine.environment for machine in self.plan.machines if machine.name == spec.machine)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **there}
         with path.open("ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
             )
-        return PlainProcess(name, path, process)
+        return PlainProcess(spec.name, path, process)
 
     async def close(self) -> None:
         for one in self.started:

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster import process
+from runtime.cluster.versions import identity
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
 
@@ -51,6 +52,7 @@ def main() -> int:
     with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
         program = import_program(json.loads(told)["program"])
         getattr(program, "preload", lambda: None)()
+        identity(json.loads(told)["program"])  # kept: every child tells it
     gc.freeze()  # what was imported lasts: looking at it would copy the pages that all processes share
     gc.enable()
     order = Nursery(launcher).serve()

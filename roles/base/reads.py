@@ -1,0 +1,56 @@
+"""What an actor that builds from the job reads, in words that are the same wherever the same is read.
+
+The runtime compares them over machines before a run begins: another net, other samples or another checkpoint on one of
+them would train, and train something else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from nets.data import Source, identity
+from roles.learning.job import Job
+
+EDGE = 1 << 16  # bytes at either end of a file; a checkpoint's header, with the SHA-256 of its content, is in the first
+
+
+class ReadsJob:
+    """Part of an actor with a job. `_sources`: the data that it has opened, by phase."""
+
+    _job: Job
+    _sources: Mapping[str, Source] = {}
+
+    def reads(self) -> dict[str, str]:
+        """What it reads: a name -> its identity. OSError, DataError."""
+        job = self._job
+        if job.emulated:
+            return {}
+        specs = {f"the net in {phase}": job.spec(phase).layers for phase in job.phases}
+        found = {name: _checksum(*(_bytes(layer.proto) for layer in layers)) for name, layers in specs.items()}
+        found["the solver"] = _checksum(_bytes(job.solver_spec.proto))
+        files = {"train.resume": job.resume, **{f"train.weights {Path(path).name}": path for path in job.weights}}
+        found |= {name: of_file(Path(path)) for name, path in files.items() if path}
+        return found | {f"data of {phase}": identity(source) for phase, source in self._sources.items()}
+
+
+def of_file(path: Path) -> str:
+    """Its size, and a checksum of both ends."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        first = file.read(EDGE)
+        file.seek(max(0, size - EDGE))
+        return f"{size} bytes, {_checksum(first, file.read(EDGE))}"
+
+
+def _bytes(proto: object) -> bytes:
+    found: bytes = proto.SerializeToString(deterministic=True)  # type: ignore[attr-defined]
+    return found
+
+
+def _checksum(*parts: bytes) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part)
+    return f"checksum {digest.hexdigest()}"

@@ -1,0 +1,154 @@
+"""Which of its addresses a machine uses: what cluster.toml wants is plain data, and the machine itself picks.
+
+    wanted                 means
+    "auto"                 the address that the machine has on its way to `up`
+    "10.0.0.7"             this one
+    "10.0.0.0/8"           the first that it has in this network
+    "eth0"                 that of this interface
+    "node7"                what this name stands for there
+
+IPv4, as the links are; a literal address of IPv6 is taken as it stands.
+"""
+
+from __future__ import annotations
+
+import array
+import re
+import socket
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
+
+from runtime.errors import LaunchError
+
+AUTO = "auto"
+LOOPBACK = "lo"  # the interface of every Linux machine
+_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._@:-]{0,251}[A-Za-z0-9_])?")
+_SIOCGIFCONF = 0x8912  # Linux: all addresses of all interfaces that are up
+_IFREQ = struct.Struct("16s16x" if struct.calcsize("P") == 4 else "16s24x")  # a name and a sockaddr, or more
+
+
+class Interface(NamedTuple):
+    """One address of a machine, and the interface that has it."""
+
+    name: str
+    address: str
+
+
+def mistake(wanted: str) -> str:
+    """Why this can be no machine's address anywhere; "" if it can."""
+    if "/" in wanted:
+        return "" if _network(wanted) else "expected a network such as '10.0.0.0/8'"
+    if re.fullmatch(r"[0-9.]+", wanted):
+        with suppress(ValueError):
+            unspecified = ip_address(wanted).is_unspecified
+            return "others cannot reach it: say a network, such as '10.0.0.0/8', or an interface" if unspecified else ""
+        return "expected an address such as '10.0.0.7'"
+    if _NAME.fullmatch(wanted) or ":" in wanted:
+        return ""
+    return "expected an address, a network such as '10.0.0.0/8', an interface or a host name"
+
+
+def is_loopback(wanted: str) -> bool:
+    """Is it for certain an address that only processes of one machine can reach?"""
+    network = _network(wanted)
+    return wanted in ("localhost", LOOPBACK) or (network is not None and network.is_loopback)
+
+
+def pick(
+    wanted: str,
+    interfaces: Sequence[Interface],
+    towards_up: str = "",
+    look_up: Callable[[str], Sequence[str]] = lambda name: (),
+) -> str:
+    """What a machine with these interfaces listens on. `towards_up`: its own address on the way to `up`, if that is
+    known; `look_up`: the addresses that a host name stands for. LaunchError says what it has instead."""
+    here = [interface.address for interface in interfaces]
+    far = [address for address in here if not is_loopback(address)]
+    if wanted == AUTO:
+        if towards_up or len(far) == 1:
+            return towards_up or far[0]
+        which = "it has none that others can reach" if not far else "which of its addresses others reach is not known"
+        raise LaunchError(f"address 'auto': {which}; {_told(interfaces)}; say an interface or a network")
+    network = _network(wanted)
+    if network is not None and ("/" not in wanted or network.num_addresses == 1):
+        address = str(network.network_address)
+        if network.is_loopback or network.version == 6 or address in here:
+            return address
+        raise LaunchError(f"address '{wanted}': no interface has it; {_told(interfaces)}")
+    if network is not None:
+        among = here if network.is_loopback else far
+        inside = next((address for address in among if ip_address(address) in network), None)
+        if inside is None:
+            raise LaunchError(f"address '{wanted}': no interface is in this network; {_told(interfaces)}")
+        return inside
+    named = next((address for name, address in interfaces if name == wanted), None)
+    if named is not None:
+        return named
+    return _named(wanted, look_up(wanted), here, interfaces)
+
+
+def _named(wanted: str, found: Sequence[str], here: Sequence[str], interfaces: Sequence[Interface]) -> str:
+    """The address of a host name, which must be one that this machine has and others can reach."""
+    mine = [address for address in found if address in here]
+    chosen = next((address for address in mine if wanted == "localhost" or not is_loopback(address)), None)
+    if chosen is not None:
+        return chosen
+    if not found:
+        why = "no interface and no host has this name"
+    elif mine:
+        why = f"the name stands for {', '.join(mine)}, which only this machine reaches"
+    else:
+        why = f"the name stands for {', '.join(found)}, which this machine does not have"
+    raise LaunchError(f"address '{wanted}': {why}; {_told(interfaces)}")
+
+
+def own(wanted: str, up: str = "") -> str:
+    """`pick` on this machine. `up`: an address of `up`, if it has one that machines reach. LaunchError."""
+    if wanted not in (AUTO, LOOPBACK) and "/" not in wanted and is_loopback(wanted):
+        return "127.0.0.1" if wanted == "localhost" else wanted
+    return pick(wanted, interfaces(), towards(up) if up else "", _looked_up)
+
+
+def interfaces() -> list[Interface]:
+    """Those of this machine, or of this process's network namespace, as the system lists them. Elsewhere than on Linux
+    only what the host's name stands for."""
+    if sys.platform != "linux":
+        return [Interface("?", address) for address in _looked_up(socket.gethostname())]
+    import fcntl
+
+    room = array.array("B", bytes(_IFREQ.size * 1024))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        asked = struct.pack("iP", len(room), room.buffer_info()[0])
+        size, _ = struct.unpack("iP", fcntl.ioctl(any_socket, _SIOCGIFCONF, asked))
+    entries = (bytes(room[at : at + _IFREQ.size]) for at in range(0, size, _IFREQ.size))
+    return [Interface(entry[:16].split(b"\0")[0].decode(), socket.inet_ntoa(entry[20:24])) for entry in entries]
+
+
+def towards(other: str) -> str:
+    """This machine's own address on the way to another one; "" if there is no way. Nothing is sent."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect((other, 9))  # any port: for UDP this only looks at the routes
+        return str(way.getsockname()[0])
+    return ""
+
+
+def _network(wanted: str) -> IPv4Network | IPv6Network | None:
+    """Of a network, or of one address; None of anything else."""
+    with suppress(ValueError):
+        return ip_network(wanted, strict=False)
+    return None
+
+
+def _looked_up(name: str) -> list[str]:
+    with suppress(OSError, UnicodeError):
+        return list(dict.fromkeys(str(found[4][0]) for found in socket.getaddrinfo(name, None, socket.AF_INET)))
+    return []
+
+
+def _told(interfaces: Sequence[Interface]) -> str:
+    listed = ", ".join(f"{interface.name} {interface.address}" for interface in interfaces)
+    return f"this machine has {listed or 'no address'}"

@@ -1,0 +1,53 @@
+"""The roll of a run: which processes have greeted and from where. What peers and people are told of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from runtime.cluster.lifecycle import Directory, Hello
+from runtime.plan.topology import Placement, ProcessSpec
+from runtime.transport import Endpoints
+
+
+class Roll:
+    """`greetings`: what each process said of itself, in its present life."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self.specs = {spec.name: spec for spec in placement.processes}
+        self.greetings: dict[str, Hello] = {}
+
+    def __repr__(self) -> str:
+        return f"<roll: {len(self.greetings)} of {len(self.specs)} processes>"
+
+    def spec(self, process: str) -> ProcessSpec:
+        """What was planned of a process."""
+        return self.specs[process]
+
+    def life(self, process: str) -> int:
+        """Its incarnation; 0 if it has not greeted."""
+        greeting = self.greetings.get(process)
+        return 0 if greeting is None else greeting.incarnation
+
+    def host(self, process: str) -> str:
+        """For people: its machine, the name of the host and its process number, as far as they are known."""
+        greeting, machine = self.greetings.get(process), self.specs[process].machine
+        return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
+
+    def peers(self, process: str) -> tuple[str, ...]:
+        """Whom it talks to, but for itself."""
+        return tuple(name for name in self._placement.neighbours(process) if name != process)
+
+    def directory(self, process: str, only: str = "") -> Directory:
+        """Where the peers of a process are, or one of them."""
+        peers = {}
+        for name, actors in self._placement.neighbours(process).items():
+            if not only or name == only:
+                hello = self.greetings[name]
+                peers[name] = {**asdict(endpoints(hello)), "incarnation": hello.incarnation, "actors": list(actors)}
+        return Directory(peers=peers)
+
+
+def endpoints(hello: Hello) -> Endpoints:
+    """Where a process that greets can be reached."""
+    return Endpoints(hello.control, hello.bulk, hello.arena, hello.host)

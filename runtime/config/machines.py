@@ -1,0 +1,224 @@
+"""[[machine]]: what it may say, and which machines each entry stands for: one, or one for each host that it lists."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
+
+from runtime.addresses import AUTO, mistake
+from runtime.config.hosts import Host, expanded, of_file
+from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text
+from runtime.config.problems import Expected, found
+from runtime.config.source import Problem, RawConfig, show_text
+from runtime.regular import read_bytes
+
+LOCAL_NAME = "local"  # of a machine that says nothing
+LOOPBACK = "127.0.0.1"
+MOST_BYTES = 1 << 24  # of a file of hosts
+
+
+def _address(value: str) -> str:
+    if wrong := mistake(value):
+        raise ValueError(wrong)
+    return value
+
+
+def _lists(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _absolute(value: str) -> str:
+    if not value.startswith(("/", "~/")) and value != "~":
+        raise ValueError("expected an absolute path, or one that begins with '~/'")
+    return value
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"found the name {show_text(repr(name))}, expected one that a variable can have")
+    return value
+
+
+Elsewhere = Annotated[str, AfterValidator(_absolute)]  # a path on another machine
+
+
+class Machine(Section):
+    """[[machine]]: a place for processes, or several, one for each of its `hosts`.
+
+    name              what [[process]] and reports call it; machines of `hosts` are called by their hosts
+    host              what a launcher connects to, such as "me@node7"; the name if it is not said
+    hosts, hostfile   "node[01-16],gpu[1,3-5]", a list, "$SLURM_NODELIST"; a file with one host a line. Each becomes a
+                      machine of its own, with all other keys of the entry
+    address           where its processes listen: see `runtime.addresses`. "auto" where it has a host
+    cores             as many as the machine has, if it is not said
+    threads           BLAS threads of each process; "auto" shares the cores among the machine's processes
+    port              the first of the machine's TCP ports; without it free ports are taken
+    namespace         its processes live in this network namespace of this machine, as if it were another one
+    pin               names or patterns of actors; each process with one of them has `threads` cores to itself
+    python            what starts the agent there; a launcher's own default if it is not said
+    directory         the folder there that stands for that of cluster.toml: files beside it are looked for below it
+    data              the folder there below which relative sources of data are looked for, if not in `directory`
+    environment       variables of its processes
+    price_per_hour    what `plan` multiplies with the time that it predicts
+    """
+
+    name: Name = LOCAL_NAME
+    host: Text | None = None
+    hosts: Annotated[
+        tuple[Text, ...],
+        BeforeValidator(_lists),
+        Expected("hosts such as 'node[1-8]', '$SLURM_NODELIST', or an array of them"),
+    ] = Field(default=(), strict=False)
+    hostfile: Text | None = None
+    address: Annotated[str, AfterValidator(_address)] = LOOPBACK
+    cores: Count | None = None
+    threads: Count | Literal["auto"] = "auto"
+    port: Port | None = None
+    namespace: Name | None = None
+    pin: tuple[Text, ...] = Field(default=(), strict=False)
+    python: Text | None = None
+    directory: Elsewhere | None = None
+    data: Elsewhere | None = None
+    environment: Annotated[dict[str, str], AfterValidator(_variables)] = Field(default={})
+    price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    _entry: int = PrivateAttr(default=0)
+
+    @property
+    def entry(self) -> int:
+        """Which [[machine]] of the file it comes from."""
+        return self._entry
+
+    def called(self, host: Host, entry: int) -> "Machine":
+        """The machine that one of the hosts is; the entry itself where it lists none (`host.name` is then "")."""
+        update: dict[str, Any] = {}
+        if host.name:
+            update = {"name": machine_name(host.name), "host": host.name, "hosts": (), "hostfile": None}
+            update |= {"cores": host.slots} if host.slots and self.cores is None else {}
+        if (host.name or self.host) and "address" not in self.model_fields_set:
+            update["address"] = AUTO
+        made = self.model_copy(update=update)
+        made._entry = entry
+        return made
+
+
+def machine_name(host: str) -> str:
+    """Without the user that a launcher logs in as."""
+    return host.rpartition("@")[2]
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The [[machine]] tables, as far as hosts and names go: `hosts` of each entry (one without a name if it lists none,
+    none if that cannot be known), and what is wrong."""
+
+    hosts: tuple[tuple[Host, ...], ...]
+    names: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+    def machines(self, entries: tuple[Machine, ...]) -> tuple[Machine, ...]:
+        """All machines, in the order of the file."""
+        if len(entries) != len(self.hosts):  # none was written: the default
+            return entries
+        return tuple(
+            entry.called(host, index)
+            for index, (entry, hosts) in enumerate(zip(entries, self.hosts, strict=True))
+            for host in hosts
+        )
+
+    @property
+    def all_known(self) -> bool:
+        """Do all entries say which machines they are?"""
+        return all(self.hosts)
+
+
+def entries_of(raw: RawConfig, environ: Mapping[str, str] | None = None) -> Entries:
+    """Which machines each [[machine]] stands for. `environ`: the environment that "$NAME" looks in, by default this
+    process's."""
+    problems: list[Problem] = []
+    hosts: list[tuple[Host, ...]] = []
+    first: dict[str, str] = {}  # name -> where it is said
+    for index, table in enumerate(tables(raw, "machine")):
+        mine = tuple(_hosts(raw, index, table, os.environ if environ is None else environ, problems))
+        hosts.append(mine)
+        for host in mine:
+            keys = ("machine", index, "name" if not host.name else "hosts" if "hosts" in table else "hostfile")
+            name = machine_name(host.name) or table.get("name", LOCAL_NAME)
+            if host.name and not re.fullmatch(NAME, name):
+                problems.append(raw.problem(keys, f"found the host '{show_text(name)}', expected {NAMED}"))
+            elif isinstance(name, str) and name in first:
+                problems.append(raw.problem(keys, f"a machine named {name!r} exists already ({first[name]})"))
+            elif isinstance(name, str):
+                first[name] = raw.origin(keys).where
+    return Entries(tuple(hosts), tuple(first) or (LOCAL_NAME,), tuple(problems))
+
+
+def _hosts(
+    raw: RawConfig, index: int, table: dict[str, Any], environ: Mapping[str, str], problems: list[Problem]
+) -> Iterator[Host]:
+    """Those of one entry; nothing after a problem."""
+    listed, file = table.get("hosts"), table.get("hostfile")
+    if listed is None and file is None:
+        yield Host("")
+        return
+    key = "hosts" if listed is not None else "hostfile"
+    for other in ("name", "host", *(["hostfile"] if listed is not None else [])):
+        if other in table:
+            text = f"says nothing beside {key}, whose machines are called by their hosts"
+            problems.append(raw.problem(("machine", index, other), text))
+    try:
+        if listed is not None:
+            yield from _listed(listed, environ)
+        elif isinstance(file, str) and file:
+            yield from _in_file(raw.path.parent / _variable(file, environ))
+    except ValueError as error:
+        problems.append(raw.problem(("machine", index, key), str(error)))
+
+
+def _listed(said: Any, environ: Mapping[str, str]) -> list[Host]:
+    """Of `hosts`, in whatever way it is written; what is no list of strings is the section's problem."""
+    texts = [said] if isinstance(said, str) else said
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) and text for text in texts):
+        return []
+    if not texts:
+        raise ValueError(f"found {found(said)} without a host, expected one at least")
+    names = [name for text in texts for name in expanded(_variable(text, environ))]
+    twice = next((name for name in names if names.count(name) > 1), None) if len({*names}) < len(names) else None
+    if twice is not None:
+        raise ValueError(f"found '{twice}' twice, expected each host once")
+    return [Host(name) for name in names]
+
+
+def _variable(text: str, environ: Mapping[str, str]) -> str:
+    """ "$NAME" as the environment has it."""
+    if not text.startswith("$"):
+        return text
+    name = text[1:].strip("{}")
+    if not environ.get(name):
+        raise ValueError(f"found '{text}', but the environment has no {name}: start this inside the allocation")
+    return environ[name]
+
+
+def _in_file(path: Path) -> list[Host]:
+    try:
+        hosts = of_file(read_bytes(path, MOST_BYTES).decode())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8 text, expected one host a line") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not hosts:
+        raise ValueError(f"{path}: found no host, expected one a line")
+    return hosts
+
+
+def tables(raw: RawConfig, name: str) -> list[dict[str, Any]]:
+    """The [[name]] tables; whatever else stands there is another check's business (its place stays taken)."""
+    found = raw.data.get(name)
+    return [table if isinstance(table, dict) else {} for table in found] if isinstance(found, list) else []

@@ -1,0 +1,136 @@
+"""Where actors live when there are several machines, and what each machine settles for itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from runtime.config.file import load
+from runtime.config.unused import unused
+from runtime.errors import ConfigError, LaunchError
+from runtime.plan import cores
+from runtime.plan.placement import idle, place
+from runtime.plan.topology import ActorSpec, Placement, Topology, blocks
+
+ELSEWHERE = "[launcher]\nkind = 'ssh'\n[[machine]]\n"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Options of what is shared out over machines."""
+
+    spread: ClassVar[bool] = True
+
+
+def topology(workers: int = 4, servers: int = 2) -> Topology:
+    actors = [ActorSpec(f"server-{number}", "server") for number in range(servers)]
+    actors += [ActorSpec(f"worker-{number}", "worker", Spread()) for number in range(workers)]
+    return Topology("program", tuple(actors), (), actors[0].name)
+
+
+def placed(folder: Path, text: str, made: Topology | None = None) -> Placement:
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    return place(made or topology(), load(path))
+
+
+def homes(placement: Placement) -> dict[str, str]:
+    """Machine -> its processes."""
+    found: dict[str, list[str]] = {}
+    for spec in placement.processes:
+        found.setdefault(spec.machine, []).append(spec.name)
+    return {machine: " ".join(names) for machine, names in found.items()}
+
+
+def test_workers_are_spread_in_blocks_and_the_rest_lives_on_the_first_machine(tmp_path: Path) -> None:
+    assert homes(placed(tmp_path, f"{ELSEWHERE}hosts = 'n[1-2]'")) == {
+        "n1": "server-0 server-1 worker-0 worker-1",
+        "n2": "worker-2 worker-3",
+    }
+
+
+def test_machines_that_say_how_many_cores_they_have_get_workers_in_proportion(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("large slots=6\nsmall slots=2\n")
+    assert homes(placed(tmp_path, f"{ELSEWHERE}hostfile = 'file'", topology(8, 1))) == {
+        "large": "server-0 worker-0 worker-1 worker-2 worker-3 worker-4 worker-5",
+        "small": "worker-6 worker-7",
+    }
+
+
+def test_placement_spread_keeps_machines_for_the_servers(tmp_path: Path) -> None:
+    text = f"{ELSEWHERE}hosts = 'n[1-3]'\n[placement]\nspread = 'n[2-3]'"
+    assert homes(placed(tmp_path, text)) == {
+        "n1": "server-0 server-1",
+        "n2": "worker-0 worker-1",
+        "n3": "worker-2 worker-3",
+    }
+
+
+def test_actors_of_a_rule_with_several_machines_have_a_process_on_each(tmp_path: Path) -> None:
+    text = f"{ELSEWHERE}hosts = 'n[1-3]'\n[[process]]\nname = 'w'\nmachine = 'n[2-3]'\nactors = ['worker-*']"
+    made = placed(tmp_path, text)
+    assert [(spec.name, spec.machine, spec.actors) for spec in made.processes[:2]] == [
+        ("w-n2", "n2", ("worker-0", "worker-1")),
+        ("w-n3", "n3", ("worker-2", "worker-3")),
+    ]
+    assert homes(made)["n1"] == "server-0 server-1"
+
+
+@pytest.mark.parametrize(("count", "weights"), [(0, [1]), (7, [1, 1, 1]), (8, [6, 2]), (5, [3, 0, 4]), (2, [1] * 9)])
+def test_blocks_take_everything_once_and_differ_from_the_exact_share_by_less_than_one(
+    count: int, weights: list[int]
+) -> None:
+    cuts = blocks(count, weights)
+    assert cuts[0] == 0
+    assert cuts[-1] == count
+    assert cuts == sorted(cuts)
+    exact = [count * sum(weights[:number]) / sum(weights) for number in range(len(weights) + 1)]
+    assert all(0 <= whole - cut < 1 for cut, whole in zip(cuts, exact, strict=True))
+
+
+def test_a_machine_without_a_process_is_told_once_for_its_entry(tmp_path: Path) -> None:
+    text = f"{ELSEWHERE}hosts = 'n[1-9]'\nport = 7000\n[[machine]]\nname = 'spare'\nhost = 'x'"
+    made = placed(tmp_path, text)
+    config = load(tmp_path / "cluster.toml")
+    assert [line.replace(f"{tmp_path}/", "") for line in idle(made, config)] == [
+        "cluster.toml:3: machine[0]: nothing is placed on 5 of its 9 machines: n5, n6, n7, n8, n9",
+        "cluster.toml:6: machine[1]: nothing is placed on machine 'spare'",
+    ]
+    assert len(list(unused(config))) == 1  # the port, once for nine machines
+
+
+# -- what a machine settles
+
+
+def test_threads_are_shares_of_the_cores_of_each_machine_and_open_where_nobody_knows_them(tmp_path: Path) -> None:
+    text = f"{ELSEWHERE}name = 'a'\nhost = 'a'\ncores = 8\n[[machine]]\nhosts = 'b'\n[[machine]]\nname = 'me'"
+    made = placed(tmp_path, text, topology(6, 0))
+    assert [(spec.machine, spec.threads) for spec in made.processes] == [
+        ("a", 4), ("a", 4), ("b", 0), ("b", 0), *[("me", max(1, (os.cpu_count() or 1) // 2))] * 2,
+    ]  # fmt: skip
+    there = cores.settled(made.processes[2], made, range(10, 22))
+    assert (there.threads, there.cores) == (6, ())
+
+
+def test_pinned_processes_elsewhere_stay_on_the_cores_that_their_machine_lets_them_use(tmp_path: Path) -> None:
+    text = f"{ELSEWHERE}hosts = 'a'\nthreads = 2\npin = ['worker-[12]']"
+    made = placed(tmp_path, text, topology(3, 0))
+    there = [cores.settled(spec, made, [4, 5, 6, 9, 11]) for spec in made.processes]
+    assert [spec.cores for spec in there] == [(), (4, 5), (6, 9)]
+    few = cores.settled(made.processes[2], made, [4, 5, 6])
+    with pytest.raises(LaunchError) as caught:
+        cores.check(few, [4, 5, 6])
+    assert str(caught.value) == (
+        "machine 'a': process 'worker-2' is pinned to 2 of its cores from number 2 on, counted from 0, but it has 3"
+    )
+
+
+def test_pins_elsewhere_need_a_number_of_threads_and_no_more_than_the_cores_that_are_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="say threads, or cores, of machine 'a'"):
+        placed(tmp_path, f"{ELSEWHERE}hosts = 'a'\npin = ['*']")
+    with pytest.raises(ConfigError, match=r"pin: expected at most 4 cores' threads, found 6: worker-0 \(3\), worker-1"):
+        placed(tmp_path, f"{ELSEWHERE}hosts = 'a'\ncores = 4\nthreads = 3\npin = ['*']", topology(2, 0))
