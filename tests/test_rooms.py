@@ -52,7 +52,7 @@ ROOMS: dict[str, str] = {
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
     "runtime.config": "runtime",
     "runtime.queueing": "",
-    "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
+    "runtime.plan": "runtime runtime.actors runtime.config runtime.memory runtime.messages runtime.transport",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
     " runtime.plan runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.plan.topology import ProcessSpec
+from runtime.transport.keys import Keys
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
@@ -34,12 +36,15 @@ class Early(ABC):
 @dataclass(frozen=True)
 class LaunchPlan:
     """All that a launcher is told of a run: its directory, which holds plan.json by the time something is launched, its
-    program, its machines, and what was started early, if something was: its launcher ends that."""
+    program, its machines, and what was started early, if something was: its launcher ends that. `keys` of its
+    processes: they are in this host's private folder; whoever starts a process elsewhere brings them to
+    `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that nobody else can read."""
 
     directory: Path
     program: str
     machines: tuple[Machine, ...]
     early: Early | None = None
+    keys: Mapping[str, Keys] = field(default_factory=dict)
 
 
 class Launched(ABC):

@@ -5,12 +5,12 @@ Top-level keys that are not here belong to the program.
 
 import re
 from collections.abc import Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from runtime.addresses import is_loopback
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.suggest import hint
@@ -108,10 +108,12 @@ class Process(Section):
 
 
 class Links(Section):
-    """[links]: the road between processes. `credit_bytes` may be on the way per link before the writer must wait;
-    with `shared_memory` processes of one host read one another's large arrays in place."""
+    """[links]: the roads between processes. "auto": Unix sockets within a host and TCP between hosts, where the run has
+    several. `encryption` is that of links that leave a host. `credit_bytes` may be on the way per link before the
+    writer must wait; with `shared_memory` processes of one host read one another's large arrays in place."""
 
-    transport: Literal["ipc", "tcp"] = "ipc"
+    transport: Literal["auto", "ipc", "tcp"] = "auto"
+    encryption: Literal["curve", "none"] = "curve"
     shared_memory: bool = True
     credit_bytes: Bytes = 64 * 2**20
     max_message_bytes: Annotated[
@@ -220,7 +222,7 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
         address = table.get("address", "127.0.0.1")
         if table.get("namespace") is not None:
             yield from _in_namespace(raw, index, address)
-        elif _starts_here(raw) and isinstance(address, str) and not _is_loopback(address):
+        elif _starts_here(raw) and isinstance(address, str) and not is_loopback(address):
             text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
             text += f"launcher '{LOCAL}' starts processes on this machine only (loopback address)"
             yield raw.problem(("machine", index, "address"), show_text(text, 200))
@@ -232,13 +234,13 @@ def _starts_here(raw: RawConfig) -> bool:
 
 
 def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
-    """A machine that is a network namespace needs an address there and a road that its border stops."""
-    if isinstance(address, str) and _is_loopback(address):
+    """A machine that is a network namespace needs an address there and a road that leads out of it."""
+    if isinstance(address, str) and is_loopback(address):
         text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
         yield raw.problem(("machine", index, "address"), text)
     links = raw.data.get("links")
-    if not isinstance(links, dict) or links.get("transport", "ipc") != "tcp":
-        text = "separates TCP connections only: set links.transport = 'tcp'"
+    if isinstance(links, dict) and links.get("transport") == "ipc":
+        text = "is another host, which links.transport = 'ipc' does not reach: leave that out"
         yield raw.problem(("machine", index, "namespace"), text)
 
 
@@ -268,10 +270,3 @@ def _duplicates(raw: RawConfig, kind: str, tables: list[dict[str, Any]]) -> Iter
             where = raw.origin((kind, first[name], "name")).where
             yield raw.problem((kind, index, "name"), f"a {kind} named {name!r} exists already ({where})")
         first.setdefault(name, index)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return address == "localhost" or ip_address(address).is_loopback
-    except ValueError:
-        return False

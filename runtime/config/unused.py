@@ -7,12 +7,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from runtime.addresses import is_far
 from runtime.config.sections import ClusterConfig
 from runtime.config.toml_lines import KeyPath
 
 REAL_ONLY: tuple[KeyPath, ...] = (
     ("links", "transport"),
     ("links", "shared_memory"),
+    ("links", "encryption"),
     ("launcher", "kind"),
     *(("liveness", key) for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")),
     ("liveness", "prepare_seconds"),
@@ -33,15 +35,27 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
         if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
             yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
+    if _said(config, ("links", "encryption")) and not virtual and not _several_hosts(config):
+        yield ("links", "encryption"), "where all machines are this one: no link leaves it"
     for index, machine in enumerate(config.machine):
-        if machine.port is not None and (virtual or config.links.transport == "ipc"):
-            yield ("machine", index, "port"), "where nothing listens at a TCP port: links.transport is 'ipc'"
+        if machine.port is not None and (virtual or not _wired(config)):
+            why = "links.transport is 'ipc'" if config.links.transport == "ipc" else "all machines are this one"
+            yield ("machine", index, "port"), f"where nothing listens at a TCP port: {why}"
         if machine.cores is not None and machine.threads != "auto":
             yield ("machine", index, "cores"), "beside threads, which are then not divided"
         if machine.pin and virtual:
             yield ("machine", index, "pin"), "with simulation.clock = 'virtual'"
         if index and all(rule.machine != machine.name for rule in config.process):
             yield ("machine", index, "name"), "where no [[process]] names the machine"
+
+
+def _several_hosts(config: ClusterConfig) -> bool:
+    return any(is_far(machine.address, machine.namespace) for machine in config.machine)
+
+
+def _wired(config: ClusterConfig) -> bool:
+    """Is there any TCP?"""
+    return config.links.transport == "tcp" or (config.links.transport == "auto" and _several_hosts(config))
 
 
 def _said(config: ClusterConfig, keys: KeyPath) -> bool:

@@ -10,17 +10,22 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from runtime.addresses import is_loopback
 from runtime.messages.message import Lane
 from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
-SECRET = "secret"  # noqa: S105  # a file in the private folder of the sockets: what processes show one another over TCP
+
+
+def key_file(socket_directory: str | Path, process: str) -> Path:
+    """See RunPlan.key_file."""
+    return Path(socket_directory) / f"{process}.keys"
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """See the module docstring. `addresses`: machine -> address to listen on; `transport`: "ipc" or "tcp";
+    """See the module docstring. `addresses`: machine -> address to listen on; `transport`, `scheme`: see Roads;
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
     leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it."""
 
@@ -34,22 +39,24 @@ class RunPlan:
     addresses: dict[str, str]
     metrics_address: str
     shared_memory: bool
+    scheme: str = "curve"
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
     metrics_readers: tuple[str, ...] = ()
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
-        """The addresses that `process` listens on for one lane."""
+        """The addresses that `process` listens on for one lane, the nearest first."""
+        near = f"unix://{self.socket_directory}/{process}.{lane}"
         if self.transport == "ipc":
-            return (f"unix://{self.socket_directory}/{process}.{lane}",)
+            return (near,)
         spec = next(spec for spec in self.placement.processes if spec.name == process)
-        port = str(spec.port + (lane == "bulk")) if spec.port else "*"
-        return (f"tcp://{self.addresses[spec.machine]}:{port}",)
+        port, address = str(spec.port + (lane == "bulk")) if spec.port else "*", self.addresses[spec.machine]
+        far = f"{'tcp' if is_loopback(address) else self.scheme}://{address}:{port}"
+        return (far,) if self.transport == "tcp" else (near, far)
 
-    @property
-    def secret(self) -> str:
-        """What lets a process connect over TCP. It is never in the run directory."""
-        return (Path(self.socket_directory) / SECRET).read_text()
+    def key_file(self, process: str) -> Path:
+        """Where the Keys of a process lie on its host: in the private folder, never in the run directory."""
+        return key_file(self.socket_directory, process)
 
     def write(self, directory: Path) -> None:
         """Write the plan into the run directory."""

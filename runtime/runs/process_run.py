@@ -5,7 +5,6 @@ Who counts as dead and what follows is the supervisor's business.
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -13,19 +12,23 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
+from runtime.addresses import is_loopback, towards
 from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
-from runtime.errors import ConvoyError
-from runtime.memory.arena import available
-from runtime.messages.message import Envelope, Message
+from runtime.config.sections import Machine
+from runtime.errors import ConvoyError, LaunchError
+from runtime.messages.message import Envelope, Lane, Message
+from runtime.plan.credentials import credentials
 from runtime.plan.program import program_here, roles_of, vocabulary_of
-from runtime.plan.run_plan import SECRET, RunPlan
+from runtime.plan.roads import roads_of
+from runtime.plan.run_plan import RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import make_socket_directory
 from runtime.runs.house import House, Site, Watchers
@@ -35,6 +38,10 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
+OPEN = (  # told at each start
+    "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
+    "take part in the run"
+)
 
 
 class ProcessHouse(House):
@@ -47,7 +54,9 @@ class ProcessHouse(House):
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
-        self._sockets, self._secret = Path(), secrets.token_urlsafe(32)  # no folder until it is opened
+        self._roads = roads_of(placement, config)
+        self._sockets, self._here = Path(), ""  # no folder until it is opened; where other hosts reach this one
+        self._keys = credentials(placement, encrypted=self._roads.encrypted)
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
@@ -55,12 +64,12 @@ class ProcessHouse(House):
             self._node.reject,
             self._limits,
             incarnation=FIRST,
-            bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
-            secret=self._secret,
+            bind=self._bind,
+            keys=self._keys[SUPERVISOR],
             on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
-        plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early)
+        plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early, self._keys)
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
         self._watchers = Watchers(site.watcher)
@@ -71,9 +80,14 @@ class ProcessHouse(House):
         self._pages: Pages | None = None
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
+        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
+        another host out of reach."""
+        self._here = self._address_here()
         self._sockets = make_socket_directory()
-        (self._sockets / SECRET).write_text(self._secret)  # only its owner may enter the folder
+        for spec in self._placement.processes:
+            self._keys[spec.name].write(key_file(self._sockets, spec.name))
+        if self._roads.far and not self._roads.encrypted:
+            self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
         metrics, address = self._config.metrics, self._config.metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
@@ -144,6 +158,25 @@ class ProcessHouse(House):
             times = service_times.gather(self._directory.path)
             self._directory.write(service_times.FILE, service_times.as_text(times))
 
+    def _address_here(self) -> str:
+        """Where the other hosts of the run reach this one; "" if there are none."""
+        for machine in self._roads.far[:1]:
+            try:
+                return towards(machine.address)
+            except OSError as error:
+                text = f"machine '{machine.name}' at {machine.address} cannot be reached from here: {error.strerror}"
+                raise LaunchError(text) from None
+        return ""
+
+    def _bind(self, lane: Lane) -> tuple[str, ...]:
+        """Where the supervisor listens."""
+        far = (f"{self._roads.scheme}://{self._here}:*",) if self._here else ()
+        return (f"unix://{self._sockets}/{SUPERVISOR}.{lane}", *far)
+
+    def _address_of(self, machine: Machine) -> str:
+        """Where its processes listen: a loopback address is this host's, which others reach otherwise."""
+        return self._here if self._here and is_loopback(machine.address) else machine.address
+
     def _plan(self, endpoints: Endpoints) -> RunPlan:
         config = self._config
         return RunPlan(
@@ -152,12 +185,13 @@ class ProcessHouse(House):
             supervisor=endpoints,
             limits=self._limits,
             heartbeat_seconds=config.liveness.heartbeat_seconds,
-            transport=config.links.transport,
+            transport=self._roads.transport,
             socket_directory=str(self._sockets),
-            addresses={machine.name: machine.address for machine in config.machine},
+            addresses={machine.name: self._address_of(machine) for machine in config.machine},
             metrics_address=config.metrics.address,
             metrics_readers=config.metrics.readers,
-            shared_memory=config.links.shared_memory and available() and not self._namespaces,
+            shared_memory=self._roads.shared_memory,
+            scheme=self._roads.scheme,
             record_service_times=config.run.record_service_times,
             namespaces=self._namespaces,
         )
