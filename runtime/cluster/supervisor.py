@@ -16,7 +16,7 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.causes import Causes
-from runtime.cluster.launcher import LOST, Launched, Launcher, describe_exit
+from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
     Begin,
@@ -115,7 +115,7 @@ class Supervisor(Actor):
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:
-        seconds = self._liveness.start_seconds
+        seconds = max(self._liveness.start_seconds, self._launcher.patience)
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -267,7 +267,7 @@ class Supervisor(Actor):
         halting = self._is_halting(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
-            death = self._death(launched.name, describe_exit(status, self._memory.killed()))
+            death = self._death(launched.name, launched.describe(status, self._memory.killed()))
             if 0 < status < LOST:
                 self._causes.exited(launched.name, death, self.now())
             else:

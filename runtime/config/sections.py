@@ -72,9 +72,10 @@ class Machine(Section):
 
     `threads` are BLAS threads of each process; "auto" shares the cores among the machine's processes. `port`
     is the first of the machine's TCP ports; without it free ports are taken. `namespace`: its processes live in this
-    network namespace of this machine, where `address` is, as if it were another one. `pin`: names or patterns of
-    actors; each process with one of them has `threads` cores to itself and stays on them. `price_per_hour` is what
-    `plan` multiplies with the time that it predicts.
+    network namespace of this machine, where `address` is, as if it were another one. `host` is what a launcher connects
+    to (default: the name), `python` what it starts there (default: python3), in `directory` and with `environment`
+    beside what is set there. `pin`: names or patterns of actors; each process with one of them has `threads` cores to
+    itself and stays on them. `price_per_hour` is what `plan` multiplies with the time that it predicts.
     """
 
     name: Name = "local"
@@ -83,14 +84,25 @@ class Machine(Section):
     threads: Count | Literal["auto"] = "auto"
     port: Port | None = None
     namespace: Name | None = None
+    host: Text | None = None
+    python: Text | None = None
+    directory: Text | None = None
+    environment: dict[str, str] = Field(default={})
     pin: tuple[Text, ...] = Field(default=(), strict=False)
     price_per_hour: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", or what an installed package brings by that name."""
+    """[launcher]: what starts the processes: "local", "ssh", "manual", or what an installed package brings.
+
+    Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
+    follow (default: free ones). They have `start_seconds` to do so (default: the kind's own).
+    """
 
     kind: Text = LOCAL
+    address: Text | None = None
+    port: Port | None = None
+    start_seconds: Seconds | None = None
 
 
 class Placement(Section):

@@ -17,6 +17,7 @@ from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
+from runtime.cluster.private import make_socket_directory
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
 from runtime.cluster.warnings import WARNING
@@ -30,7 +31,6 @@ from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
-from runtime.report.rundir import make_socket_directory
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.transport import Endpoints, Release
@@ -69,7 +69,10 @@ class ProcessHouse(House):
             on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
-        plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early, self._keys)
+        used = {spec.machine for spec in placement.processes}
+        machines = tuple(machine for machine in config.machine if machine.name in used)
+        program = placement.topology.program
+        plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
         self._watchers = Watchers(site.watcher)
@@ -162,7 +165,7 @@ class ProcessHouse(House):
         """Where the other hosts of the run reach this one; "" if there are none."""
         for machine in self._roads.far[:1]:
             try:
-                return towards(machine.address)
+                return self._config.launcher.address or towards(machine.address)
             except OSError as error:
                 text = f"machine '{machine.name}' at {machine.address} cannot be reached from here: {error.strerror}"
                 raise LaunchError(text) from None
@@ -170,7 +173,9 @@ class ProcessHouse(House):
 
     def _bind(self, lane: Lane) -> tuple[str, ...]:
         """Where the supervisor listens."""
-        far = (f"{self._roads.scheme}://{self._here}:*",) if self._here else ()
+        first = self._config.launcher.port
+        port = first + 1 + (lane == "bulk") if first else "*"  # the first is where agents dial
+        far = (f"{self._roads.scheme}://{self._here}:{port}",) if self._here else ()
         return (f"unix://{self._sockets}/{SUPERVISOR}.{lane}", *far)
 
     def _address_of(self, machine: Machine) -> str:

@@ -13,7 +13,8 @@ the new process's standard input (its lifeline) and its log:
           |  <-- {"pid": p} ------------------
           |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
 
-When the launcher closes its end the nursery exits; its children have lifelines of their own.
+When the launcher closes its end the nursery exits; its children have lifelines of their own. With `"leave": folder` in
+the first line it removes that folder then: nobody else may be left to do it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import json
 import logging
 import os
 import selectors
+import shutil
 import signal
 import socket
 import sys
@@ -55,6 +57,8 @@ def main() -> int:
     gc.enable()
     order = Nursery(launcher).serve()
     if order is None:
+        if leave := json.loads(told).get("leave"):
+            shutil.rmtree(leave, ignore_errors=True)
         return 0
     status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()
