@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.causes import Causes
+from runtime.cluster.causes import Causes, cut
 from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
@@ -37,9 +37,9 @@ from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
-from runtime.messages.message import Envelope, Message, Save, WindDown
+from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
-from runtime.transport import Endpoints, Transport
+from runtime.transport import Endpoints, Transport, host
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
@@ -154,6 +154,8 @@ class Supervisor(Actor):
             return
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
         self._greetings[message.process] = message
+        if message.host != host.identity():
+            self._supervision.is_far(message.process)
         facts = {"process": message.process, "pid": message.pid, "host": message.host_name}
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
         self._watcher.event(self.name, "process", {**facts, **metrics})
@@ -254,10 +256,9 @@ class Supervisor(Actor):
             self._end(cause)
 
     def _cut(self, process: str, peer: str) -> RoleDied:
-        ends = " and ".join(f"{name} on {self._host(name)}" for name in (process, peer))
-        silent = f"no sign of life for {self._liveness.link_seconds:g} s (liveness.link_seconds)"
-        text = f"the link from {process} to {peer} is lost: its connection broke, or carried {silent}. Both processes"
-        text += f" live: {ends}; look at the network between them"
+        ends = {name: self._host(name) for name in (process, peer)}
+        silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
+        text = cut(ends, silent, self._liveness.link_seconds)
         return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
@@ -319,10 +320,6 @@ class Supervisor(Actor):
         elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
-    async def _tell_all(self, message: Message) -> None:
-        for process in self._greetings:
-            await self.tell(agent_of(process), message)
-
     async def _stop_all(self) -> None:
         for process in self._supervision.at(*(stage for stage in LifeStage if stage is not LifeStage.GONE)):
             self._supervision.note(process, "halt", self.now())
@@ -331,7 +328,8 @@ class Supervisor(Actor):
         patience = HALT_SECONDS if self.began.is_set() else HALT_EARLY_SECONDS
         try:
             async with asyncio.timeout(patience):
-                await self._tell_all(Halt(reason="the run is over"))
+                for process in self._greetings:
+                    await self.tell(agent_of(process), Halt(reason="the run is over"))
                 await self._all_gone(patience)
         except (TimeoutError, ConvoyError):
             pass  # whoever did not listen gets signals
