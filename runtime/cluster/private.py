@@ -20,6 +20,13 @@ def make_socket_directory() -> Path:
     return Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-"))
 
 
+def remove(pid: int) -> None:
+    """Remove what a process has left that is dead."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SOCKETS}{pid}-*"):
+        if _is_mine(left):
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def _is_mine(path: Path) -> bool:
     try:
         return path.lstat().st_uid == os.getuid()

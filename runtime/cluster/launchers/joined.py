@@ -178,7 +178,7 @@ class Joined:
         plan = RunPlan.read(directory)
         self._specs = {spec.name: spec for spec in plan.placement.processes}
         here(plan, self._folder).write(directory)
-        self._nursery.prepare(message.program, leave=self._folder)
+        self._nursery.prepare(message.program)
         machine = Machine(name=self._machine)
         self._launcher = LocalLauncher(LaunchPlan(directory, message.program, (machine,), self._nursery))
         await self._launcher.open(machine)
@@ -231,15 +231,18 @@ class Joined:
     # -- its end
 
     async def leave(self) -> None:
-        """Leave nothing of the run on this machine."""
+        """Leave nothing of the run on this machine, and say nothing more."""
+        for task in self._lives:
+            task.cancel()
+        await asyncio.gather(*self._lives, return_exceptions=True)
         for child in self._children.values():
             child.signal(signal.SIGKILL)
         lives = [asyncio.ensure_future(child.wait()) for child in self._children.values()]
         if lives:
             await asyncio.wait(lives, timeout=GONE_SECONDS)
-        for task in (*lives, *self._lives):
+        for task in lives:
             task.cancel()
-        await asyncio.gather(*lives, *self._lives, return_exceptions=True)
+        await asyncio.gather(*lives, return_exceptions=True)
         if self._launcher is not None:
             await self._launcher.close()
         if self._folder != Path():

@@ -121,16 +121,15 @@ class Nursery(Early):
                 raise LaunchError(f"the process that role processes are forked from cannot start: {error}") from None
         return cls(process, ours, log)
 
-    def prepare(self, program: str, search: Path | None = None, leave: Path | None = None) -> None:
-        """See Early.prepare. `leave`: a folder that the nursery removes when it finds its launcher gone."""
+    def prepare(self, program: str, search: Path | None = None) -> None:
+        """See Early.prepare."""
         if self.prepared:
             return
         self.prepared = True
         places = [*sys.path, *([] if search is None else [str(search)])]
         path = [str(Path(place).resolve()) for place in places if place]
         with suppress(OSError):  # a nursery that is gone is noticed when it should bear
-            told = {"program": program, "path": path, "leave": str(leave or "")}
-            self.link.sendall(json.dumps(told).encode() + b"\n")
+            self.link.sendall(json.dumps({"program": program, "path": path}).encode() + b"\n")
 
     def __enter__(self) -> Self:
         return self
@@ -140,9 +139,9 @@ class Nursery(Early):
 
     def close(self) -> None:
         """End it, at whatever it is; its children live on."""
-        self.link.close()
-        self.process.kill()
+        self.process.kill()  # first: at the end of the link it would take this process for dead
         self.process.wait()
+        self.link.close()
         self.log.close()
 
     def read(self) -> None:
