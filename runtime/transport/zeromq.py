@@ -74,7 +74,7 @@ _LOST = (  # events of a port whose connection broke, or could not be made
 _NO_HANDSHAKE = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks who may connect (RFC 27)
 _CURVE, _TCP = "curve://", "tcp://"  # ZeroMQ's own addresses do not say that a link is encrypted
-_SEAL_BYTES = 64  # more than an encrypted frame is longer than what is in it: 33
+_SEALED = SEALED_PART + 64  # bytes: an encrypted frame is 33 longer than what is in it
 
 
 def can_encrypt() -> bool:
@@ -292,7 +292,7 @@ class ZmqPorts(Ports):
         """See Ports.listen. A file's directory says who may connect; TCP lets in who has the keys for it."""
         guard: _Options = {zmq.ZAP_DOMAIN: USER} if self._guarded(address) else {}
         if address.startswith(_CURVE):
-            guard |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self.keys.private}
+            guard |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self.keys.private, zmq.MAXMSGSIZE: _SEALED}
         elif guard:
             guard |= {zmq.PLAIN_SERVER: 1}
         if guard and self._gate is None:
@@ -331,8 +331,7 @@ class ZmqPorts(Ports):
 
     def _make(self, kind: int, lane: Lane, guard: _Options) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
-        most = min(self.limits.message_bytes, PARTS_FROM) + _SEAL_BYTES  # more travels in parts
-        options: _Options = _OPTIONS | {zmq.MAXMSGSIZE: most}
+        options = _OPTIONS | {zmq.MAXMSGSIZE: min(self.limits.message_bytes, PARTS_FROM)}  # more travels in parts
         if lane == "control":
             # Not on the bulk lane: a peer that is busy with one large message on a slow road answers nothing until it
             # has the whole of it, and its link would be given up while all is well.
