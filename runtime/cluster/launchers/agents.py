@@ -29,7 +29,6 @@ from runtime.errors import LaunchError, MessageError
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec
-from runtime.transport.base import FILES
 
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
@@ -60,7 +59,7 @@ class AgentLauncher(Launcher):
     """Opens machines by agents. `attached`: whatever `start` returns keeps the agent's standard input open."""
 
     attached = True
-    usual_patience = 0.0  # see Launcher.patience
+    start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -75,8 +74,9 @@ class AgentLauncher(Launcher):
         self._reception: Reception | None = None
         self._address = ""  # what agents dial
         self._refused = ""
-        wished = self._wishes.start_seconds if self._wishes is not None else None
-        self.patience = self.usual_patience if wished is None else wished
+        if self._wishes is not None and self._wishes.start_seconds is not None:
+            self.start_seconds = self._wishes.start_seconds
+        self.patience = self.start_seconds + 1.0  # so that it is told here which machine is late
 
     @abstractmethod
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
@@ -96,7 +96,7 @@ class AgentLauncher(Launcher):
             self._address = self._reception.listen(_here(run), self._wishes.port or 0 if self._wishes else 0)
             (self.plan.directory / "logs").mkdir(mode=0o700, exist_ok=True)
             for each in self._elsewhere:
-                opening = self._open(each, run, self._reception)
+                opening = self._in_time(each, run, self._reception)
                 self._opening[each.name] = asyncio.create_task(opening, name=f"opening of {each.name}")
         done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
@@ -111,11 +111,7 @@ class AgentLauncher(Launcher):
 
     def waiting(self) -> str:
         """See Launcher.waiting."""
-        silent = [machine.name for machine in self._machines.values() if not machine.ready.done()]
-        if not silent:
-            return self._here.waiting()
-        told = "; ".join(f"'{name}': {self._handles[name].waiting()}" for name in silent if name in self._handles)
-        return f"{told}{f'; {self._refused}' if self._refused else ''}"
+        return self._here.waiting()
 
     async def close(self) -> None:
         """See Launcher.close."""
@@ -133,6 +129,18 @@ class AgentLauncher(Launcher):
         await self._here.close()
 
     # -- one machine
+
+    async def _in_time(self, machine: Machine, run: RunPlan, reception: Reception) -> None:
+        try:
+            async with asyncio.timeout(self.start_seconds):
+                await self._open(machine, run, reception)
+        except TimeoutError:
+            handle = self._handles.get(machine.name)
+            why = (
+                f"{handle.waiting() if handle else 'it was not started'}{f'; {self._refused}' if self._refused else ''}"
+            )
+            text = f"machine '{machine.name}' was not ready within {self.start_seconds:g} s: {why}"
+            raise LaunchError(f"{text} (launcher.start_seconds)") from None
 
     async def _open(self, machine: Machine, run: RunPlan, reception: Reception) -> None:
         name = machine.name
@@ -199,11 +207,10 @@ class AgentLauncher(Launcher):
 
 
 def _here(run: RunPlan) -> str:
-    """The address of this host that its supervisor has for other hosts. LaunchError if it has none."""
-    far = run.supervisor.reached_at("control", near=False)
-    if far.startswith(FILES):
-        raise LaunchError(f"links.transport is '{run.transport}': that reaches no machine but this one; leave it out")
-    return far.partition("://")[2].rpartition(":")[0]
+    """The address of this host that its supervisor has for other hosts. LaunchError if links stay on this one."""
+    if run.transport == "ipc":
+        raise LaunchError("links.transport is 'ipc': that reaches no machine but this one; leave it out")
+    return run.supervisor.reached_at("control", near=False).partition("://")[2].rpartition(":")[0]
 
 
 def elsewhere(machine: Machine) -> bool:

@@ -124,7 +124,7 @@ class Joined:
         """What may not come now ends the agent."""
         following = STEPS.get((self._step, type(message)))
         if following is None:
-            self.end(LaunchError(f"`up` said {message!r} while this agent was {self._step.value}"))
+            self.end(LaunchError(f"`up` said {type(message).__name__} while this agent was {self._step.value}"))
             return
         if isinstance(message, Beat):
             return
@@ -148,7 +148,8 @@ class Joined:
             while not self.over.done():
                 await self._do(await self._orders.get())
         except (ConvoyError, OSError) as error:
-            told = error if isinstance(error, ConvoyError) else LaunchError(f"{error.filename}: {error.strerror}")
+            where = f"{getattr(error, 'filename', None) or self._folder}"
+            told = error if isinstance(error, ConvoyError) else LaunchError(f"{where}: {error.strerror}")
             self.tell(Problem(error=str(told)))
             self.end(told)
 
@@ -240,8 +241,8 @@ class Joined:
         lives = [asyncio.ensure_future(child.wait()) for child in self._children.values()]
         if lives:
             await asyncio.wait(lives, timeout=GONE_SECONDS)
-        for task in lives:
-            task.cancel()
+        for life in lives:
+            life.cancel()
         await asyncio.gather(*lives, return_exceptions=True)
         if self._launcher is not None:
             await self._launcher.close()

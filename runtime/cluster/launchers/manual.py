@@ -37,7 +37,7 @@ class ManualLauncher(AgentLauncher):
     """`kind = "manual"`."""
 
     attached = False
-    usual_patience = 600.0
+    start_seconds = 600.0
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
         """See AgentLauncher.start."""

@@ -118,10 +118,10 @@ class RemoteMachine:
         return await born
 
     def take(self, message: Message) -> None:
-        """What its agent says; what may not come now is said to it as the end."""
+        """What its agent says; what may not come now is the end of it."""
         following = STEPS.get((self.stage, type(message)))
         if following is None:
-            self.lost(f"its agent said {message!r} while it was {self.stage.value}")
+            self.lost(f"its agent said {type(message).__name__} while it was {self.stage.value}")
             return
         self.heard += 1
         self.stage = following

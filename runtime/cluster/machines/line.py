@@ -23,6 +23,7 @@ from runtime.transport.ports import Frames, Listener
 from runtime.transport.zeromq import ZmqPorts, key_pair
 
 SCHEME = "curve://"
+STRANGER = "a stranger"  # who said nothing at all
 
 
 class Reception:
@@ -86,20 +87,23 @@ class Reception:
 
     def _arrived(self, listener: Listener, identity: bytes, frames: Frames) -> None:
         machine = identity.decode(errors="replace").partition("/")[0]  # its key was that of this machine
-        if machine not in self._peers or self._there.setdefault(machine, (listener, identity))[1] != identity:
-            self._refused(machine, "an agent of this machine has joined already")
+        if machine not in self._peers:  # it does not count any more
+            return
+        if self._there.setdefault(machine, (listener, identity))[1] != identity:
+            self._refused(f"another agent of '{machine}'", "one has joined already")
             return
         self._heard[machine] = asyncio.get_running_loop().time()
         try:
             message = wire.decode(frames).message
         except MessageError as error:
-            self._refused(machine, str(error))
+            self.forget(machine, f"its agent says what this version does not understand: {error}")
             return
         if not isinstance(message, Beat):
             self._on_message(machine, message)
 
     def _refused(self, who: str, why: str) -> None:
-        self._on_refused(who, why)
+        if who != STRANGER:  # whoever only looks whether somebody listens, as agents do before they dial
+            self._on_refused(who, why)
 
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
