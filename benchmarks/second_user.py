@@ -99,7 +99,8 @@ time.sleep(0.3)
 """
 FILES = """
 for path in (Path(folder), Path(runs)):
-    for each in (path, *(path / name for name in ("plan.json", "secret", "events.jsonl", "supervisor.control"))):
+    names = ("plan.json", "coordinator.keys", "events.jsonl", "supervisor.control")
+    for each in (path, *(path / name for name in names)):
         try:
             print("read", os.listdir(each) if each == path else each.read_bytes()[:10])
         except OSError:

@@ -58,6 +58,11 @@ def is_loopback(wanted: str) -> bool:
     return wanted in ("localhost", LOOPBACK) or (network is not None and network.is_loopback)
 
 
+def is_far(wanted: str, namespace: str | None) -> bool:
+    """Is a machine that listens there another host than this one? Namespaces stand for hosts."""
+    return namespace is not None or not is_loopback(wanted)
+
+
 def pick(
     wanted: str,
     interfaces: Sequence[Interface],
@@ -134,6 +139,19 @@ def towards(other: str) -> str:
         way.connect((other, 9))  # any port: for UDP this only looks at the routes
         return str(way.getsockname()[0])
     return ""
+
+
+def on_the_way(wanted: str, host: str) -> str:
+    """This machine's own address on the way to one that is to listen at `wanted`, and is connected to as `host`; "" if
+    neither tells the way."""
+    network = _network(wanted)
+    if network is None or network.num_addresses == 1:
+        if wanted != AUTO and (found := towards(wanted.partition("/")[0])):
+            return found
+        return towards(host)
+    with suppress(LaunchError):
+        return pick(wanted, interfaces())
+    return towards(host)
 
 
 def _network(wanted: str) -> IPv4Network | IPv6Network | None:

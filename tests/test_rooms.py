@@ -52,14 +52,16 @@ ROOMS: dict[str, str] = {
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
     "runtime.config": "runtime",
     "runtime.queueing": "",
-    "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
+    "runtime.plan": "runtime runtime.actors runtime.config runtime.memory runtime.messages runtime.transport",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
     " runtime.plan runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",
+    "runtime.cluster.machines": "runtime runtime.cluster runtime.messages runtime.transport",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.machines runtime.compute runtime.config"
+    " runtime.memory runtime.messages runtime.plan runtime.transport",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
-    " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
+    " runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
     "roles.formats": "ops! ops.reference",

@@ -2,7 +2,7 @@
 
     member -> adders       Contribution: my array is complete; the first: and here is memory for the sum
     adder                  adds up its share of all p arrays, neighbours by rank first, into its place of the sum
-    adder -> adders        SharedSum: my share is there; or, where memory is not shared, the share itself
+    adder -> adders        SharedSum: my share is there; or, to those that do not share memory with me, the share itself
     first member -> rest   SharedSum: the sum is there
 
 In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. There are as
@@ -198,9 +198,11 @@ class Collective(Exchange):
         step, bucket = key
         whole = arrays[0][1]
         adders = self._members[: self._adding(len(whole))]
-        share = await self._actor.compute("reduce", self._reduce, arrays)
-        await self._tell(adders, SharedSum(number=step, bucket=bucket, values=share))
-        sums = await self._of_all(self._sums, adders, key, share)
+        share, in_place = await self._actor.compute("reduce", self._reduce, arrays)
+        for name, given in zip(adders, arrays, strict=False):
+            seen = in_place and writable(given[0]) is not None  # whose memory is seen here sees what is written here
+            await self._tell((name,), SharedSum(number=step, bucket=bucket, values=() if seen else (share,)))
+        sums = await self._of_all(self._sums, adders, key, () if in_place else (share,))
         if any(sums):
             whole = await self._actor.compute("gather", self._gather, whole, sums)
         if not self._rank:
@@ -252,16 +254,16 @@ class Collective(Exchange):
 
     # in the compute thread
 
-    def _reduce(self, arrays: Sequence[Arrays]) -> Arrays:
-        """Add up this member's share: into its place of the sum if that may be written to, else it is returned."""
+    def _reduce(self, arrays: Sequence[Arrays]) -> tuple[Array, bool]:
+        """This member's share, added up; is it in its place of the sum? It is where that may be written to."""
         into = arrays[0][1]
         low, high = shares(len(into), self._adding(len(into)))[self._rank]
         parts = [given[0][low:high] for given in arrays]
         place = writable(into)  # the first member's own memory, too: others see it only where it is shared
         if place is None:
-            return (self._add(parts),)
+            return self._add(parts), False
         self._ops.add_all(parts, place[low:high])
-        return ()
+        return into[low:high], True
 
     def _gather(self, into: Array, sums: Sequence[Arrays]) -> Array:
         """The shares side by side, where some of them travelled."""

@@ -24,6 +24,7 @@ COMMANDS = {
     "up": "runtime.cli.up:up",
     "check": "runtime.cli.check:check",
     "plan": "runtime.cli.plan:plan",
+    "join": "runtime.cli.join:join",
 }
 MOST_BYTES = 1 << 20  # of cluster.toml
 BUILT_IN = "roles"  # the program of a cluster.toml that names none

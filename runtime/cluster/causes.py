@@ -8,6 +8,8 @@ once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from runtime.errors import ConvoyError
 
 FAILURE_SECONDS = 0.5
@@ -45,3 +47,14 @@ class Causes:
         for process, error in self._exits.items():
             return self._failures.get(process, error)
         return next(iter(self._failures.values()))
+
+
+def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float) -> str:
+    """What is told of a link that broke: `ends` are its processes and where they are; those that are `silent` may have
+    ended, since nothing says that they live."""
+    process, peer = ends
+    text = f"the link from {process} to {peer} is lost: its connection broke, or carried no sign of life for "
+    text += f"{seconds:g} s (liveness.link_seconds). "
+    text += f"Nothing is heard of {' and '.join(silent)} either" if silent else "Both processes live"
+    text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; look at the "
+    return text + ("hosts and the network between them" if silent else "network between them")

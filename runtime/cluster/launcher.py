@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.plan.topology import ProcessSpec
+from runtime.transport.keys import Keys
 
 if TYPE_CHECKING:
+    from runtime.config.sections import Launcher as Wishes
     from runtime.config.sections import Machine  # pydantic comes with it, and `up` starts its nursery first
 
 OFTEN = "killed by SIGKILL: often the kernel, for memory"
@@ -34,12 +37,17 @@ class Early(ABC):
 @dataclass(frozen=True)
 class LaunchPlan:
     """All that a launcher is told of a run: its directory, which holds plan.json by the time something is launched, its
-    program, its machines, and what was started early, if something was: its launcher ends that."""
+    program, the machines that host its processes, and what was started early, if something was: its launcher ends that.
+    `wishes`: what [launcher] of cluster.toml says. `keys` of its
+    processes: they are in this host's private folder; whoever starts a process elsewhere brings them to
+    `RunPlan.key_file` there, as bytes (`Keys.blob`), over a link that nobody else can read."""
 
     directory: Path
     program: str
     machines: tuple[Machine, ...]
     early: Early | None = None
+    keys: Mapping[str, Keys] = field(default_factory=dict)
+    wishes: Wishes | None = None
 
 
 class Launched(ABC):
@@ -60,9 +68,15 @@ class Launched(ABC):
     def last_lines(self, count: int = 20) -> list[str]:
         """The end of its log."""
 
+    def describe(self, status: int, out_of_memory: bool | None) -> str:
+        """How it ended, in words; `status` is what `wait` gave, `out_of_memory` see `describe_exit`."""
+        return describe_exit(status, out_of_memory)
+
 
 class Launcher(ABC):
-    """Starts the processes of one run."""
+    """Starts the processes of one run. `patience`: seconds that `open` may take, if more than [liveness] grants."""
+
+    patience = 0.0
 
     def __init__(self, plan: LaunchPlan) -> None:
         self.plan = plan

@@ -37,6 +37,7 @@ from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
 DESCRIPTORS = 1 << 16
@@ -96,7 +97,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         plan.limits,
         incarnation=incarnation,
         bind=lambda lane: plan.bind_addresses(spec.name, lane),
-        secret=plan.secret,
+        keys=Keys.read(plan.key_file(spec.name)),
         arena=node.arena,
     )
     me = agent_of(spec.name)

@@ -32,6 +32,10 @@ class Liveness:
         """Longest silence of a living process: the missed beats and one more for the way."""
         return self.heartbeat_seconds * (self.missed + 1)
 
+    def silence_of(self, watched: Watched) -> float:
+        """The same of one process: from another host a heartbeat may be as late as its link may be silent."""
+        return self.silence_seconds + (self.link_seconds if watched.far else 0.0)
+
     def stuck_seconds(self, stage: LifeStage, usual: float) -> float:
         """Longest single piece of array work: ten times the usual, but never under the configured floor.
 
@@ -42,9 +46,10 @@ class Liveness:
 
 @dataclass
 class Watched:
-    """What is known of one process."""
+    """What is known of one process. `far`: it is on another host."""
 
     stage: LifeStage = LifeStage.STARTING
+    far: bool = False
     incarnation: int = FIRST
     last_heard: float = 0.0
     launched: float | None = None
@@ -87,6 +92,14 @@ class Supervision:
         watched.stage, watched.incarnation, watched.last_heard = following, life, now
         self._greeted = now if following is LifeStage.GREETED else self._greeted
         watched.beat = None  # it told of the stage before: a long preparation is over, not stuck
+
+    def is_far(self, process: str) -> None:
+        """It is on another host."""
+        self.processes[process].far = True
+
+    def is_silent(self, process: str, now: float) -> bool:
+        """Has nothing been heard of it for longer than a process of this host may be silent?"""
+        return now - self.processes[process].last_heard > self.liveness.silence_seconds
 
     def launched(self, process: str, now: float) -> None:
         """Its time to report begins."""
@@ -146,8 +159,9 @@ class Supervision:
             return f"did not report within {waited:.0f} s of its start" if waited > rules.start_seconds else None
         if watched.stage in (LifeStage.HALTING, LifeStage.GONE):
             return None
-        if silent > rules.silence_seconds:
-            return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped"
+        if silent > rules.silence_of(watched):
+            far = ", or its host or the network to it is down" if watched.far else ""
+            return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped{far}"
         beat, waited = watched.beat, now - self._greeted
         idle = beat is not None and not beat.progress and not beat.busy_seconds
         if watched.stage is LifeStage.GREETED and idle and waited > rules.start_seconds:

@@ -15,8 +15,8 @@ from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.causes import Causes
-from runtime.cluster.launcher import LOST, Launched, Launcher, describe_exit
+from runtime.cluster.causes import Causes, cut
+from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
     Begin,
@@ -39,9 +39,9 @@ from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
-from runtime.messages.message import Envelope, Message, Save, WindDown
+from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
-from runtime.transport import Transport
+from runtime.transport import Transport, host
 
 TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
@@ -117,7 +117,7 @@ class Supervisor(Actor):
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:
-        seconds = self._liveness.start_seconds
+        seconds = max(self._liveness.start_seconds, self._launcher.patience)
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -152,6 +152,8 @@ class Supervisor(Actor):
         self._supervision.note(message.process, "hello", self.now(), message.incarnation)
         self.roll.greetings[message.process] = message
         self.sameness.runs(self.roll.spec(message.process).machine, message.host_name, message.versions)
+        if message.host != host.identity():
+            self._supervision.is_far(message.process)
         facts = {"process": message.process, "pid": message.pid, "host": message.host_name}
         metrics = {"metrics_port": message.metrics_port, "versions": dict(message.versions)}
         self._watcher.event(self.name, "process", {**facts, **metrics})
@@ -262,10 +264,9 @@ class Supervisor(Actor):
             self._end(cause)
 
     def _cut(self, process: str, peer: str) -> RoleDied:
-        ends = " and ".join(f"{name} on {self.roll.host(name)}" for name in (process, peer))
-        silent = f"no sign of life for {self._liveness.link_seconds:g} s (liveness.link_seconds)"
-        text = f"the link from {process} to {peer} is lost: its connection broke, or carried {silent}. Both processes"
-        text += f" live: {ends}; look at the network between them"
+        ends = {name: self.roll.host(name) for name in (process, peer)}
+        silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
+        text = cut(ends, silent, self._liveness.link_seconds)
         return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
@@ -275,7 +276,7 @@ class Supervisor(Actor):
         halting = self._is_halting(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
-            death = self._death(launched.name, describe_exit(status, self._memory.killed()))
+            death = self._death(launched.name, launched.describe(status, self._memory.killed()))
             if 0 < status < LOST:
                 self._causes.exited(launched.name, death, self.now())
             else:
@@ -310,10 +311,6 @@ class Supervisor(Actor):
         elif isinstance(message, Failure):
             self._home.know(envelope.sender, spec.name, envelope.incarnation, self._road)
 
-    async def _tell_all(self, message: Message) -> None:
-        for process in self.roll.greetings:
-            await self.tell(agent_of(process), message)
-
     async def _stop_all(self) -> None:
         for process in self._supervision.at(*(stage for stage in LifeStage if stage is not LifeStage.GONE)):
             self._supervision.note(process, "halt", self.now())
@@ -322,7 +319,8 @@ class Supervisor(Actor):
         patience = HALT_SECONDS if self.began.is_set() else HALT_EARLY_SECONDS
         try:
             async with asyncio.timeout(patience):
-                await self._tell_all(Halt(reason="the run is over"))
+                for process in self.roll.greetings:
+                    await self.tell(agent_of(process), Halt(reason="the run is over"))
                 await self._all_gone(patience)
         except (TimeoutError, ConvoyError):
             pass  # whoever did not listen gets signals

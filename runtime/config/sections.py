@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from runtime.addresses import AUTO, is_loopback
 from runtime.config.hosts import matching
-from runtime.config.kinds import Bytes, Count, Name, Seconds, Section, Text, parse_bytes
+from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, tables
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
@@ -45,9 +45,16 @@ class Run(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", or what an installed package brings by that name."""
+    """[launcher]: what starts the processes: "local", "ssh", "manual", or what an installed package brings.
+
+    Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
+    follow (default: free ones). They have `start_seconds` to do so (default: the kind's own).
+    """
 
     kind: Text = LOCAL
+    address: Text | None = None
+    port: Port | None = None
+    start_seconds: Seconds | None = None
 
 
 class Placement(Section):
@@ -68,10 +75,12 @@ class Process(Section):
 
 
 class Links(Section):
-    """[links]: the road between processes. `credit_bytes` may be on the way per link before the writer must wait;
-    with `shared_memory` processes of one host read one another's large arrays in place."""
+    """[links]: the roads between processes. "auto": Unix sockets within a host and TCP between hosts, where the run has
+    several. `encryption` is that of links that leave a host. `credit_bytes` may be on the way per link before the
+    writer must wait; with `shared_memory` processes of one host read one another's large arrays in place."""
 
-    transport: Literal["ipc", "tcp"] = "ipc"
+    transport: Literal["auto", "ipc", "tcp"] = "auto"
+    encryption: Literal["curve", "none"] = "curve"
     shared_memory: bool = True
     credit_bytes: Bytes = 64 * 2**20
     max_message_bytes: Annotated[
@@ -214,13 +223,13 @@ def _starts_here(raw: RawConfig) -> bool:
 
 
 def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]:
-    """A machine that is a network namespace needs an address there and a road that its border stops."""
+    """A machine that is a network namespace needs an address there and a road that leads out of it."""
     if isinstance(address, str) and is_loopback(address):
         text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
         yield raw.problem(("machine", index, "address"), text)
     links = raw.data.get("links")
-    if not isinstance(links, dict) or links.get("transport", "ipc") != "tcp":
-        text = "separates TCP connections only: set links.transport = 'tcp'"
+    if isinstance(links, dict) and links.get("transport") == "ipc":
+        text = "is another host, which links.transport = 'ipc' does not reach: leave that out"
         yield raw.problem(("machine", index, "namespace"), text)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from runtime.addresses import is_far
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
 
@@ -14,6 +15,7 @@ LOCAL_ONLY = "launcher.kind is 'local': processes are forked from `up`'s own"
 REAL_ONLY: tuple[KeyPath, ...] = (
     ("links", "transport"),
     ("links", "shared_memory"),
+    ("links", "encryption"),
     ("launcher", "kind"),
     *(("liveness", key) for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")),
     ("liveness", "prepare_seconds"),
@@ -34,10 +36,13 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
         if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
             yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
+    if _said(config, ("links", "encryption")) and not virtual and not _several_hosts(config):
+        yield ("links", "encryption"), "where all machines are this one: no link leaves it"
     for machine in config.machine:
         index = machine.entry
-        if machine.port is not None and (virtual or config.links.transport == "ipc"):
-            yield ("machine", index, "port"), "where nothing listens at a TCP port: links.transport is 'ipc'"
+        if machine.port is not None and (virtual or not _wired(config)):
+            why = "links.transport is 'ipc'" if config.links.transport == "ipc" else "all machines are this one"
+            yield ("machine", index, "port"), f"where nothing listens at a TCP port: {why}"
         if machine.cores is not None and machine.threads != "auto" and len(config.machine) == 1:
             yield ("machine", index, "cores"), "beside threads, which are then not divided"
         if machine.pin and virtual:
@@ -45,6 +50,15 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         for key in ("python", "directory", "environment") if virtual or config.launcher.kind == LOCAL else ():
             if getattr(machine, key):
                 yield ("machine", index, key), f"where {'nothing is started' if virtual else LOCAL_ONLY}"
+
+
+def _several_hosts(config: ClusterConfig) -> bool:
+    return any(is_far(machine.address, machine.namespace) for machine in config.machine)
+
+
+def _wired(config: ClusterConfig) -> bool:
+    """Is there any TCP?"""
+    return config.links.transport == "tcp" or (config.links.transport == "auto" and _several_hosts(config))
 
 
 def _said(config: ClusterConfig, keys: KeyPath) -> bool:

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.addresses import own
+from runtime.addresses import is_loopback, own
 from runtime.errors import LaunchError
 from runtime.messages.message import Lane
 from runtime.plan.files import Files
@@ -20,13 +20,17 @@ from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
-_TCP = re.compile(r"tcp://(.+):\d+")
-SECRET = "secret"  # noqa: S105  # a file in the private folder of the sockets: what processes show one another over TCP
+_TCP = re.compile(r"(?:tcp|curve)://(.+):\d+")
+
+
+def key_file(socket_directory: str | Path, process: str) -> Path:
+    """See RunPlan.key_file."""
+    return Path(socket_directory) / f"{process}.keys"
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`: "ipc" or "tcp";
+    """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`, `scheme`: see Roads;
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
     leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it; `files`:
     machine -> where its files lie, if not as here."""
@@ -41,18 +45,21 @@ class RunPlan:
     addresses: dict[str, str]
     metrics_address: str
     shared_memory: bool
+    scheme: str = "curve"
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
     metrics_readers: tuple[str, ...] = ()
     files: dict[str, Files] = dataclasses.field(default_factory=dict)
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
-        """The addresses that `process` listens on for one lane."""
+        """The addresses that `process` listens on for one lane, the nearest first."""
+        near = f"unix://{self.socket_directory}/{process}.{lane}"
         if self.transport == "ipc":
-            return (f"unix://{self.socket_directory}/{process}.{lane}",)
+            return (near,)
         spec = next(spec for spec in self.placement.processes if spec.name == process)
-        port = str(spec.port + (lane == "bulk")) if spec.port else "*"
-        return (f"tcp://{self.address(spec.machine)}:{port}",)
+        port, address = str(spec.port + (lane == "bulk")) if spec.port else "*", self.address(spec.machine)
+        far = f"{'tcp' if is_loopback(address) else self.scheme}://{address}:{port}"
+        return (far,) if self.transport == "tcp" else (near, far)
 
     def address(self, machine: str) -> str:
         """The number that this machine's processes listen at, picked on it. LaunchError names machine and host."""
@@ -62,10 +69,9 @@ class RunPlan:
         except LaunchError as error:
             raise LaunchError(f"machine '{machine}' (host {platform.node()}): {error}") from None
 
-    @property
-    def secret(self) -> str:
-        """What lets a process connect over TCP. It is never in the run directory."""
-        return (Path(self.socket_directory) / SECRET).read_text()
+    def key_file(self, process: str) -> Path:
+        """Where the Keys of a process lie on its host: in the private folder, never in the run directory."""
+        return key_file(self.socket_directory, process)
 
     def write(self, directory: Path) -> None:
         """Write the plan into the run directory."""

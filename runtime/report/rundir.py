@@ -11,9 +11,7 @@ Nothing here is needed to run; deleting a run directory loses its history only. 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +20,6 @@ from typing import Any
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
 from runtime.report.journal import Journal
-
-SOCKETS = "convoy-sockets-"
 
 
 class RunDirectory:
@@ -76,33 +72,6 @@ class RunDirectory:
         """Close it and leave nothing of it: there was no run."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def make_socket_directory() -> Path:
-    """A private directory (mode 0700) for the socket files of a run; sweeps those that dead runs left behind."""
-    parent = Path(tempfile.gettempdir())
-    for left in parent.glob(f"{SOCKETS}*-*"):
-        pid = left.name.removeprefix(SOCKETS).partition("-")[0]
-        if pid.isdecimal() and _is_mine(left) and not _alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-"))
-
-
-def _is_mine(path: Path) -> bool:
-    try:
-        return path.lstat().st_uid == os.getuid()
-    except FileNotFoundError:  # another run sweeps at the same moment
-        return False
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # no process can have a number of 20 digits
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _make_unique(path: Path) -> Path:

@@ -93,7 +93,7 @@ class Client:
         try:
             here = await self._road.open()
             actors = [actor.name for actor in self.placement.topology.actors]
-            self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor, [SUPERVISOR, *actors], self._road)
+            self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor.nearest(), [SUPERVISOR, *actors], self._road)
             self._node.add(name, "client", self._voice)
             self._node.begin([name])
             await self._asked(SUPERVISOR, Attach(control=here.control, bulk=here.bulk, host=here.host), Attached)

@@ -19,6 +19,7 @@ from runtime.errors import ConfigError
 from runtime.plan import room
 from runtime.plan.placement import idle, place
 from runtime.plan.program import checked
+from runtime.plan.roads import roads_of
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
 
 if TYPE_CHECKING:
@@ -83,10 +84,21 @@ def remarks_on_room(program: object, topology: Topology, config: ClusterConfig) 
 
 
 def placed(topology: Topology, config: ClusterConfig) -> Placement:
-    """See `place`; and there must be something that starts the processes. ConfigError."""
+    """See `place`; and there must be something that starts the processes, and that encrypts their links where that is
+    wanted. ConfigError."""
     try:
         launcher_of(config.launcher.kind)
     except ConfigError as error:
         where = config.raw.place(("launcher", "kind"))
         raise ConfigError([f"{where}: {problem}" for problem in error.problems]) from None
-    return place(topology, config)
+    placement = place(topology, config)
+    roads = roads_of(placement, config)
+    if roads.encrypted:
+        from runtime.transport.zeromq import can_encrypt  # ZeroMQ takes a tenth of a second to import
+
+        if not can_encrypt():
+            machine, where = roads.far[0], config.raw.place(("links", "encryption"))
+            why = f"machine '{machine.name}' at {machine.address} is another host, and this pyzmq cannot encrypt links"
+            mend = "(it was built without libsodium): install its wheel, or set links.encryption = 'none'"
+            raise ConfigError([f"{where}: {why} {mend}"])
+    return placement

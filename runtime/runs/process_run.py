@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -15,24 +14,28 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
+from runtime.addresses import is_loopback, on_the_way
 from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
+from runtime.cluster.private import make_socket_directory
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
 from runtime.cluster.versions import identity
+from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
-from runtime.errors import ConvoyError
-from runtime.memory.arena import available
-from runtime.messages.message import Envelope, Message
+from runtime.config.machines import Machine, machine_name
+from runtime.errors import ConvoyError, LaunchError
+from runtime.messages.message import Envelope, Lane, Message
+from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
-from runtime.plan.run_plan import SECRET, RunPlan
+from runtime.plan.roads import roads_of
+from runtime.plan.run_plan import RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
-from runtime.report.rundir import make_socket_directory
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.transport import Endpoints, Release
@@ -40,6 +43,10 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
+OPEN = (  # told at each start
+    "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
+    "take part in the run"
+)
 
 
 class ProcessHouse(House):
@@ -52,7 +59,9 @@ class ProcessHouse(House):
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
-        self._sockets, self._secret = Path(), secrets.token_urlsafe(32)  # no folder until it is opened
+        self._roads = roads_of(placement, config)
+        self._sockets, self._here = Path(), ""  # no folder until it is opened; where other hosts reach this one
+        self._keys = credentials(placement, encrypted=self._roads.encrypted)
         self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
         self._road = SocketTransport(
             SUPERVISOR,
@@ -60,12 +69,15 @@ class ProcessHouse(House):
             self._node.reject,
             self._limits,
             incarnation=FIRST,
-            bind=lambda lane: (f"unix://{self._sockets}/{SUPERVISOR}.{lane}",),
-            secret=self._secret,
+            bind=self._bind,
+            keys=self._keys[SUPERVISOR],
             on_link_lost=self._link_lost,
         )
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
-        plan = LaunchPlan(directory.path, placement.topology.program, config.machine, early)
+        used = {spec.machine for spec in placement.processes}
+        machines = tuple(machine for machine in config.machine if machine.name in used)
+        program = placement.topology.program
+        plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump())
         self._watchers = Watchers(site.watcher)
@@ -76,9 +88,14 @@ class ProcessHouse(House):
         self._pages: Pages | None = None
 
     async def open(self) -> None:
-        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
+        """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
+        another host out of reach."""
+        self._here = self._address_here()
         self._sockets = make_socket_directory()
-        (self._sockets / SECRET).write_text(self._secret)  # only its owner may enter the folder
+        for spec in self._placement.processes:
+            self._keys[spec.name].write(key_file(self._sockets, spec.name))
+        if self._roads.far and not self._roads.encrypted:
+            self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
         metrics, address = self._config.metrics, self._config.metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
@@ -152,6 +169,29 @@ class ProcessHouse(House):
             times = service_times.gather(self._directory.path)
             self._directory.write(service_times.FILE, service_times.as_text(times))
 
+    def _address_here(self) -> str:
+        """Where the other hosts of the run reach this one; "" if there are none."""
+        if not self._roads.far or self._config.launcher.address:
+            return (self._roads.far and self._config.launcher.address) or ""
+        ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in self._roads.far)
+        found = next(filter(None, ways), "")
+        if not found:
+            first = self._roads.far[0]
+            text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"
+            raise LaunchError(f"{text}; say launcher.address, by which others reach this host")
+        return found
+
+    def _bind(self, lane: Lane) -> tuple[str, ...]:
+        """Where the supervisor listens."""
+        first = self._config.launcher.port
+        port = first + 1 + (lane == "bulk") if first else "*"  # the first is where agents dial
+        far = (f"{self._roads.scheme}://{self._here}:{port}",) if self._here else ()
+        return (f"unix://{self._sockets}/{SUPERVISOR}.{lane}", *far)
+
+    def _address_of(self, machine: Machine) -> str:
+        """Where its processes listen: a loopback address is this host's, which others reach otherwise."""
+        return self._here if self._here and is_loopback(machine.address) else machine.address
+
     def _plan(self, endpoints: Endpoints) -> RunPlan:
         config = self._config
         return RunPlan(
@@ -160,12 +200,13 @@ class ProcessHouse(House):
             supervisor=endpoints,
             limits=self._limits,
             heartbeat_seconds=config.liveness.heartbeat_seconds,
-            transport=config.links.transport,
+            transport=self._roads.transport,
             socket_directory=str(self._sockets),
-            addresses={machine.name: machine.address for machine in config.machine},
+            addresses={machine.name: self._address_of(machine) for machine in config.machine},
             metrics_address=config.metrics.address,
             metrics_readers=config.metrics.readers,
-            shared_memory=config.links.shared_memory and available() and not self._namespaces,
+            shared_memory=self._roads.shared_memory,
+            scheme=self._roads.scheme,
             record_service_times=config.run.record_service_times,
             namespaces=self._namespaces,
             files=files_of(config),

@@ -6,6 +6,7 @@ sockets                 between processes: envelopes over sockets, arrays in sha
 ports                   what a kind of sockets is:
 unix  stream  zeromq    within a host, on the event loop; between hosts
 links  shared  parts    credits owed and due; memory shared and returned; large frames in parts
+keys                    what lets a process into the links of its run
 host                    who is on the same host
 faults                  messages lost, doubled, overtaken or late on purpose
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime.errors import MessageError
@@ -38,6 +38,10 @@ class Endpoints:
         addresses: tuple[str, ...] = getattr(self, lane)
         far = [address for address in addresses if not address.startswith(FILES)]
         return next(iter(addresses if near else far or addresses), "")
+
+    def nearest(self) -> Endpoints:
+        """The first address of each lane only."""
+        return replace(self, control=self.control[:1], bulk=self.bulk[:1])
 
     @staticmethod
     def of(fields: Mapping[str, Any]) -> Endpoints:

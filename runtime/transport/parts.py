@@ -11,20 +11,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from runtime.memory.freed import LARGEST_PIECE
 from runtime.transport.ports import Frames
 
-PARTS_FROM = 32 << 20  # bytes; glibc keeps no larger piece of freed memory for the next one
+PARTS_FROM = LARGEST_PIECE  # bytes
 PART = 4 << 20
+SEALED_PART = 1 << 20  # where parts are encrypted: one is sealed while the one before travels
 PLACE = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
 
 
-def parted(frames: Frames) -> Iterator[Frames]:
-    """What a message travels as: the parts of its large frames, each behind an empty frame and its place; the rest."""
+def parted(frames: Frames, above: int = PARTS_FROM, part: int = PART) -> Iterator[Frames]:
+    """What a message travels as: the parts of its frames of more than `above` bytes, each behind an empty frame and its
+    place; the rest."""
     for number, frame in enumerate(frames):
-        if len(frame) > PARTS_FROM:
-            for start in range(0, len(frame), PART):
-                yield [b"", PLACE.pack(number, len(frame), start), frame[start : start + PART]]
-    yield [frame if len(frame) <= PARTS_FROM else b"" for frame in frames]
+        if len(frame) > above:
+            for start in range(0, len(frame), part):
+                yield [b"", PLACE.pack(number, len(frame), start), frame[start : start + part]]
+    yield [frame if len(frame) <= above else b"" for frame in frames]
 
 
 class FrameParts:

@@ -11,6 +11,7 @@ from typing import Any
 
 from runtime.messages.message import Lane
 from runtime.transport.base import Limits
+from runtime.transport.keys import NO_KEYS, Keys
 
 BATCH = 64  # messages read per turn of the loop: 8 ms at most between turns, at full throughput
 COPY_BELOW = 64 << 10  # bytes; below this a copy is cheaper than keeping track of memory, on both sides
@@ -52,20 +53,22 @@ class Listener(ABC):
 
 
 class Ports(ABC):
-    """One kind of sockets, for one process. Where any user of the machine could connect, only who knows the `secret`
-    is let in; "": everybody is."""
+    """One kind of sockets, for one process. Where strangers could connect, only who has the `keys` for it is let in."""
 
-    def __init__(self, limits: Limits, secret: str = "") -> None:
-        self.limits, self.secret = limits, secret
+    def __init__(self, limits: Limits, keys: Keys = NO_KEYS) -> None:
+        self.limits, self.keys = limits, keys
 
     @abstractmethod
     def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
         """Listen. OSError if the address is taken."""
 
     @abstractmethod
-    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost) -> Port:
-        """Connect to a listener, as `identity`. `on_lost` is called once, when the connection breaks or cannot be made:
-        nobody makes it anew, since what was under way then is lost."""
+    def connect(
+        self, peer: str, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost
+    ) -> Port:
+        """Connect to a listener of `peer`'s, as `identity`. `on_lost` is called once, when the connection breaks or
+        cannot be made: nobody makes it anew, since what was under way then is lost. LaunchError if there is no key for
+        it."""
 
     @abstractmethod
     async def close(self) -> None:

@@ -19,22 +19,23 @@ from runtime.messages.credits import GrantBook, cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.transport import host
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.links import PeerLink, Source, granted
 from runtime.transport.ports import Frames, Listener, Port, Ports
 from runtime.transport.shared import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
 from runtime.transport.zeromq import ZmqPorts
 
-KINDS: dict[str, type[Ports]] = {"unix": UnixPorts, "ipc": ZmqPorts, "tcp": ZmqPorts}  # by an address's scheme
+KINDS: dict[str, type[Ports]] = {"unix": UnixPorts, "ipc": ZmqPorts, "tcp": ZmqPorts, "curve": ZmqPorts}  # by scheme
 _LANES: tuple[Lane, Lane] = ("control", "bulk")
 
 
 class SocketTransport(Transport):
-    """Transport over sockets of the KINDS that addresses name.
+    """Transport over sockets of the KINDS that addresses name by their schemes.
 
     `bind(lane)` gives the addresses to listen on ("unix:///...", "tcp://127.0.0.1:*", ...), the nearest first: a peer
     of this host is reached at its first one, a peer of another host at the first that is no file.
-    `secret`: see Ports. `on_link_lost(peer)` is called once when a connection to a peer breaks: what was under way may
+    `keys`: see Ports. `on_link_lost(peer)` is called once when a connection to a peer breaks: what was under way may
     be lost, and nothing more arrives. With an `arena`, arrays that lie in it stay there for peers who have one too:
     only their place travels.
     """
@@ -48,14 +49,14 @@ class SocketTransport(Transport):
         *,
         incarnation: int,
         bind: Callable[[Lane], tuple[str, ...]],
-        secret: str = "",
+        keys: Keys = NO_KEYS,
         on_link_lost: Callable[[str], None] = lambda peer: None,
         arena: Arena | None = None,
     ) -> None:
         super().__init__(process, deliver, reject, limits)
         self.on_link_lost = on_link_lost
         self._identity = f"{process}/{incarnation}.{os.getpid()}".encode()
-        self._bind, self._secret = bind, secret
+        self._bind, self._keys = bind, keys
         self._ports: dict[type[Ports], Ports] = {}
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
         self._host = host.identity()
@@ -101,7 +102,7 @@ class SocketTransport(Transport):
     def _connect(self, peer: str, lane: Lane, address: str, on_answer: Callable[[Frames], None]) -> Port:
         """One of the two ports to a peer; when both break, as when it dies, its link is lost once."""
         lost = partial(self._lost, peer, lane)
-        return self._kind(address).connect(address, lane, self._identity, on_answer, lost)
+        return self._kind(address).connect(peer, address, lane, self._identity, on_answer, lost)
 
     def _lost(self, peer: str, lane: Lane) -> None:
         links = [self._links[peer, each] for each in _LANES if (peer, each) in self._links]
@@ -117,7 +118,7 @@ class SocketTransport(Transport):
         """The sockets that reach this address; made when they are needed: ZeroMQ's come with threads."""
         kind = KINDS[address.partition("://")[0]]
         if kind not in self._ports:
-            self._ports[kind] = kind(self.limits, self._secret)
+            self._ports[kind] = kind(self.limits, self._keys)
         return self._ports[kind]
 
     async def send(self, peer: str, envelope: Envelope) -> None:

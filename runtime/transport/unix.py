@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 from runtime.messages.message import Lane
 from runtime.transport.base import Limits
+from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.ports import (
     CLOSE_SECONDS,
     Frames,
@@ -145,15 +146,17 @@ def _answers(path: Path) -> bool:
 class UnixPorts(Ports):
     """Sockets that are files: addresses are unix://<path>, where the file's directory says who may connect."""
 
-    def __init__(self, limits: Limits, secret: str = "") -> None:
-        super().__init__(limits, secret)
+    def __init__(self, limits: Limits, keys: Keys = NO_KEYS) -> None:
+        super().__init__(limits, keys)
         self._streams: WeakSet[Stream] = WeakSet()  # what is still to leave keeps its stream
 
     def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
         """See Ports.listen."""
         return UnixListener(address.removeprefix(SCHEME), self.limits.message_bytes, on_message, on_refused)
 
-    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost) -> Port:
+    def connect(
+        self, peer: str, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost
+    ) -> Port:
         """See Ports.connect."""
         connected = socket.socket(socket.AF_UNIX)
         try:

@@ -12,8 +12,6 @@ messages may be lost, so ZeroMQ must not make it anew: the link is lost, and its
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import hmac
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -21,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import zmq
+from zmq.utils import z85
 
+from runtime.errors import LaunchError
+from runtime.memory import freed
 from runtime.messages.message import Lane
 from runtime.transport.base import Limits
-from runtime.transport.parts import PARTS_FROM, FrameParts, parted
+from runtime.transport.keys import NO_KEYS, USER, Keys
+from runtime.transport.parts import PART, PARTS_FROM, SEALED_PART, FrameParts, parted
 from runtime.transport.ports import (
     BATCH,
     CLOSE_SECONDS,
@@ -44,7 +46,8 @@ _NO_WAIT = int(zmq.DONTWAIT)
 _READABLE = int(zmq.POLLIN)
 _SEND_MORE = _NO_WAIT | int(zmq.SNDMORE)
 
-_OPTIONS: dict[zmq.SocketOption, int] = {
+_Options = dict[zmq.SocketOption, int | bytes]
+_OPTIONS: _Options = {
     zmq.LINGER: 0,  # a stop never waits for a dead peer; close() flushes first
     zmq.SNDHWM: 0,  # byte credits bound the queue; a message count would bound nothing
     zmq.RCVHWM: 0,
@@ -70,28 +73,33 @@ _LOST = (  # events of a port whose connection broke, or could not be made
 )
 _NO_HANDSHAKE = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks who may connect (RFC 27)
-_USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
-
-# Memory that came free after a message is kept for the next one, up to this many bytes. The C library gives it back
-# sooner: then every page of a message is made anew, and 1 MB arrays take 1.2 times as long.
-KEPT_BYTES = 64 << 20
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_CURVE, _TCP = "curve://", "tcp://"  # ZeroMQ's own addresses do not say that a link is encrypted
+_SEALED = SEALED_PART + 64  # bytes: an encrypted frame is 33 longer than what is in it
 
 
-def _keep_freed_memory() -> None:
-    """Tell the C library, if it is glibc."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(_MMAP_THRESHOLD, PARTS_FROM)
+def can_encrypt() -> bool:
+    """Was this ZeroMQ built with what encrypts links (libsodium)? Its wheels are."""
+    return bool(zmq.has("curve"))
+
+
+def key_pair() -> tuple[bytes, bytes]:
+    """A new public key and its private one, see `Keys`. Only where `can_encrypt()`."""
+    public, private = map(z85.decode, zmq.curve_keypair())
+    return public, private
 
 
 class _Socket:
-    """A zmq socket watched by the event loop: calls `on_message(frames)` for each multipart message."""
+    """A zmq socket watched by the event loop: calls `on_message(frames)` for each multipart message that is `credible`,
+    as its first frame shows."""
 
-    def __init__(self, socket: zmq.Socket[bytes], on_message: Callable[[list[Any]], None]) -> None:
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        on_message: Callable[[list[Any]], None],
+        credible: Callable[[zmq.Frame], bool] | None = None,
+    ) -> None:
         self.socket = socket
-        self._on_message = on_message
+        self._on_message, self._credible = on_message, credible
         self._option = socket.getsockopt  # asking for an attribute of that name takes three times as long
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
@@ -139,13 +147,14 @@ class _Socket:
                     return
                 if size >= TURN_BYTES:
                     break
-                frame = receive(_NO_WAIT, False)
+                first = frame = receive(_NO_WAIT, False)
                 frames = [frame.bytes if len(frame) < COPY_BELOW else frame.buffer]
                 while frame.more:
                     frame = receive(0, False)
                     frames.append(frame.bytes if len(frame) < COPY_BELOW else frame.buffer)
                 size += len(frame)  # of the last: the only large one, or one of few
-                self._on_message(frames)
+                if self._credible is None or self._credible(first):
+                    self._on_message(frames)
         except zmq.Again:
             return
         self._look_later()
@@ -168,8 +177,9 @@ class ZmqPort(Port):
 
     def __init__(self, dealer: zmq.Socket[bytes], address: str, on_answer: OnAnswer, on_lost: OnLost) -> None:
         self._on_lost: OnLost | None = on_lost
+        self._whole, self._part = (SEALED_PART, SEALED_PART) if address.startswith(_CURVE) else (PARTS_FROM, PART)
         self._monitor = _Monitor(dealer, int(_LOST), self._lost)
-        dealer.connect(address)
+        dealer.connect(address.replace(_CURVE, _TCP))
         self._socket = _Socket(dealer, on_answer)
 
     def _lost(self) -> None:
@@ -181,10 +191,10 @@ class ZmqPort(Port):
     def send(self, frames: Frames) -> None:
         """See Port.send."""
         with suppress(zmq.Again):  # queues have no limit: its connection is lost, as `on_lost` tells
-            if max(map(len, frames)) <= PARTS_FROM:
+            if max(map(len, frames)) <= self._whole:
                 self._socket.send(frames)
             else:
-                for some in parted(frames):
+                for some in parted(frames, self._whole, self._part):
                     self._socket.send(some)
 
     def close(self, *, flush: bool) -> None:
@@ -201,19 +211,30 @@ class ZmqListener(Listener):
     def __init__(
         self, router: zmq.Socket[bytes], address: str, message_bytes: int, on_message: OnMessage, on_refused: OnRefused
     ) -> None:
-        self._message_bytes, self._on_message = message_bytes, on_message
+        self._message_bytes, self._on_message, self._on_refused = message_bytes, on_message, on_refused
         self._parts: dict[bytes, FrameParts] = {}
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)  # an answer to a peer that left is an error, not a silent drop
         refused = partial(on_refused, "a stranger", f"it sent no handshake of ZeroMQ's to {address}")
         self._monitor = _Monitor(router, int(_NO_HANDSHAKE), refused)
+        encrypted = address.startswith(_CURVE)
         try:
-            router.bind(address)
+            router.bind(address.replace(_CURVE, _TCP))
         except zmq.ZMQError as error:
             self._monitor.close()
             router.close()
             raise OSError(str(error)) from None
-        self.address = str(router.get_string(zmq.LAST_ENDPOINT))
-        self._socket = _Socket(router, self._arrived)
+        bound = str(router.get_string(zmq.LAST_ENDPOINT))
+        self.address = bound.replace(_TCP, _CURVE) if encrypted else bound
+        self._socket = _Socket(router, self._arrived, self._is_its_own if encrypted else None)
+
+    def _is_its_own(self, identity: zmq.Frame) -> bool:
+        """Whose key a message was sealed with is who it may say it is from."""
+        owner = identity.get("User-Id")
+        if identity.bytes.startswith(f"{owner}/".encode()):
+            return True
+        claimed = identity.bytes.decode(errors="replace")
+        self._on_refused(str(owner), f"it claims to be {claimed}, and its key is that of {owner}")
+        return False
 
     def _arrived(self, frames: Frames) -> None:
         identity = frames.pop(0)
@@ -239,57 +260,65 @@ class ZmqListener(Listener):
 
 
 class _Gate:
-    """Answers ZeroMQ's question whether a stranger on TCP may connect: if it knows the secret."""
+    """Answers ZeroMQ's question whether a stranger on TCP may connect: if it knows the secret, or has a peer's key."""
 
-    def __init__(self, socket: zmq.Socket[bytes], secret: str, on_refused: OnRefused) -> None:
-        self._secret, self._on_refused = secret.encode(), on_refused
+    def __init__(self, socket: zmq.Socket[bytes], keys: Keys, on_refused: OnRefused) -> None:
+        self._keys, self._on_refused = keys, on_refused
         socket.bind(_ZAP)
         self._socket = _Socket(socket, self._asked)
 
     def _asked(self, request: Frames) -> None:
         version, number, _, address, _, mechanism, *credentials = (bytes(frame) for frame in request)
-        knows = mechanism == b"PLAIN" and len(credentials) == 2 and hmac.compare_digest(credentials[1], self._secret)
-        self._socket.send([version, number, b"200" if knows else b"400", b"", b"", b""])
-        if not knows:
-            self._on_refused(f"a stranger at {address.decode(errors='replace')}", "it does not know this run's secret")
+        who, why = self._keys.admitted(mechanism, credentials)
+        self._socket.send([version, number, b"200" if who else b"400", b"", who, b""])
+        if not who:
+            self._on_refused(f"a stranger at {address.decode(errors='replace')}", why)
 
     def close(self) -> None:
         self._socket.close()
 
 
 class ZmqPorts(Ports):
-    """Any address of ZeroMQ's: tcp://..., ipc://..."""
+    """Any address of ZeroMQ's: tcp://..., ipc://...; and curve://..., which is TCP with links that are encrypted."""
 
-    def __init__(self, limits: Limits, secret: str = "") -> None:
-        super().__init__(limits, secret)
-        _keep_freed_memory()
+    def __init__(self, limits: Limits, keys: Keys = NO_KEYS) -> None:
+        super().__init__(limits, keys)
+        freed.keep()
         self._context: zmq.Context[Any] = zmq.Context()
         self._gate: _Gate | None = None
         self._files: list[Path] = []
 
     def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
-        """See Ports.listen. A file's directory says who may connect; TCP lets in who knows the secret."""
-        router = self._make(zmq.ROUTER, lane)
-        if self._guarded(address):
-            self._gate = self._gate or _Gate(self._context.socket(zmq.REP), self.secret, on_refused)
-            router.setsockopt(zmq.PLAIN_SERVER, 1)
-            router.setsockopt(zmq.ZAP_DOMAIN, _USER)
+        """See Ports.listen. A file's directory says who may connect; TCP lets in who has the keys for it."""
+        guard: _Options = {zmq.ZAP_DOMAIN: USER} if self._guarded(address) else {}
+        if address.startswith(_CURVE):
+            guard |= {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: self.keys.private, zmq.MAXMSGSIZE: _SEALED}
+        elif guard:
+            guard |= {zmq.PLAIN_SERVER: 1}
+        if guard and self._gate is None:
+            self._gate = _Gate(self._context.socket(zmq.REP), self.keys, on_refused)
+        router = self._make(zmq.ROUTER, lane, guard)
         listener = ZmqListener(router, address, self.limits.message_bytes, on_message, on_refused)
         if listener.address.startswith("ipc://"):
             self._files.append(Path(listener.address.removeprefix("ipc://")))
         return listener
 
-    def connect(self, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost) -> Port:
+    def connect(
+        self, peer: str, address: str, lane: Lane, identity: bytes, on_answer: OnAnswer, on_lost: OnLost
+    ) -> Port:
         """See Ports.connect."""
-        dealer = self._make(zmq.DEALER, lane)
-        dealer.setsockopt(zmq.ROUTING_ID, identity)
-        if self._guarded(address):
-            dealer.setsockopt(zmq.PLAIN_USERNAME, _USER)
-            dealer.setsockopt(zmq.PLAIN_PASSWORD, self.secret.encode())
-        return ZmqPort(dealer, address, on_answer, on_lost)
+        keys, key = self.keys, self.keys.peers.get(peer)
+        guard: _Options = {zmq.ROUTING_ID: identity}
+        if address.startswith(_CURVE):
+            if not key:
+                raise LaunchError(f"links to '{peer}' are encrypted, and this process has no key for them")
+            guard |= {zmq.CURVE_SERVERKEY: key, zmq.CURVE_PUBLICKEY: keys.public, zmq.CURVE_SECRETKEY: keys.private}
+        elif self._guarded(address):
+            guard |= {zmq.PLAIN_USERNAME: USER, zmq.PLAIN_PASSWORD: keys.secret.encode()}
+        return ZmqPort(self._make(zmq.DEALER, lane, guard), address, on_answer, on_lost)
 
     def _guarded(self, address: str) -> bool:
-        return bool(self.secret) and address.startswith("tcp://")
+        return address.startswith(_CURVE) or (bool(self.keys.secret) and address.startswith(_TCP))
 
     async def close(self) -> None:
         """See Ports.close. Removes the files of ipc addresses: libzmq leaves those whose names it did not make."""
@@ -300,7 +329,7 @@ class ZmqPorts(Ports):
         for file in self._files:
             file.unlink(missing_ok=True)
 
-    def _make(self, kind: int, lane: Lane) -> zmq.Socket[bytes]:
+    def _make(self, kind: int, lane: Lane, guard: _Options) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
         options = _OPTIONS | {zmq.MAXMSGSIZE: min(self.limits.message_bytes, PARTS_FROM)}  # more travels in parts
         if lane == "control":
@@ -308,6 +337,6 @@ class ZmqPorts(Ports):
             # has the whole of it, and its link would be given up while all is well.
             silence = int(self.limits.link_seconds * 1000)
             options |= {zmq.HEARTBEAT_IVL: HEARTBEAT, zmq.HEARTBEAT_TIMEOUT: silence, zmq.HEARTBEAT_TTL: silence}
-        for option, value in options.items():
+        for option, value in (options | guard).items():
             socket.setsockopt(option, value)
         return socket

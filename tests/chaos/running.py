@@ -17,12 +17,12 @@ NAMED_WITHIN, GONE_WITHIN = 3.0, 5.0  # seconds: the promises
 class Running:
     """A training run, as far as a line of what it says that `until` likes."""
 
-    def __init__(self, cluster: Path, until: Callable[[str], bool]) -> None:
+    def __init__(self, cluster: Path, until: Callable[[str], bool], env: dict[str, str] | None = None) -> None:
         self.cluster = cluster
         self.process = subprocess.Popen(
             runtime_command("up", self.cluster.name),
             cwd=cluster.parent,
-            env=environment(),
+            env=env or environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

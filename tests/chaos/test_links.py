@@ -46,6 +46,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.said: list[str] = []  # on stdout, as far as it was read
         self.goes_on(3)
         self.pids = {entry["process"]: entry["pid"] for entry in events(run_directory(cluster), "process")}
 
@@ -54,6 +55,7 @@ class Running:
         assert self.process.stdout is not None
         assert self.process.stderr is not None
         for line in self.process.stdout:
+            self.said.append(line)
             if line.startswith("progress"):
                 iterations -= 1
                 if not iterations:

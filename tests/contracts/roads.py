@@ -16,10 +16,25 @@ from runtime.messages.message import Array, Message, message
 from runtime.transport import Deliver, Limits, Reject, Transport
 from runtime.transport.faults import Faults, Shares
 from runtime.transport.inproc import InprocNetwork, InprocTransport
+from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
+from runtime.transport.zeromq import key_pair
 
-ROADS = ["inproc", "inproc with latency", "unix", "ipc", "tcp", "unix and tcp", "shared memory"]
+ROADS = ["inproc", "inproc with latency", "unix", "ipc", "tcp", "curve", "unix and tcp", "shared memory"]
 LIMITS = Limits(credit_bytes=1 << 20, message_bytes=8 << 20, control_credit_bytes=1 << 16)
+
+
+def paired(*names: str) -> dict[str, Keys]:
+    """Keys of processes that are one another's peers."""
+    pairs = {name: key_pair() for name in names}
+    peers = {name: public for name, (public, _) in pairs.items()}
+    return {
+        name: Keys("", *pair, {peer: key for peer, key in peers.items() if peer != name})
+        for name, pair in pairs.items()
+    }
+
+
+PAIRED = paired("p", "q", "a", "b")
 
 
 @message
@@ -52,13 +67,15 @@ class Roads:
             return InprocTransport(name, faults, reject, LIMITS, self._network)
         scheme = "ipc" if self.kind == "ipc" else "unix"
         bind: Callable[[str], tuple[str, ...]] = lambda lane: (f"{scheme}://{self.folder}/{name}.{lane}",)  # noqa: E731
-        if self.kind == "tcp":
-            bind = lambda lane: ("tcp://127.0.0.1:*",)  # noqa: E731
+        if self.kind in ("tcp", "curve"):
+            bind = lambda lane: (f"{self.kind}://127.0.0.1:*",)  # noqa: E731
         if self.kind == "unix and tcp":
             bind = lambda lane: (f"unix://{self.folder}/{name}.{lane}", "tcp://127.0.0.1:*")  # noqa: E731
         if self.kind == "shared memory":
             self.arenas[name] = Arena(name)
-        return SocketTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, arena=self.arenas.get(name))
+        keys = PAIRED[name] if self.kind == "curve" else NO_KEYS
+        arena = self.arenas.get(name)
+        return SocketTransport(name, faults, reject, LIMITS, incarnation=1, bind=bind, keys=keys, arena=arena)
 
     def array(self, name: str, source: Array) -> Array:
         """A copy of an array as a process makes it to send it: in its shared memory, if it has some."""

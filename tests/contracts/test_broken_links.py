@@ -14,17 +14,18 @@ import pytest
 from runtime.errors import MessageError
 from runtime.messages.message import Envelope
 from runtime.transport import Endpoints, Limits, Release
+from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
 from tests.contracts.roads import Note
 
-SECRET = "an open one, for a test"
+SECRET = Keys("an open one, for a test")
 LIMITS = Limits(link_seconds=1.0)
 
 
 class End:
     """One process's end: what came, who was lost, who was refused."""
 
-    def __init__(self, name: str, bind: str, secret: str = "") -> None:
+    def __init__(self, name: str, bind: str, keys: Keys = NO_KEYS) -> None:
         self.came: asyncio.Queue[int] = asyncio.Queue()
         self.lost: asyncio.Queue[str] = asyncio.Queue()
         self.refused: asyncio.Queue[tuple[str, MessageError]] = asyncio.Queue()
@@ -35,7 +36,7 @@ class End:
             LIMITS,
             incarnation=1,
             bind=lambda lane: (bind.format(lane=lane),),
-            secret=secret,
+            keys=keys,
             on_link_lost=self.lost.put_nowait,
         )
 
@@ -154,8 +155,8 @@ async def test_over_tcp_only_who_knows_the_secret_of_the_run_is_heard() -> None:
     ends = await q.road.open()
     await p.road.open()
     async with asyncio.timeout(20):
-        for secret in ("", "a wrong one"):
-            liar = End("p", "tcp://127.0.0.1:*", secret)
+        for keys in (NO_KEYS, Keys("a wrong one")):
+            liar = End("p", "tcp://127.0.0.1:*", keys)
             await liar.road.open()
             liar.road.connect("q", ends)
             await liar.say("q", 2)

@@ -41,7 +41,8 @@ WORDS = ("''", "'x\\u0000y'", "'\\u001b[31mred'", f"'{'n' * 10_000}'", "true", "
 KEYS = (
     "program", "run.name", "run.directory", "run.record_service_times", "machine.0.name", "machine.0.address",
     "machine.0.cores", "machine.0.threads", "machine.0.pin", "machine.0.port", "machine.0.namespace", "launcher.kind",
-    "placement.processes", "process.0.name", "process.0.actors", "links.transport", "links.shared_memory",
+    "placement.processes", "process.0.name", "process.0.actors", "links.transport", "links.encryption",
+    "links.shared_memory",
     "links.credit_bytes", "links.max_message_bytes", "liveness.heartbeat_seconds", "liveness.missed",
     "liveness.progress_seconds", "metrics.port", "metrics.address", "simulation.latency",
     "simulation.bytes_per_second", "simulation.interfaces", "simulation.service_times", "simulation.seed",

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.report.rundir import RunDirectory, make_socket_directory
+from runtime.cluster.private import make_socket_directory
+from runtime.report.rundir import RunDirectory
 
 
 @pytest.fixture

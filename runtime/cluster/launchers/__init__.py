@@ -2,7 +2,15 @@
 
 local    this machine
 nursery  the process there that role processes are forked from
+agents   what all others share: an agent on each machine
+remote   a machine elsewhere, as `up` knows it
+joined   the agent: `python -m runtime join`
+command  a command of this host that starts an agent
+ssh      machines that the system's ssh reaches
+manual   machines on which a person types a line
 """
+
+from importlib import import_module
 
 from runtime import extensions
 from runtime.cluster.launcher import Launcher
@@ -13,14 +21,23 @@ from runtime.suggest import hint
 __all__ = ["LocalLauncher", "Nursery", "launcher_of"]
 
 GROUP = "convoy.launchers"
-LAUNCHERS: dict[str, type[Launcher]] = {"local": LocalLauncher}
+LAUNCHERS = {  # imported when they are asked for: those of other machines come with ZeroMQ
+    "local": "runtime.cluster.launchers.local:LocalLauncher",
+    "ssh": "runtime.cluster.launchers.ssh:SshLauncher",
+    "manual": "runtime.cluster.launchers.manual:ManualLauncher",
+}
 
 
 def launcher_of(kind: str) -> type[Launcher]:
     """What `launcher.kind` of cluster.toml names: one of ours, or what an installed package brings. ConfigError."""
-    found = LAUNCHERS.get(kind) or extensions.find(GROUP, kind)
+    found = _ours(kind) or extensions.find(GROUP, kind)
     if found is None:
         raise ConfigError([f"no launcher is named {kind!r}{hint(kind, [*LAUNCHERS, *extensions.names(GROUP)])}"])
     if not (isinstance(found, type) and issubclass(found, Launcher)):
         raise ConfigError([f"{GROUP}: {kind!r} is {found!r}, expected a subclass of runtime.cluster.launcher.Launcher"])
     return found
+
+
+def _ours(kind: str) -> object | None:
+    module, _, name = LAUNCHERS.get(kind, "").partition(":")
+    return getattr(import_module(module), name) if name else None

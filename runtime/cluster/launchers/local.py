@@ -139,9 +139,9 @@ class Nursery(Early):
 
     def close(self) -> None:
         """End it, at whatever it is; its children live on."""
-        self.link.close()
-        self.process.kill()
+        self.process.kill()  # first: at the end of the link it would take this process for dead
         self.process.wait()
+        self.link.close()
         self.log.close()
 
     def read(self) -> None:

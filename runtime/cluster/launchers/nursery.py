@@ -13,7 +13,8 @@ the new process's standard input (its lifeline) and its log:
           |  <-- {"pid": p} ------------------
           |  <-- {"pid": p, "status": s} -----   whenever one has ended; s < 0: by that signal
 
-When the launcher closes its end the nursery exits; its children have lifelines of their own.
+When the launcher's end closes the nursery exits, and removes what the launcher has left, which was killed: its private
+folder. The children have lifelines of their own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runtime.cluster import process
+from runtime.cluster import private, process
 from runtime.cluster.versions import identity
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
@@ -42,7 +43,7 @@ ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
 
 def main() -> int:
     """Serve the launcher; in each forked child, live the life of a role process."""
-    launcher = socket.socket(fileno=os.dup(0))
+    launcher, whose = socket.socket(fileno=os.dup(0)), os.getppid()
     _go_on_without_parent()
     told = _first_line(launcher)
     if not told:
@@ -57,6 +58,7 @@ def main() -> int:
     gc.enable()
     order = Nursery(launcher).serve()
     if order is None:
+        private.remove(whose)
         return 0
     status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()

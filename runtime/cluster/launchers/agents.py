@@ -1,0 +1,225 @@
+"""What all launchers to other machines share: one agent per machine, which dials back, is told what to start, and ends
+with its link. A kind of its own says only how an agent is started, see `AgentLauncher.start`.
+
+A machine with a loopback address, a network namespace or the host "localhost" is this one: its processes are born here,
+as `local` does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runtime.addresses import is_far
+from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
+from runtime.cluster.launchers.local import LocalLauncher
+from runtime.cluster.launchers.remote import RemoteMachine, Stage
+from runtime.cluster.machines.copies import Copies
+from runtime.cluster.machines.facts import mismatch
+from runtime.cluster.machines.line import Reception, limits_of
+from runtime.cluster.machines.mirror import pieces
+from runtime.cluster.machines.words import Close, Orders, Piece
+from runtime.errors import LaunchError, MessageError
+from runtime.messages.message import Message
+from runtime.plan.run_plan import FILE, RunPlan
+from runtime.plan.topology import ProcessSpec
+
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it
+
+OWN = (FILE, "config.toml", "versions.json", "events.jsonl", "service-times.json")  # of `up`, in the run directory
+CLOSE_SECONDS = 5.0  # without a word, while an agent sends its last files
+LET_GO_SECONDS = 2.0  # for what started an agent to end when that has ended
+END_SECONDS = 0.3  # for an agent's own words to come before what started it is asked
+
+
+class Handle(ABC):
+    """What started an agent: an ssh, a job step. `attached`: it holds the agent's standard input."""
+
+    @abstractmethod
+    async def wait(self) -> str:
+        """Until it has ended; how, in words."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End it, and the agent if that is still starting; nothing if it has ended."""
+
+    def waiting(self) -> str:
+        """Why nothing has been heard of the agent, as far as it is known."""
+        return "nothing was heard of it"
+
+
+class AgentLauncher(Launcher):
+    """Opens machines by agents. `attached`: whatever `start` returns keeps the agent's standard input open."""
+
+    attached = True
+    start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        super().__init__(plan)
+        self._here = LocalLauncher(plan)
+        self._wishes = plan.wishes
+        self._elsewhere = [machine for machine in plan.machines if elsewhere(machine)]
+        self._opening: dict[str, asyncio.Task[None]] = {}
+        self._watching: list[asyncio.Task[None]] = []
+        self._machines: dict[str, RemoteMachine] = {}
+        self._handles: dict[str, Handle] = {}
+        self._copies: list[Copies] = []
+        self._reception: Reception | None = None
+        self._address = ""  # what agents dial
+        self._refused = ""
+        if self._wishes is not None and self._wishes.start_seconds is not None:
+            self.start_seconds = self._wishes.start_seconds
+        self.patience = self.start_seconds + 1.0  # so that it is told here which machine is late
+
+    @abstractmethod
+    async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
+        """Run `argv` on the machine, in its directory and with its environment (`shell_line` has all of it), with
+        `line` as the first of its standard input. The line is secret: not in arguments or environments, nor in a log.
+        LaunchError."""
+
+    async def open(self, machine: Machine) -> None:
+        """See Launcher.open. The first call opens all, side by side."""
+        if not elsewhere(machine):
+            await self._here.open(machine)
+            return
+        if self._reception is None:
+            run = RunPlan.read(self.plan.directory)
+            limits = limits_of(run.limits.link_seconds)
+            self._reception = Reception(limits, self._heard, self._lost, self._refuse)
+            self._address = self._reception.listen(_here(run), self._wishes.port or 0 if self._wishes else 0)
+            (self.plan.directory / "logs").mkdir(mode=0o700, exist_ok=True)
+            for each in self._elsewhere:
+                opening = self._in_time(each, run, self._reception)
+                self._opening[each.name] = asyncio.create_task(opening, name=f"opening of {each.name}")
+        done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+
+    async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
+        """See Launcher.launch."""
+        machine = self._machines.get(spec.machine)
+        if machine is not None:
+            return await machine.launch(spec.name, incarnation)
+        return await self._here.launch(spec, incarnation)
+
+    def waiting(self) -> str:
+        """See Launcher.waiting."""
+        return self._here.waiting()
+
+    async def close(self) -> None:
+        """See Launcher.close."""
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*(self._part(machine) for machine in self._machines.values()))
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for copies in self._copies:
+            copies.close()
+        if self._reception is not None:
+            await self._reception.close()
+        await self._here.close()
+
+    # -- one machine
+
+    async def _in_time(self, machine: Machine, run: RunPlan, reception: Reception) -> None:
+        try:
+            async with asyncio.timeout(self.start_seconds):
+                await self._open(machine, run, reception)
+        except TimeoutError:
+            handle = self._handles.get(machine.name)
+            why = (
+                f"{handle.waiting() if handle else 'it was not started'}{f'; {self._refused}' if self._refused else ''}"
+            )
+            text = f"machine '{machine.name}' was not ready within {self.start_seconds:g} s: {why}"
+            raise LaunchError(f"{text} (launcher.start_seconds)") from None
+
+    async def _open(self, machine: Machine, run: RunPlan, reception: Reception) -> None:
+        name = machine.name
+        tell = partial(reception.tell, name)
+        copies = Copies(self.plan.directory, OWN)
+        self._copies.append(copies)
+        remote = RemoteMachine(name, self.plan.directory / "logs", tell, partial(self._keep, name, copies))
+        self._machines[name] = remote
+        invitation = reception.invite(name, attached=self.attached)
+        argv = [machine.python or "python3", "-m", "runtime", "join", self._address, name]
+        handle = self._handles[name] = await self.start(machine, argv, invitation.line)
+        self._watching.append(asyncio.create_task(self._watch(remote, handle, reception), name=f"end of {name}"))
+        problem = mismatch(await remote.joined)
+        if problem:
+            raise LaunchError(f"machine '{name}': {problem}")
+        text = (self.plan.directory / FILE).read_bytes()
+        for piece in pieces(FILE, io.BytesIO(text), len(text)):
+            tell(piece)
+        mine = [spec.name for spec in run.placement.processes if spec.machine == name]
+        private = {run.key_file(one).name: self.plan.keys[one].blob().decode() for one in mine}
+        tell(Orders(program=self.plan.program, private=private))
+        await remote.ready
+
+    async def _watch(self, remote: RemoteMachine, handle: Handle, reception: Reception) -> None:
+        """An agent lives no longer than what started it."""
+        how = await handle.wait()
+        await asyncio.wait([remote.gone], timeout=END_SECONDS)
+        reception.forget(remote.name)
+        remote.lost(how)
+
+    async def _part(self, remote: RemoteMachine) -> None:
+        reception, handle = self._reception, self._handles.get(remote.name)
+        if reception is not None and remote.stage in (Stage.JOINED, Stage.READY):
+            reception.tell(remote.name, Close())
+            heard = -1
+            while not remote.gone.done() and heard != remote.heard:
+                heard = remote.heard
+                await asyncio.wait([remote.gone], timeout=CLOSE_SECONDS)
+        if handle is not None:
+            ended = asyncio.ensure_future(handle.wait())
+            if remote.stage is Stage.GONE:
+                await asyncio.wait([ended], timeout=LET_GO_SECONDS)
+            handle.kill()
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
+    # -- the link
+
+    def _heard(self, machine: str, message: Message) -> None:
+        self._machines[machine].take(message)
+
+    def _lost(self, machine: str, why: str) -> None:
+        self._machines[machine].lost(why)
+
+    def _refuse(self, who: str, why: str) -> None:
+        self._refused = f"{who} was refused: {why}"
+
+    def _keep(self, machine: str, copies: Copies, piece: Piece) -> None:
+        try:
+            copies.take(piece)
+        except (MessageError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            logging.getLogger("convoy").warning("machine '%s': %s is not copied: %s", machine, piece.path, why)
+
+
+def _here(run: RunPlan) -> str:
+    """The address of this host that its supervisor has for other hosts. LaunchError if links stay on this one."""
+    if run.transport == "ipc":
+        raise LaunchError("links.transport is 'ipc': that reaches no machine but this one; leave it out")
+    return run.supervisor.reached_at("control", near=False).partition("://")[2].rpartition(":")[0]
+
+
+def elsewhere(machine: Machine) -> bool:
+    """Is it another host than this one?"""
+    return machine.namespace is None and is_far(machine.address, None) and machine.host != "localhost"
+
+
+def shell_line(machine: Machine, argv: Sequence[str]) -> str:
+    """What a shell on the machine is told: its directory, its environment, the command."""
+    there = "" if machine.directory is None else f"cd {shlex.quote(machine.directory)} && "
+    settings = [f"{name}={value}" for name, value in machine.environment.items()]
+    return f"{there}exec {shlex.join(['env', *settings, *argv] if settings else argv)}"

@@ -1,0 +1,88 @@
+"""A command of this host that starts an agent elsewhere. It gets the secret line on its standard input, and that stays
+open.
+
+What it says on its standard error is kept: its last line tells why no agent came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import IO, Self
+
+from runtime.cluster.launcher import describe_exit
+from runtime.cluster.launchers.agents import Handle
+from runtime.errors import LaunchError
+from runtime.text import bounded, one_line
+
+LINES, LINE_BYTES = 20, 4096
+
+
+class Command(Handle):
+    """`name`: what people call it, such as "ssh node7"."""
+
+    def __init__(self, process: subprocess.Popen[bytes], name: str) -> None:
+        self._process, self._name = process, name
+        self._said: deque[str] = deque(maxlen=LINES)
+        self._loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[str] = self._loop.create_future()
+        threading.Thread(target=self._read, name=name, daemon=True).start()
+
+    @classmethod
+    def start(cls, words: Sequence[str], line: str, name: str) -> Self:
+        """Start it in a session of its own: an interrupt is the business of `up`. LaunchError."""
+        try:
+            process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise LaunchError(f"{name}: {words[0]} cannot be started: {error.strerror}") from None
+        assert process.stdin is not None
+        with suppress(OSError):  # it has ended already, and said why
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+        return cls(process, name)
+
+    async def wait(self) -> str:
+        """See Handle.wait."""
+        return await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        """See Handle.kill."""
+        if self._process.poll() is None:
+            self._process.kill()
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+
+    def waiting(self) -> str:
+        """See Handle.waiting."""
+        return f"{self._name} has said {self._last!r}" if self._said else f"{self._name} does not answer"
+
+    @property
+    def _last(self) -> str:
+        return next((line for line in reversed(self._said) if line.strip()), "")
+
+    def _read(self) -> None:
+        """In a thread: what it says, and its end. Its standard error may be held open by others, so that is no sign."""
+        assert self._process.stderr is not None
+        reader = threading.Thread(target=self._listen, args=(self._process.stderr,), daemon=True)
+        reader.start()
+        status = self._process.wait()
+        reader.join(timeout=0.5)
+        with suppress(RuntimeError):  # nobody waits any more
+            self._loop.call_soon_threadsafe(self._over, status)
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        while line := stream.readline(LINE_BYTES):
+            self._said.append(bounded(one_line(line.decode(errors="replace").strip())))
+
+    def _over(self, status: int) -> None:
+        how = describe_exit(status)
+        text = f"{self._name}: {self._last}" if self._last else f"{self._name} {how} and said nothing"
+        if not self._ended.done():
+            self._ended.set_result(text)

@@ -1,0 +1,58 @@
+"""What a machine says of itself when its agent joins, and what of it does not fit the run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from runtime.cluster.machine_memory import MachineMemory
+from runtime.cluster.machines.words import Joined
+from runtime.cluster.versions import versions
+
+OURS = "convoy-runtime"
+
+
+@cache
+def sources() -> str:
+    """A checksum of the sources of `runtime`, as they lie on this machine: two checkouts of one version can differ."""
+    root = Path(__file__).resolve().parents[2]
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def facts_here(machine: str, address: str) -> Joined:
+    """Of this machine."""
+    try:
+        disk = shutil.disk_usage(tempfile.gettempdir()).free
+    except OSError:
+        disk = -1
+    memory = MachineMemory().available
+    return Joined(
+        machine=machine,
+        host_name=socket.gethostname(),
+        pid=os.getpid(),
+        versions=versions(),
+        sources=sources(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory=-1 if memory is None else memory,
+        disk=disk,
+        address=address,
+    )
+
+
+def mismatch(joined: Joined) -> str:
+    """Why a machine cannot take part; "" if it can. What else could differ is compared before everyone begins."""
+    theirs, ours = joined.versions.get(OURS), versions()[OURS]
+    if theirs != ours:
+        return f"it has {OURS} {theirs}, this host {ours}: install the same version on both"
+    if joined.sources != sources():
+        text = f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this host ({sources()})"
+        return f"{text}: install the same on both"
+    return ""

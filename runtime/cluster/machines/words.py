@@ -1,0 +1,127 @@
+"""What `up` and the agent of a machine say to one another. One agent per machine and run; it dials, nobody dials it.
+
+      up                              agent
+       |   <------ Joined -----------   here I am, and this is what I have
+       |   ------- Piece ----------->   plan.json
+       |   ------- Orders ---------->   its program, the keys of its processes
+       |   <------ Prepared --------   the folder and the nursery are there
+       |   ------- Launch ---------->   a life of a process
+       |   <------ Started ----------
+       |   ------- Signal ---------->
+       |   <------ Piece ------------   a log has grown, a file was written
+       |   ------- Got ------------->   so many pieces are copied: more may come
+       |   <------ Exited -----------   after the last piece of its log
+       |   ------- Close ----------->   the run is over
+       |   <------ Closed -----------   after the last piece of all; both let go
+
+Beat comes from both sides all the time. Problem ends the agent: it could not do what it was told.
+"""
+
+from __future__ import annotations
+
+from runtime.messages.message import Array, Json, Message, message
+
+UP = "up"  # the name of this end
+BEAT_SECONDS = 0.25
+
+
+@message
+class Joined(Message):
+    """An agent is up. `cores`; bytes of `memory` and of `disk` that are free (-1: not known); its `address` on the way
+    to `up`; `sources`: see facts."""
+
+    machine: str
+    host_name: str
+    pid: int
+    versions: Json
+    sources: str
+    cores: int
+    memory: int
+    disk: int
+    address: str
+
+
+@message
+class Orders(Message):
+    """The plan is there in whole. `private`: file of the private folder -> its content."""
+
+    program: str
+    private: Json
+
+
+@message
+class Prepared(Message):
+    """Processes can be started."""
+
+
+@message
+class Launch(Message):
+    """Start one life of a process."""
+
+    process: str
+    incarnation: int
+
+
+@message
+class Started(Message):
+    """It is born; "" or why it could not be."""
+
+    process: str
+    incarnation: int
+    error: str
+
+
+@message
+class Signal(Message):
+    """Send a signal to a process and whatever it started."""
+
+    process: str
+    number: int
+
+
+@message
+class Exited(Message):
+    """How a process ended: see `Launched.wait`, and in words."""
+
+    process: str
+    incarnation: int
+    status: int
+    how: str
+
+
+@message
+class Piece(Message):
+    """Bytes of a file: `path` below the run directory, where they begin. `rest`: how many follow of a file that is
+    copied whole; -1: a log, to which they are appended."""
+
+    path: str
+    offset: int
+    rest: int
+    data: Array
+
+
+@message
+class Got(Message):
+    """A piece was taken."""
+
+
+@message
+class Beat(Message):
+    """Alive."""
+
+
+@message
+class Problem(Message):
+    """Why the agent ends."""
+
+    error: str
+
+
+@message
+class Close(Message):
+    """Nothing more will be started: send what is left of the files, then end."""
+
+
+@message
+class Closed(Message):
+    """Nothing more will come."""

@@ -1,0 +1,45 @@
+"""Which roads the processes of a run take: which of its machines are other hosts, and what that asks of their links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from runtime.addresses import is_far
+from runtime.memory.arena import available
+from runtime.plan.topology import Placement
+
+if TYPE_CHECKING:
+    from runtime.config.sections import ClusterConfig, Machine  # pydantic comes with it
+
+Transport = Literal["ipc", "tcp", "both"]
+
+
+@dataclass(frozen=True)
+class Roads:
+    """`far`: the machines that are other hosts and have processes. `transport`: Unix sockets, TCP, or Unix sockets
+    within each host and TCP between them. `encrypted`: what leaves a host is."""
+
+    far: tuple[Machine, ...]
+    transport: Transport
+    encrypted: bool
+    shared_memory: bool
+
+    @property
+    def scheme(self) -> str:
+        """Of addresses that another host reaches."""
+        return "curve" if self.encrypted else "tcp"
+
+
+def roads_of(placement: Placement, config: ClusterConfig) -> Roads:
+    """What [links] and the machines that are used make of it. Namespaces stand for hosts; where TCP was asked for,
+    nothing is shared with or within them, so that all that is sent can be seen on the wire."""
+    links, used = config.links, {spec.machine for spec in placement.processes}
+    far = tuple(
+        machine for machine in config.machine if machine.name in used and is_far(machine.address, machine.namespace)
+    )
+    auto: Transport = "both" if far else "ipc"
+    transport: Transport = auto if links.transport == "auto" else links.transport
+    wired = transport == "tcp" and any(machine.namespace for machine in far)
+    encrypted = bool(far) and links.encryption == "curve"
+    return Roads(far, transport, encrypted, links.shared_memory and available() and not wired)

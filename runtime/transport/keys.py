@@ -1,0 +1,63 @@
+"""What lets a process into the links of its run, and tells it who else may come in. `up` makes it anew for each run.
+
+Over loopback a process shows the `secret` of its run. Between hosts links are encrypted, and each end proves by its key
+who it is (CURVE, RFC 25 and 26). The keys of a process are one piece of bytes, which lies in the private folder of the
+sockets on its host: never in the run directory, a log, an argument or the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from hmac import compare_digest
+from pathlib import Path
+
+USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Of one process. `secret`: what all of its run show over loopback; "": nobody is asked there. `public` and
+    `private`: its own pair; `peers`: process -> public key: these may come in, and each as itself only. Keys have 32
+    bytes; none: this run encrypts nothing."""
+
+    secret: str = field(default="", repr=False)
+    public: bytes = field(default=b"", repr=False)
+    private: bytes = field(default=b"", repr=False)
+    peers: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+    def admitted(self, mechanism: bytes, credentials: Sequence[bytes]) -> tuple[bytes, str]:
+        """(who may come in, ""), or (b"", why not): ZeroMQ's question when a stranger shows these by a mechanism."""
+        shown = bytes(credentials[-1]) if credentials else b""
+        if mechanism == b"CURVE":
+            who = next((peer for peer, key in self.peers.items() if key == shown), "")
+            return who.encode(), "" if who else "its key is none of this process's peers"
+        knows = mechanism == b"PLAIN" and bool(self.secret) and compare_digest(shown, self.secret.encode())
+        return (USER, "") if knows else (b"", "it does not know this run's secret")
+
+    def blob(self) -> bytes:
+        """All of it, to be handed to its process on whatever host; `of` reads it."""
+        peers = {peer: key.hex() for peer, key in self.peers.items()}
+        return json.dumps([self.secret, self.public.hex(), self.private.hex(), peers]).encode()
+
+    @staticmethod
+    def of(blob: bytes) -> Keys:
+        """What `blob` gave."""
+        secret, public, private, peers = json.loads(blob)
+        every = {peer: bytes.fromhex(key) for peer, key in peers.items()}
+        return Keys(secret, bytes.fromhex(public), bytes.fromhex(private), every)
+
+    def write(self, path: Path) -> None:
+        """As a file that nobody else may read. OSError."""
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(self.blob())
+
+    @staticmethod
+    def read(path: Path) -> Keys:
+        """What `write` wrote. OSError."""
+        return Keys.of(path.read_bytes())
+
+
+NO_KEYS = Keys()

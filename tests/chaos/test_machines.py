@@ -1,0 +1,116 @@
+"""A run over three machines that ssh reaches, and whatever of it is killed or cut: named, and nothing left anywhere.
+
+CONVOY_KILLS sets how often each is done (1 by default; the release figure is 10).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machines import Refused
+from tests.chaos.running import NAMED_WITHIN, Running
+from tests.far_machines import Far, far_machines, folders
+from tests.journeys.test_launchers import placed
+from tests.support import configure
+
+pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
+GONE_WITHIN = 10.0
+LINK_SECONDS = 2.0
+SETTINGS = f"[liveness]\nlink_seconds = {LINK_SECONDS}\n"
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    try:
+        with far_machines(tmp_path_factory.mktemp("far") / "ssh", 3) as made:
+            yield made
+    except Refused as why:
+        pytest.skip(f"no machines here: {why}")
+
+
+@pytest.fixture
+def running(tmp_path: Path, three: Far) -> Iterator[Running]:
+    more = placed(three.tables(), '[launcher]\nkind = "ssh"\n', SETTINGS)
+    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, more=more)
+    run = Running(cluster, lambda line: line.startswith("progress") and " 20/" in line, three.path())
+    yield run
+    run.end()
+
+
+def agent_of(three: Far, number: int) -> int:
+    """Its pid."""
+    (found,) = {int(line.split()[1]) for line in three.living() if re.search(rf"-m runtime join \S+ m{number}$", line)}
+    return found
+
+
+def ssh_of(number: int, run: Running) -> int:
+    """The pid of the ssh that keeps it."""
+    said = subprocess.run(
+        ["pgrep", "-P", str(run.process.pid), "-f", f" -- m{number} "], capture_output=True, text=True
+    )
+    (found,) = map(int, said.stdout.split())
+    return found
+
+
+def left(three: Far) -> list[str]:
+    """What is there that should not be, when GONE_WITHIN is over at the latest."""
+    deadline = time.monotonic() + GONE_WITHIN
+    while True:
+        found = three.living() + folders()
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("victim", ["agent", "ssh"] * KILLS)
+def test_a_machine_that_is_lost_is_named_and_nothing_is_left(running: Running, three: Far, victim: str) -> None:
+    os.kill(agent_of(three, 1) if victim == "agent" else ssh_of(1, running), signal.SIGKILL)
+    killed = time.monotonic()
+    line = running.named()
+    assert time.monotonic() - killed <= NAMED_WITHIN
+    assert re.match(r"process p1 \(conv-0-1\) on m1 \(\S+, pid \d+\) is lost with its machine 'm1': ", line), line
+    code, said = running.finish(GONE_WITHIN)
+    assert (code, "Traceback" in said) == (4, False)
+    assert (left(three), running.left()) == ([], [])
+
+
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_nothing_is_left_on_any_machine_when_up_is_killed(running: Running, three: Far, turn: int) -> None:
+    assert len(three.living()) > 3
+    running.process.kill()
+    running.process.wait()
+    assert (left(three), running.left()) == ([], [])
+
+
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_a_machine_that_is_cut_off_is_named_and_ends_by_itself(running: Running, three: Far, turn: int) -> None:
+    def cable(state: str) -> None:
+        subprocess.run(["ip", "-n", three.machines[1].namespace, "link", "set", "eth0", state], check=True, timeout=20)
+
+    cable("down")
+    try:
+        cut = time.monotonic()
+        line = running.named()
+        assert time.monotonic() - cut <= LINK_SECONDS + 3.0
+        assert " m1" in line, line
+        code, said = running.finish(GONE_WITHIN + 10)
+        assert (code, "Traceback" in said) == (4, False)
+        assert (left(three), running.left()) == ([], [])
+    finally:
+        cable("up")
+
+
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_an_interrupt_ends_a_run_over_machines_well(running: Running, three: Far, turn: int) -> None:
+    os.kill(running.process.pid, signal.SIGINT)
+    assert running.finish(20) == (130, "")
+    assert (left(three), running.left()) == ([], [])

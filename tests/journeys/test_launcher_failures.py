@@ -1,0 +1,194 @@
+"""What keeps a machine from taking part: one line that names it, exit 3, and nothing left that was started elsewhere.
+
+A program in place of ssh plays what the network does; where it lets the command through, the agent runs on this host.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.far_machines import folders, program
+from tests.support import environment, runtime_command
+
+TALKING = """
+from runtime import Actor, ActorSpec, Topology
+
+class Waiting(Actor):
+    pass
+
+ROLES = {"waiting": Waiting}
+
+def plan(config, options):
+    return Topology(__name__, (ActorSpec("a", "waiting"), ActorSpec("b", "waiting")), (("a", "b"),), "a")
+"""
+CLUSTER = """
+program = "talking"
+[launcher]
+kind = "ssh"
+address = "{address}"
+[[machine]]
+name = "m0"
+address = "192.0.2.1"
+{well}
+[[machine]]
+name = "m1"
+address = "192.0.2.2"
+{ill}
+[[process]]
+name = "p0"
+machine = "m0"
+actors = ["a"]
+[[process]]
+name = "p1"
+machine = "m1"
+actors = ["b"]
+"""
+LET_THROUGH = 'for last; do :; done; exec sh -c "$last"'
+SETTINGS = 'python = "{python}"\nenvironment = {{ PYTHONPATH = "{path}" }}\n'
+
+
+def run(
+    folder: Path, ssh: str, *settings: str, bad: str = sys.executable, address: str = "127.0.0.1"
+) -> subprocess.CompletedProcess[str]:
+    """`up` on two machines, of which m0 is well; on m1 `ssh` is this script and python is `bad`."""
+    program(folder / "bin" / "ssh", f'case "$*" in *" m0 "*) {LET_THROUGH};; esac\n{ssh}')
+    (folder / "talking.py").write_text(TALKING)
+    path = f"{folder}:{environment()['PYTHONPATH']}"
+    well, ill = (SETTINGS.format(python=python, path=path) for python in (sys.executable, bad))
+    (folder / "cluster.toml").write_text(CLUSTER.format(address=address, well=well, ill=ill))
+    return subprocess.run(
+        runtime_command("up", *(word for setting in settings for word in ("--set", setting))),
+        cwd=folder,
+        env={**environment(), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
+    """The one line of a run that could not be launched, of which nothing is left."""
+    assert done.returncode == 3, (done.returncode, done.stdout, done.stderr)
+    (line,) = done.stderr.splitlines()
+    agents = subprocess.run(["pgrep", "-f", f"PYTHONPATH={folder}"], capture_output=True, text=True, check=False)
+    assert agents.stdout == ""
+    assert folders() == []
+    return line
+
+
+@pytest.mark.few("[refuses]")
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param(
+            'echo "ssh: connect to host m1 port 22: No route to host" >&2; exit 255',
+            "machine 'm1': ssh m1: ssh: connect to host m1 port 22: No route to host",
+            id="unreachable",
+        ),
+        pytest.param(
+            'echo "a banner" >&2; echo "root@m1: Permission denied (publickey)." >&2; exit 255',
+            "machine 'm1': ssh m1: root@m1: Permission denied (publickey).",
+            id="refuses",
+        ),
+        pytest.param("exit 1", "machine 'm1': ssh m1 exited with status 1 and said nothing", id="silent"),
+        pytest.param("kill -9 $$", "machine 'm1': ssh m1 killed by SIGKILL", id="killed"),
+    ],
+)
+def test_what_ssh_says_last_is_told(tmp_path: Path, script: str, expected: str) -> None:
+    assert said(run(tmp_path, script), tmp_path).startswith(expected)
+
+
+@pytest.mark.slow
+def test_an_ssh_that_says_nothing_is_told_when_time_is_up(tmp_path: Path) -> None:
+    line = said(run(tmp_path, "exec sleep 100", "launcher.start_seconds=10"), tmp_path)
+    assert line == "machine 'm1' was not ready within 10 s: ssh m1 does not answer (launcher.start_seconds)"
+
+
+@pytest.mark.slow
+def test_a_python_that_is_not_there_is_told(tmp_path: Path) -> None:
+    line = said(run(tmp_path, LET_THROUGH, bad="python9"), tmp_path)
+    assert line == "machine 'm1': ssh m1: env: 'python9': No such file or directory"
+
+
+@pytest.mark.slow
+def test_a_package_that_is_missing_there_is_told(tmp_path: Path) -> None:
+    bare = program(tmp_path / "bin" / "bare", f'exec {sys.executable} -I -S "$@"')
+    line = said(run(tmp_path, LET_THROUGH, bad=str(bare)), tmp_path)
+    assert line == f"machine 'm1': ssh m1: {Path(sys.executable)}: No module named runtime"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "told"), [("sources", "has other sources"), ("version", "it has convoy-runtime 0.0.1")]
+)
+def test_another_version_there_is_told_with_both(tmp_path: Path, what: str, told: str) -> None:
+    change = {
+        "sources": "facts.sources = lambda: 'old'",
+        "version": "facts.versions = lambda: {'convoy-runtime': '0.0.1'}",
+    }[what]
+    (tmp_path / "old.py").write_text(
+        "import sys\nfrom runtime.cluster.machines import facts\nfrom runtime.__main__ import _command\n"
+        f"{change}\nsys.argv[1:3] = []\nsys.exit(_command())\n"
+    )
+    old = program(tmp_path / "bin" / "old", f'exec {sys.executable} {tmp_path}/old.py "$@"')
+    line = said(run(tmp_path, LET_THROUGH, bad=str(old)), tmp_path)
+    assert line.startswith("machine 'm1': it") and told in line and "install the same" in line
+
+
+@pytest.mark.slow
+def test_a_key_of_another_run_is_refused_and_told(tmp_path: Path) -> None:
+    wrong = " ".join(["ab" * 32] * 3)
+    script = f'for last; do :; done; echo "{wrong}" | sh -c "$last"'
+    line = said(run(tmp_path, script), tmp_path)
+    assert line.startswith("machine 'm1': ssh m1: machine 'm1': the connection to `up` broke, or it refused this key")
+
+
+@pytest.mark.slow
+def test_what_is_no_key_is_told_and_not_repeated(tmp_path: Path) -> None:
+    script = 'for last; do :; done; echo "a banner of 5 words" | sh -c "$last"'
+    line = said(run(tmp_path, script), tmp_path)
+    assert line.startswith("machine 'm1': ssh m1: standard input: found 5 words")
+    assert "banner" not in line
+
+
+@pytest.mark.slow
+def test_an_address_where_up_does_not_listen_is_told(tmp_path: Path) -> None:
+    script = 'for last; do :; done; exec sh -c "$(echo "$last" | sed s/127.0.0.1/127.0.0.2/)"'
+    line = said(run(tmp_path, script), tmp_path)
+    assert line.startswith("machine 'm1': ssh m1: `up` cannot be reached at 127.0.0.2:")
+    assert "refused: nothing listens there" in line
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A disk that has no room for a plan."""
+    folder.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", folder], capture_output=True, check=False)
+    if made.returncode != 0:
+        pytest.skip("no file system can be made here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True, timeout=20)
+
+
+@pytest.mark.slow
+def test_a_full_disk_there_is_told(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        script = f'for last; do :; done; TMPDIR={disk} exec sh -c "$last"'
+        line = said(run(tmp_path, script), tmp_path)
+    assert line.startswith("machine 'm1': ") and str(disk) in line and line.endswith("No space left on device")
+
+
+@pytest.mark.slow
+def test_links_that_stay_on_one_machine_are_refused_for_several(tmp_path: Path) -> None:
+    line = said(run(tmp_path, LET_THROUGH, "links.transport=ipc"), tmp_path)
+    assert line == "links.transport is 'ipc': that reaches no machine but this one; leave it out"

@@ -1,0 +1,93 @@
+"""Machines elsewhere: runs over agents that ssh or a person starts, and what is left of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machines import Refused
+from runtime.compute import service_times
+from tests.far_machines import Far, far_machines, folders
+from tests.support import configure, environment, events, run_directory, runtime_command, train
+
+PLACES = '[placement]\nprocesses = "one"\n'
+PROCESS = '[[process]]\nname = "p{number}"\nmachine = "m{number}"\nactors = ["{actors}"]\n'
+APART = ("conv-0-0", "conv-0-1", "[!c]*", "conv_model", "coordinator")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    try:
+        with far_machines(tmp_path_factory.mktemp("far") / "ssh", 3) as made:
+            yield made
+    except Refused as why:
+        pytest.skip(f"no machines here: {why}")
+
+
+def placed(tables: str, launcher: str, more: str = "") -> str:
+    """A machine for each worker and one for everything else."""
+    processes = [PROCESS.format(number=number, actors=pattern) for number, pattern in enumerate(APART[:2])]
+    rest = '", "'.join(APART[2:])
+    return f"{tables}{''.join(processes)}{PROCESS.format(number=2, actors=rest)}{PLACES}{launcher}{more}"
+
+
+def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(tmp_path: Path, three: Far) -> None:
+    reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()
+    more = placed(three.tables(), '[launcher]\nkind = "ssh"\n', "[run]\nrecord_service_times = true\n")
+    cluster = configure(tmp_path / "far", "sync", workers=2, iterations=5, more=more)
+    done = subprocess.run(
+        runtime_command("up", cluster.name),
+        cwd=cluster.parent,
+        env=three.path(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    directory = run_directory(cluster)
+    losses = [event["loss"] for event in events(directory, "progress")]
+    assert losses == pytest.approx(reference, rel=1e-4)
+    assert sorted(path.name for path in (directory / "logs").iterdir()) == ["p0.log", "p1.log", "p2.log"]
+    assert "halting: the run is over" in (directory / "logs" / "p1.log").read_text()
+    assert (directory / events(directory, "finished")[0]["checkpoint"]).stat().st_size > 1e6
+    assert {key.partition("/")[0] for key in service_times.read_table(directory / service_times.FILE)} > {
+        "conv_compute",
+        "fc_server",
+    }
+    assert (three.living(), folders()) == ([], [])
+
+
+@pytest.mark.slow
+def test_a_run_on_machines_where_a_person_types_what_up_shows_has_the_numbers_of_one(
+    tmp_path: Path, three: Far
+) -> None:
+    reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()
+    more = placed(three.tables(), '[launcher]\nkind = "manual"\nstart_seconds = 60\n')
+    cluster = configure(tmp_path / "far", "sync", workers=2, iterations=5, more=more)
+    agents: list[subprocess.Popen[str]] = []
+    with subprocess.Popen(
+        runtime_command("up", cluster.name), cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as up:
+        assert up.stdout is not None
+        said = iter(up.stdout)
+        for line in said:
+            named = re.match(r"machine 'm(\d)': type there", line)
+            if named:
+                command, _, key = next(said), next(said), next(said)
+                inside = ["ip", "netns", "exec", three.machines[int(named[1])].namespace, "sh", "-c", command]
+                agents.append(subprocess.Popen(inside, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                pasted = agents[-1].stdin
+                assert pasted is not None
+                pasted.write(key)
+                pasted.close()  # as if it came out of a file: the link alone keeps it
+                agents[-1].stdin = None
+        assert up.wait(60) == 0
+    assert [(agent.communicate(timeout=10)[1], agent.returncode) for agent in agents] == [("", 0)] * 3
+    losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
+    assert losses == pytest.approx(reference, rel=1e-4)
+    assert (three.living(), folders()) == ([], [])

@@ -1,0 +1,138 @@
+"""The link between `up` and its agents: who may come in, and how each learns that the other is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import pytest
+import pytest_asyncio
+
+from runtime.cluster.machines.invitation import Invitation
+from runtime.cluster.machines.line import Line, Reception, limits_of
+from runtime.cluster.machines.words import Got, Prepared, Problem
+from runtime.errors import ConfigError, LaunchError
+from runtime.messages.message import Message
+
+LIMITS = limits_of(1.0)
+T = TypeVar("T")
+
+
+@dataclass
+class Up:
+    """A reception, and all that it hears."""
+
+    heard: asyncio.Queue[tuple[str, Message]] = field(default_factory=asyncio.Queue)
+    lost: asyncio.Queue[tuple[str, str]] = field(default_factory=asyncio.Queue)
+    refused: asyncio.Queue[tuple[str, str]] = field(default_factory=asyncio.Queue)
+
+    def __post_init__(self) -> None:
+        self.reception = Reception(
+            LIMITS,
+            lambda *said: self.heard.put_nowait(said),
+            lambda *who: self.lost.put_nowait(who),
+            lambda *who: self.refused.put_nowait(who),
+        )
+        self.address = self.reception.listen("127.0.0.1", 0)
+        self.invitation = self.reception.invite("m", attached=False)
+
+
+@dataclass
+class Machine:
+    """An agent's end, and all that it hears."""
+
+    up: Up
+    invitation: Invitation
+    name: str = "m"
+    heard: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
+    lost: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    def __post_init__(self) -> None:
+        hear, lost = self.heard.put_nowait, self.lost.put_nowait
+        self.line = Line(self.name, self.up.address, self.invitation, LIMITS, hear, lost)
+
+
+@pytest_asyncio.fixture
+async def up() -> AsyncIterator[Up]:
+    made = Up()
+    yield made
+    await made.reception.close()
+
+
+async def in_time(queue: asyncio.Queue[T]) -> T:
+    return await asyncio.wait_for(queue.get(), 15)
+
+
+async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) -> None:
+    agent = Machine(up, up.invitation)
+    agent.line.tell(Prepared())
+    assert [type(part) for part in await in_time(up.heard)] == [str, Prepared]
+    up.reception.tell("m", Got())
+    while not isinstance(await in_time(agent.heard), Got):
+        pass
+    await agent.line.close()
+    assert await in_time(up.lost) == ("m", "its connection broke")
+
+
+async def test_an_agent_learns_that_up_has_gone() -> None:
+    up = Up()
+    agent = Machine(up, up.invitation)
+    agent.line.tell(Prepared())
+    await in_time(up.heard)
+    await up.reception.close()
+    assert "the connection to `up` broke" in await in_time(agent.lost)
+    await agent.line.close()
+
+
+@pytest.mark.parametrize("what", ["another key", "a key of another run", "the name of another machine"])
+async def test_who_was_not_invited_is_refused_and_nothing_of_it_is_heard(up: Up, what: str) -> None:
+    mine, other = up.invitation, Reception(LIMITS, lambda *_: None, lambda *_: None, lambda *_: None)
+    foreign = other.invite("m", attached=False)
+    await other.close()
+    invitation = {
+        "another key": replace(mine, public=foreign.public, private=foreign.private),
+        "a key of another run": foreign,
+        "the name of another machine": mine,
+    }[what]
+    agent = Machine(up, invitation, "n" if what == "the name of another machine" else "m")
+    agent.line.tell(Prepared())
+    if what == "the name of another machine":
+        assert "claims to be" in (await in_time(up.refused))[1]
+    else:
+        assert "refused this key" in await in_time(agent.lost)
+    assert up.heard.empty()
+    await agent.line.close()
+
+
+async def test_a_second_agent_of_a_machine_is_refused_and_the_first_goes_on(up: Up) -> None:
+    first = Machine(up, up.invitation)
+    first.line.tell(Prepared())
+    await in_time(up.heard)
+    second = Machine(up, up.invitation)
+    second.line._port.close(flush=False)
+    await second.line._ports.close()
+    first.line.tell(Problem(error="goes on"))
+    assert isinstance((await in_time(up.heard))[1], Problem)
+    second.line._beating.cancel()
+    await first.line.close()
+
+
+async def test_an_address_that_is_taken_is_told(up: Up) -> None:
+    host, _, port = up.address.rpartition(":")
+    with pytest.raises(LaunchError, match=f"launcher.address: `up` cannot listen on {host}:{port}"):
+        up.reception.listen(host, int(port))
+
+
+def test_an_invitation_is_a_line_that_can_be_read_again_and_is_not_shown() -> None:
+    made = Invitation(b"u" * 32, b"p" * 32, b"s" * 32, attached=True)
+    assert Invitation.read(f"{made.line}\n") == made
+    assert (b"s" * 32).hex() not in repr(made)
+
+
+@pytest.mark.parametrize("line", ["", "hello", "a b c", f"{'ab' * 32} " * 2, f"{'ab' * 32} " * 4, f"{'zz' * 32} " * 3])
+def test_what_is_no_invitation_is_told_and_not_repeated(line: str) -> None:
+    with pytest.raises(ConfigError, match=r"standard input: found .*, expected the line that `up` shows") as refused:
+        Invitation.read(line)
+    assert "ab" * 32 not in str(refused.value)

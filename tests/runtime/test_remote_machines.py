@@ -1,0 +1,146 @@
+"""What `up` makes of an agent's words, and an agent of those of `up`, without sockets: every step, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runtime.cluster.launcher import LOST
+from runtime.cluster.launchers import joined, remote
+from runtime.cluster.launchers.joined import Joined as Agent
+from runtime.cluster.launchers.joined import Step
+from runtime.cluster.launchers.remote import RemoteMachine, RemoteProcess, Stage
+from runtime.cluster.machines import words
+from runtime.cluster.machines.facts import facts_here, mismatch
+from runtime.errors import LaunchError
+from runtime.messages.message import Message
+
+PIECE = words.Piece(path="logs/p.log", offset=0, rest=-1, data=np.zeros(3, np.uint8))
+SAID_BY_AGENT: dict[type[Message], Message] = {
+    words.Joined: facts_here("m", "10.0.0.1"),
+    words.Prepared: words.Prepared(),
+    words.Started: words.Started(process="p", incarnation=1, error=""),
+    words.Exited: words.Exited(process="p", incarnation=1, status=-9, how="killed by SIGKILL"),
+    words.Piece: PIECE,
+    words.Closed: words.Closed(),
+    words.Problem: words.Problem(error="no room"),
+    words.Launch: words.Launch(process="p", incarnation=1),  # which is not the agent's to say
+}
+SAID_BY_UP: dict[type[Message], Message] = {
+    words.Piece: PIECE,
+    words.Orders: words.Orders(program="roles", private={}),
+    words.Launch: words.Launch(process="p", incarnation=1),
+    words.Signal: words.Signal(process="p", number=int(signal.SIGTERM)),
+    words.Got: words.Got(),
+    words.Close: words.Close(),
+    words.Beat: words.Beat(),
+    words.Joined: facts_here("m", "10.0.0.1"),  # which is not for it
+}
+
+
+class Known:
+    """A machine at a stage, what was said to its agent, and the pieces that came."""
+
+    def __init__(self, stage: Stage = Stage.READY) -> None:
+        self.told: list[Message] = []
+        self.pieces: list[words.Piece] = []
+        self.machine = RemoteMachine("m", Path("logs"), self.told.append, self.pieces.append)
+        for message in (words.Joined, words.Prepared):
+            if self.machine.stage is not stage:
+                self.machine.take(SAID_BY_AGENT[message])
+        if stage is Stage.GONE:
+            self.machine.lost("of the test")
+
+    async def with_process(self) -> RemoteProcess:
+        """The same, with a process."""
+        born = asyncio.create_task(self.machine.launch("p", 1))
+        await asyncio.sleep(0)
+        self.machine.take(SAID_BY_AGENT[words.Started])
+        return await born
+
+
+@pytest.mark.parametrize("stage", list(Stage))
+@pytest.mark.parametrize("kind", list(SAID_BY_AGENT))
+async def test_an_agent_may_say_what_the_table_has_and_nothing_else(stage: Stage, kind: type[Message]) -> None:
+    known = Known(stage)
+    known.machine.take(SAID_BY_AGENT[kind])
+    assert known.machine.stage is remote.STEPS.get((stage, kind), Stage.GONE)
+    if (stage, kind) not in remote.STEPS and stage not in (Stage.READY, Stage.GONE):
+        told = str(known.machine.ready.exception())
+        assert told == f"machine 'm': its agent said {kind.__name__} while it was {stage.value}"
+
+
+async def test_a_process_there_is_started_signalled_and_its_end_told_as_its_machine_saw_it() -> None:
+    known = Known()
+    child = await known.with_process()
+    child.signal(signal.SIGTERM)
+    assert [type(message) for message in known.told] == [words.Launch, words.Signal]
+    known.machine.take(PIECE)
+    assert (known.pieces, type(known.told[-1])) == ([PIECE], words.Got)
+    known.machine.take(SAID_BY_AGENT[words.Exited])
+    assert (await child.wait(), child.describe(-9, True)) == (-9, "killed by SIGKILL")
+    child.signal(signal.SIGKILL)
+    assert type(known.told[-1]) is words.Got, "nobody is there to hear it"
+
+
+async def test_what_cannot_be_started_there_is_told_with_its_machine() -> None:
+    known = Known()
+    born = asyncio.create_task(known.machine.launch("p", 1))
+    await asyncio.sleep(0)
+    known.machine.take(words.Started(process="p", incarnation=1, error="process 'p' could not be started: no memory"))
+    with pytest.raises(LaunchError, match=r"^machine 'm': process 'p' could not be started: no memory$"):
+        await born
+    with pytest.raises(LaunchError, match="machine 'm' is gone"):
+        await Known(Stage.GONE).machine.launch("p", 1)
+
+
+@pytest.mark.parametrize("how", ["lost", "problem", "closed"])
+async def test_with_a_machine_all_its_processes_and_all_who_wait_are_told(how: str) -> None:
+    known = Known()
+    child = await known.with_process()
+    waiting = asyncio.create_task(known.machine.launch("q", 1))
+    await asyncio.sleep(0)
+    if how == "lost":
+        known.machine.lost("its connection broke")
+    else:
+        known.machine.take(SAID_BY_AGENT[words.Problem if how == "problem" else words.Closed])
+    why = {"lost": "its connection broke", "problem": "no room", "closed": "its agent has ended"}[how]
+    assert (await child.wait(), child.how) == (LOST, f"is lost with its machine 'm': {why}")
+    with pytest.raises(LaunchError, match=f"^machine 'm': {why}$"):
+        await waiting
+    assert known.machine.gone.done()
+    known.machine.lost("again")
+    assert child.how.endswith(why)
+
+
+class NoNursery:
+    """Nothing is born here."""
+
+
+@pytest.mark.parametrize("step", list(Step))
+@pytest.mark.parametrize("kind", list(SAID_BY_UP))
+async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: type[Message]) -> None:
+    nursery: Any = NoNursery()
+    agent = Agent("m", nursery)
+    before = {Step.JOINING: [], Step.READY: [words.Orders], Step.CLOSING: [words.Close]}[step]
+    for message in before:
+        agent.take(SAID_BY_UP[message])
+    agent.take(SAID_BY_UP[kind])
+    legal = (step, kind) in joined.STEPS
+    assert agent.over.done() is not legal
+    if not legal:
+        assert str(agent.over.result()) == f"`up` said {kind.__name__} while this agent was {step.value}"
+
+
+def test_a_machine_with_another_version_or_other_sources_does_not_fit() -> None:
+    here = facts_here("m", "10.0.0.1")
+    assert mismatch(here) == ""
+    other = dataclasses.replace(here, versions={**here.versions, "convoy-runtime": "0.0.9"})
+    assert mismatch(other).startswith("it has convoy-runtime 0.0.9, this host ")
+    assert "has other sources (old)" in mismatch(dataclasses.replace(here, sources="old"))
