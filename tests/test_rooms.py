@@ -57,7 +57,7 @@ ROOMS: dict[str, str] = {
     " runtime.plan runtime.transport",
     "runtime.cluster.machines": "runtime runtime.cluster runtime.messages runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.machines runtime.compute runtime.config"
-    " runtime.memory runtime.messages runtime.plan runtime.transport",
+    " runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"

@@ -63,11 +63,14 @@ def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_on_machines_where_a_person_types_what_up_shows_has_the_numbers_of_one(
+def test_a_run_on_this_host_and_where_a_person_types_what_up_shows_has_the_numbers_of_one(
     tmp_path: Path, three: Far
 ) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()
-    more = placed(three.tables(), '[launcher]\nkind = "manual"\nstart_seconds = 60\n')
+    here = (
+        three.tables().rpartition("[[machine]]")[0] + '[[machine]]\nname = "m2"\nthreads = 1\n'
+    )  # the third is this host
+    more = placed(here, '[launcher]\nkind = "manual"\nstart_seconds = 60\n')
     cluster = configure(tmp_path / "far", "sync", workers=2, iterations=5, more=more)
     agents: list[subprocess.Popen[str]] = []
     with subprocess.Popen(
@@ -87,7 +90,7 @@ def test_a_run_on_machines_where_a_person_types_what_up_shows_has_the_numbers_of
                 pasted.close()  # as if it came out of a file: the link alone keeps it
                 agents[-1].stdin = None
         assert up.wait(60) == 0
-    assert [(agent.communicate(timeout=10)[1], agent.returncode) for agent in agents] == [("", 0)] * 3
+    assert [(agent.communicate(timeout=10)[1], agent.returncode) for agent in agents] == [("", 0)] * 2
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     assert losses == pytest.approx(reference, rel=1e-4)
     assert (three.living(), folders()) == ([], [])
