@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks.machines import Machine, Refused, machines
 from roles import Options, forecast, plan
+from runtime.addresses import towards
 from runtime.config.file import load_with_program
 from runtime.plan.topology import Topology
 from runtime.transport.keys import Keys
@@ -163,7 +164,11 @@ def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
     tmp_path: Path, three: list[Machine]
 ) -> None:
     more = placed(three[:1], "*", addresses=["eth7"])
-    done = run_up(configure(tmp_path, "single", more=more))
+    cluster = configure(tmp_path, "single", more=more)
+    done = run_up(cluster)
+    assert done.returncode == 3
+    assert done.stderr.startswith("machine 'm0' at eth7 cannot be reached from here: no way leads there; say launcher.")
+    done = run_up(cluster, "--set", f"launcher.address={towards(three[0].address)}")
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"machine 'm0' (host {platform.node()}): address 'eth7': no interface and no host has this")
