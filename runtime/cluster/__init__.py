@@ -7,6 +7,4 @@ agent  process            in each role process: who answers the supervisor; from
 launcher  launchers       what starts processes; a kind of place a file
 clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings                  what processes log as warnings, told as events
-namespaces  versions      network namespaces of this machine; what runs where
-machine_memory            how much memory there is; whether the kernel killed for it
 """

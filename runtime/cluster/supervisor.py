@@ -32,11 +32,11 @@ from runtime.cluster.lifecycle import (
     Ready,
     agent_of,
 )
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
+from runtime.machine.memory import MachineMemory
 from runtime.messages.message import Envelope, Message, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.transport import Endpoints, Transport

@@ -5,9 +5,6 @@ placement          processes on machines and cores, as the configuration says
 program            the module that actors come from; options as their roles declare them
 run_plan           what every process must know, as a file
 forecast  room     what a program says of a topology before it runs; is there memory for it
-geometry  svg      a drawing of it
-prospects telling  how long it will take; in words
-axes               fields with logarithmic axes
-chart  panels      how long it will take, as a chart; several measures side by side
+prospects          how long it will take
 choice             what a program leaves open until its run starts
 """

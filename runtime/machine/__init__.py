@@ -1,0 +1,6 @@
+"""What the machine is on which a process runs.
+
+memory       how much there is; whether the kernel killed for it
+namespaces   its network namespaces: a process enters one
+versions     what runs on it
+"""
