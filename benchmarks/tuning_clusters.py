@@ -18,7 +18,7 @@ from roles.base.shapes import Shapes
 from roles.base.sizes import crossing
 from roles.forecasting.catalogue import kind_called
 from roles.forecasting.outlook import plainly
-from runtime.plan.chart import chart
+from runtime.drawing.chart import chart
 from runtime.plan.prospects import NEAR, Prospects, Wanted
 from runtime.queueing.efficiency import Phases, by_server, conv_seconds, iteration_seconds
 from runtime.runs.checking import check

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from runtime.plan.axes import drawing, text
-from runtime.plan.panels import Curve, Panel, panels
+from runtime.drawing.axes import drawing, text
+from runtime.drawing.panels import Curve, Panel, panels
 
 WIDTH, LEFT, TOP, LINE = 760.0, 190.0, 44.0, 46.0  # px
 MOST = 330.0  # px of the longest bar

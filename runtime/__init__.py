@@ -2,7 +2,8 @@
 
 messages  memory  transport   what is said, as bytes; shared memory; the roads
 actors  compute               an actor and the way to its peers; array work off the event loop
-config  plan                  cluster.toml; what will run, as data
+config  plan  drawing         cluster.toml; what will run, as data; the same for people
+machine                       what the machine is on which a process runs
 cluster                       the life of processes: agents, the supervisor, launchers
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
@@ -11,7 +12,6 @@ cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
 regular  text                 only regular files are opened; text for a terminal
-addresses                     which of its addresses a machine uses
 hidden                        packages that others of their name hide
 
 Everything is imported when it is asked for: role processes need no configuration, and `python -m runtime` hears signals

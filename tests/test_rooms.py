@@ -49,20 +49,24 @@ ROOMS: dict[str, str] = {
     "runtime.memory": "runtime",
     "runtime.transport": "runtime runtime.memory runtime.messages",
     "runtime.compute": "runtime",
+    "runtime.machine": "runtime",
     "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
-    "runtime.config": "runtime",
+    "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
-    "runtime.plan": "runtime runtime.actors runtime.config runtime.memory runtime.messages runtime.transport",
-    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
-    " runtime.plan runtime.transport",
-    "runtime.cluster.machines": "runtime runtime.cluster runtime.messages runtime.transport",
+    "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
+    " runtime.transport",
+    "runtime.drawing": "runtime.plan",
+    "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
+    "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
+    " runtime.messages runtime.plan runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.machines runtime.compute runtime.config"
-    " runtime.memory runtime.messages runtime.plan",
+    " runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
-    " runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
+    " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.report"
+    " runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
@@ -80,7 +84,8 @@ ROOMS: dict[str, str] = {
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.coordination roles.exchange roles.forecasting"
-    " roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute runtime.config runtime.plan",
+    " roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute runtime.config runtime.drawing"
+    " runtime.plan",
     "roles.choosing": "nets! ops! roles roles.base roles.coordination roles.forecasting roles.learning roles.planning"
     " roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.forecasting roles.learning"

@@ -22,8 +22,8 @@ from roles.options import Options, Train
 from roles.planning.measured import events_of, iteration_of, options_of_run, reading
 from roles.planning.strategies import manner_of, preset_called
 from roles.planning.tuned import Tuned
+from runtime.drawing.telling import duration
 from runtime.errors import ConfigError
-from runtime.plan.telling import duration
 
 LOSS = "loss"
 HEAD = ("run", "with", "")

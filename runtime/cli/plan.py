@@ -82,10 +82,10 @@ def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | 
 
 def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> None:
     """In words, and as a drawing."""
+    from runtime.drawing.svg import outline
+    from runtime.drawing.svg import svg as drawn
+    from runtime.drawing.telling import outline as told
     from runtime.plan.forecast import Forecast
-    from runtime.plan.svg import outline
-    from runtime.plan.svg import svg as drawn
-    from runtime.plan.telling import outline as told
     from runtime.report.console import RunConsole
 
     tell = getattr(checked.loaded.program, "forecast", None)
@@ -136,7 +136,7 @@ def _check(wanted: Wanted) -> None:
 
 
 def _chart(found: Sequence[Prospects], file: Path) -> str:
-    from runtime.plan.chart import beside, chart
+    from runtime.drawing.chart import beside, chart
 
     first = found[0] if found and found[0].choices else None
     if first is None:

@@ -6,9 +6,7 @@ roll  sameness            who has greeted, from where; do all machines run and r
 causes  supervisor        which of several reports is told; starting and ending everything
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file
-machines  private         machines elsewhere: their link with `up`; a run's private folder on a machine
+machines                  machines elsewhere: their link with `up`
 clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings                  what processes log as warnings, told as events
-namespaces  versions      network namespaces of this machine; what runs where
-machine_memory            how much memory there is; whether the kernel killed for it
 """

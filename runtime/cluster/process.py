@@ -21,15 +21,15 @@ from pathlib import Path
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
-from runtime.cluster import namespaces
 from runtime.cluster.agent import Agent
 from runtime.cluster.lifecycle import FIRST, Failure, agent_of
-from runtime.cluster.versions import identity
 from runtime.compute import threads
 from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
+from runtime.machine import namespaces
+from runtime.machine.versions import identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of

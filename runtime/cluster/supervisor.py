@@ -31,7 +31,6 @@ from runtime.cluster.lifecycle import (
     Ready,
     agent_of,
 )
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.roll import Roll, endpoints
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
@@ -39,6 +38,7 @@ from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
+from runtime.machine.memory import MachineMemory
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.transport import Transport, host

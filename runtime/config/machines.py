@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr
 
-from runtime.addresses import AUTO, mistake
 from runtime.config.hosts import Host, expanded, of_file
 from runtime.config.kinds import NAME, NAMED, Count, Name, Port, Section, Text
 from runtime.config.problems import Expected, found
 from runtime.config.source import Problem, RawConfig, show_text
+from runtime.machine.addresses import AUTO, mistake
 from runtime.regular import read_bytes
 
 LOCAL_NAME = "local"  # of a machine that says nothing
@@ -54,7 +54,7 @@ class Machine(Section):
     host              what a launcher connects to, such as "me@node7"; the name if it is not said
     hosts, hostfile   "node[01-16],gpu[1,3-5]", a list, "$SLURM_NODELIST"; a file with one host a line. Each becomes a
                       machine of its own, with all other keys of the entry
-    address           where its processes listen: see `runtime.addresses`. "auto" where it has a host
+    address           where its processes listen: see `runtime.machine.addresses`. "auto" where it has a host
     cores             as many as the machine has, if it is not said
     threads           BLAS threads of each process; "auto" shares the cores among the machine's processes
     port              the first of the machine's TCP ports; without it free ports are taken

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from runtime.addresses import AUTO, is_loopback
 from runtime.config.hosts import matching
 from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, tables
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.config.toml_lines import KeyPath
+from runtime.machine.addresses import AUTO, is_loopback
 from runtime.suggest import hint, near_hint
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.addresses import is_far
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
+from runtime.machine.addresses import is_far
 
 LOCAL_ONLY = "launcher.kind is 'local': processes are forked from `up`'s own"
 REAL_ONLY: tuple[KeyPath, ...] = (

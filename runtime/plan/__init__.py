@@ -7,9 +7,6 @@ run_plan  files    what every process must know, as a file; where files lie on i
 roads              which machines are other hosts, and what that asks of links
 credentials        the keys of a run
 forecast  room     what a program says of a topology before it runs; is there memory for it
-geometry  svg      a drawing of it
-prospects telling  how long it will take; in words
-axes               fields with logarithmic axes
-chart  panels      how long it will take, as a chart; several measures side by side
+prospects          how long it will take
 choice             what a program leaves open until its run starts
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from runtime.addresses import is_far
+from runtime.machine.addresses import is_far
 from runtime.memory.arena import available
 from runtime.plan.topology import Placement
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.addresses import is_loopback, own
 from runtime.errors import LaunchError
+from runtime.machine.addresses import is_loopback, own
 from runtime.messages.message import Lane
 from runtime.plan.files import Files
 from runtime.plan.topology import Placement

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.warnings import LoggedWarnings
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
+from runtime.machine.memory import MachineMemory
 from runtime.plan import room
 from runtime.plan.placement import idle, place
 from runtime.plan.program import checked

@@ -14,21 +14,21 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.addresses import is_loopback, on_the_way
 from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
-from runtime.cluster.private import make_socket_directory
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
-from runtime.cluster.versions import identity
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
+from runtime.machine.addresses import is_loopback, on_the_way
+from runtime.machine.private import make_socket_directory
+from runtime.machine.versions import identity
 from runtime.messages.message import Envelope, Lane, Message
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of

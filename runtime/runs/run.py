@@ -19,11 +19,11 @@ from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
 from runtime.cluster.process import event_loop_factory
-from runtime.cluster.versions import versions
 from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ActorStopped, ConfigError, ConvoyError, LaunchError
+from runtime.machine.versions import versions
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.console import RunConsole

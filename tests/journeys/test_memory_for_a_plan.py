@@ -9,8 +9,8 @@ import pytest
 
 import runtime
 from roles.forecasting.outlook import forecast, memory
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.errors import ConfigError
+from runtime.machine.memory import MachineMemory
 from runtime.plan.room import warned
 from runtime.runs.checking import check
 from tests.support import configure

@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.machines import Machine, Refused, machines
 from roles import Options, forecast, plan
-from runtime.addresses import towards
 from runtime.config.file import load_with_program
+from runtime.machine.addresses import towards
 from runtime.plan.topology import Topology
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import running

@@ -21,8 +21,8 @@ from roles.forecasting.outlook import memory
 from roles.learning.resume import place_of
 from runtime import ConfigError, Topology
 from runtime.cli.main import main
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.config.file import load_with_program
+from runtime.machine.memory import MachineMemory
 from runtime.runs.checking import check
 from tests.journeys.test_probes import asks, same, tried
 from tests.support import ROOT, Simulated, configure, events, run_directory, run_up, train

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from runtime.addresses import Interface, interfaces, is_loopback, mistake, own, pick
 from runtime.errors import LaunchError
+from runtime.machine.addresses import Interface, interfaces, is_loopback, mistake, own, pick
 
 HERE = [
     Interface("lo", "127.0.0.1"),

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from runtime.cli.main import main
+from runtime.drawing.svg import outline, svg
 from runtime.plan.forecast import Forecast, shown
-from runtime.plan.svg import outline, svg
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runtime.cluster.machine_memory import MachineMemory
+from runtime.machine.memory import MachineMemory
 
 MEMINFO = "MemTotal:       16000 kB\nMemFree:  10 kB\nMemAvailable:    9000 kB\nHugePages_Total:       0\n"
 

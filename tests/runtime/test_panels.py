@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runtime.plan.panels import DASHES, WIDTH, Curve, Panel, panels
+from runtime.drawing.panels import DASHES, WIDTH, Curve, Panel, panels
 
 SVG = "{http://www.w3.org/2000/svg}"
 POSITIVE = st.floats(1e-9, 1e9, allow_nan=False)

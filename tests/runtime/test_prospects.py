@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from runtime.plan.chart import chart
+from runtime.drawing.chart import chart
+from runtime.drawing.telling import busiest, duration, outline
 from runtime.plan.prospects import Needed, Prospect, Prospects
-from runtime.plan.telling import busiest, duration, outline
 
 SVG = "{http://www.w3.org/2000/svg}"
 SECONDS = {1: 4.0, 2: 2.0, 4: 0.52, 8: 0.5}

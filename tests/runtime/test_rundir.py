@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.cluster.private import make_socket_directory
+from runtime.machine.private import make_socket_directory
 from runtime.report.rundir import RunDirectory
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime.cluster.sameness import UP, Sameness
-from runtime.cluster.versions import PACKAGES, checksum, identity
+from runtime.machine.versions import PACKAGES, checksum, identity
 
 ALL = {
     "python": "3.12.4",

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runtime.addresses import is_far
 from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
 from runtime.cluster.launchers.local import LocalLauncher
 from runtime.cluster.launchers.remote import RemoteMachine, Stage
@@ -26,6 +25,7 @@ from runtime.cluster.machines.line import Reception, limits_of
 from runtime.cluster.machines.mirror import pieces
 from runtime.cluster.machines.words import Close, Orders, Piece
 from runtime.errors import LaunchError, MessageError
+from runtime.machine.addresses import is_far
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec

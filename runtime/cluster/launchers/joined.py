@@ -23,7 +23,6 @@ from pathlib import Path
 
 from runtime.cluster.launcher import Launched, LaunchPlan
 from runtime.cluster.launchers.local import LocalLauncher, Nursery
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here
 from runtime.cluster.machines.invitation import Invitation
@@ -43,10 +42,11 @@ from runtime.cluster.machines.words import (
     Signal,
     Started,
 )
-from runtime.cluster.private import make_socket_directory
 from runtime.cluster.process import event_loop_factory
 from runtime.config.sections import Machine
 from runtime.errors import ConvoyError, LaunchError, RoleDied
+from runtime.machine.memory import MachineMemory
+from runtime.machine.private import make_socket_directory
 from runtime.memory.arena import available
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from runtime.cluster import namespaces
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
 from runtime.compute import threads
 from runtime.errors import LaunchError
+from runtime.machine import namespaces
 from runtime.plan.topology import ProcessSpec
 
 if TYPE_CHECKING:

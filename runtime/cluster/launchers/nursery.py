@@ -32,8 +32,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runtime.cluster import private, process
-from runtime.cluster.versions import identity
+from runtime.cluster import process
+from runtime.machine import private
+from runtime.machine.versions import identity
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
 

@@ -10,9 +10,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.machines.words import Joined
-from runtime.cluster.versions import versions
+from runtime.machine.memory import MachineMemory
+from runtime.machine.versions import versions
 
 OURS = "convoy-runtime"
 

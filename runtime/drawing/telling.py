@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from runtime.drawing.svg import columns
 from runtime.plan.forecast import shown
 from runtime.plan.prospects import NEAR, Needed, Prospect, Prospects
-from runtime.plan.svg import columns
 
 SHOWN = 3  # stations beside the busiest
 ALIKE = 0.1  # difference in use of stations that are shown as one

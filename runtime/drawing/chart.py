@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from runtime.plan.axes import Edges, Field, curve, cut, dot, drawing, square, text
-from runtime.plan.panels import Curve, Panel, panels
+from runtime.drawing.axes import Edges, Field, curve, cut, dot, drawing, square, text
+from runtime.drawing.panels import Curve, Panel, panels
 from runtime.plan.prospects import NEAR, Prospects
 
 WIDTH, HEIGHT = 640.0, 400.0

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from runtime.plan.axes import Edges, Field, Point, cross, curve, cut, dot, drawing, square, text
+from runtime.drawing.axes import Edges, Field, Point, cross, curve, cut, dot, drawing, square, text
 
 WIDTH, HEIGHT = 310.0, 340.0  # px of a panel
 LEFT, RIGHT, TOP, BOTTOM = 66.0, 10.0, 70.0, 62.0  # px around its field

@@ -1,0 +1,8 @@
+"""What the machine is on which a process runs.
+
+addresses    which of its addresses it uses
+private      the private folder of a run on it
+memory       how much there is; whether the kernel killed for it
+namespaces   its network namespaces: a process enters one
+versions     what runs on it
+"""
