@@ -109,6 +109,18 @@ def test_a_machine_that_is_cut_off_is_named_and_ends_by_itself(running: Running,
         cable("up")
 
 
+def test_an_interrupt_ends_a_run_that_waits_for_machines(tmp_path: Path, three: Far) -> None:
+    more = placed(three.tables(), '[launcher]\nkind = "manual"\n')
+    cluster = configure(tmp_path, "sync", workers=2, iterations=4, more=more)
+    run = Running(cluster, lambda line: line.startswith("machine 'm2': type there"), three.path())
+    try:
+        os.kill(run.process.pid, signal.SIGINT)
+        assert run.finish(5) == (130, "")
+        assert left(three) == []
+    finally:
+        run.end()
+
+
 @pytest.mark.parametrize("turn", range(KILLS))
 def test_an_interrupt_ends_a_run_over_machines_well(running: Running, three: Far, turn: int) -> None:
     os.kill(running.process.pid, signal.SIGINT)

@@ -6,6 +6,7 @@ A program in place of ssh plays what the network does; where it lets the command
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,7 +59,11 @@ def run(
     folder: Path, ssh: str, *settings: str, bad: str = sys.executable, address: str = "127.0.0.1"
 ) -> subprocess.CompletedProcess[str]:
     """`up` on two machines, of which m0 is well; on m1 `ssh` is this script and python is `bad`."""
-    program(folder / "bin" / "ssh", f'case "$*" in *" m0 "*) {LET_THROUGH};; esac\n{ssh}')
+    program(
+        folder / "bin" / "ssh",
+        f'(echo "$*"; env) >> {folder}/shown\ncase "$*" in *" m0 "*) {LET_THROUGH};; esac\n{ssh}',
+    )
+    (folder / "shown").touch()
     (folder / "talking.py").write_text(TALKING)
     path = f"{folder}:{environment()['PYTHONPATH']}"
     well, ill = (SETTINGS.format(python=python, path=path) for python in (sys.executable, bad))
@@ -81,6 +86,8 @@ def said(done: subprocess.CompletedProcess[str], folder: Path) -> str:
     agents = subprocess.run(["pgrep", "-f", f"PYTHONPATH={folder}"], capture_output=True, text=True, check=False)
     assert agents.stdout == ""
     assert folders() == []
+    written = [path.read_text(errors="replace") for path in (folder / "runs").rglob("*") if path.is_file()]
+    assert not re.search("[0-9a-f]{64}", "".join([done.stdout, done.stderr, (folder / "shown").read_text(), *written]))
     return line
 
 
@@ -145,7 +152,7 @@ def test_another_version_there_is_told_with_both(tmp_path: Path, what: str, told
 
 @pytest.mark.slow
 def test_a_key_of_another_run_is_refused_and_told(tmp_path: Path) -> None:
-    wrong = " ".join(["ab" * 32] * 3)
+    wrong = " ".join(["ab" * 32] * 3) + " 6"
     script = f'for last; do :; done; echo "{wrong}" | sh -c "$last"'
     line = said(run(tmp_path, script), tmp_path)
     assert line.startswith("machine 'm1': ssh m1: machine 'm1': the connection to `up` broke, or it refused this key")

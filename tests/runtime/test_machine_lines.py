@@ -51,7 +51,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         hear, lost = self.heard.put_nowait, self.lost.put_nowait
-        self.line = Line(self.name, self.up.address, self.invitation, LIMITS, hear, lost)
+        self.line = Line(self.name, self.up.address, self.invitation, hear, lost)
 
 
 @pytest_asyncio.fixture
@@ -126,12 +126,18 @@ async def test_an_address_that_is_taken_is_told(up: Up) -> None:
 
 
 def test_an_invitation_is_a_line_that_can_be_read_again_and_is_not_shown() -> None:
-    made = Invitation(b"u" * 32, b"p" * 32, b"s" * 32, attached=True)
+    made = Invitation(b"u" * 32, b"p" * 32, b"s" * 32, 2.5, attached=True)
     assert Invitation.read(f"{made.line}\n") == made
     assert (b"s" * 32).hex() not in repr(made)
 
 
-@pytest.mark.parametrize("line", ["", "hello", "a b c", f"{'ab' * 32} " * 2, f"{'ab' * 32} " * 4, f"{'zz' * 32} " * 3])
+KEYS = " ".join(["ab" * 32] * 3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "hello", "a b c", KEYS, f"{KEYS} {KEYS}", f"{KEYS} nan", f"{KEYS} 6 stay", f"{'zz' * 32} {KEYS} 6", KEYS[65:]],
+)
 def test_what_is_no_invitation_is_told_and_not_repeated(line: str) -> None:
     with pytest.raises(ConfigError, match=r"standard input: found .*, expected the line that `up` shows") as refused:
         Invitation.read(line)

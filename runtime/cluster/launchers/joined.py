@@ -26,7 +26,7 @@ from runtime.cluster.launchers.local import LocalLauncher, Nursery
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here
 from runtime.cluster.machines.invitation import Invitation
-from runtime.cluster.machines.line import Line, limits_of
+from runtime.cluster.machines.line import Line
 from runtime.cluster.machines.mirror import Mirror
 from runtime.cluster.machines.words import (
     Beat,
@@ -57,7 +57,6 @@ ORDER_SECONDS = 20.0
 LOOK_SECONDS = 0.1  # between two looks at the files of the run
 GONE_SECONDS = 2.0  # for killed processes to be gone
 WINDOW = 8  # pieces under way
-LINK_SECONDS = 6.0  # without a sign of life of `up`
 
 
 class Step(Enum):
@@ -282,7 +281,7 @@ async def _live(address: str, machine: str, invitation: Invitation, nursery: Nur
     def lost(why: str) -> None:
         agent.end(RoleDied(f"machine '{machine}': {why}"))
 
-    line = Line(machine, address, invitation, limits_of(LINK_SECONDS), agent.take, lost)
+    line = Line(machine, address, invitation, agent.take, lost)
     agent.tell = line.tell
     line.tell(facts_here(machine, mine))
     serving = asyncio.create_task(agent.serve(), name="orders")

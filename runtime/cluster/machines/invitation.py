@@ -1,8 +1,9 @@
 """The line that lets an agent in: keys that `up` makes for one machine and one run. It travels on standard input.
 
-    <public key of `up`> <public key of the agent> <its private key> [attached]
+    <public key of `up`> <public key of the agent> <its private key> <seconds> [attached]
 
-Whoever says `attached` holds the agent's standard input open: when that closes, the agent ends.
+So many seconds without a sign of life of `up`, and it counts as gone. Whoever says `attached` holds the agent's
+standard input open: when that closes, the agent ends.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from runtime.transport.keys import Keys
 
 ATTACHED = "attached"
 _KEY = re.compile(r"[0-9a-f]{64}")
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 @dataclass(frozen=True)
@@ -25,13 +27,14 @@ class Invitation:
     up: bytes
     public: bytes
     private: bytes = field(repr=False)
+    link_seconds: float
     attached: bool = False
 
     @property
     def line(self) -> str:
         """What the agent reads."""
         keys = [key.hex() for key in (self.up, self.public, self.private)]
-        return " ".join([*keys, *([ATTACHED] if self.attached else [])])
+        return " ".join([*keys, f"{self.link_seconds:g}", *([ATTACHED] if self.attached else [])])
 
     @property
     def keys(self) -> Keys:
@@ -43,11 +46,15 @@ class Invitation:
         """ConfigError if this is not what `line` gave; it does not repeat what it was given."""
         words = line.split()
         keys, rest = words[:3], words[3:]
-        if len(keys) < 3 or not all(map(_KEY.fullmatch, keys)) or rest not in ([], [ATTACHED]):
-            text = "expected the line that `up` shows for this machine: three keys of 64 hexadecimal digits each"
+        if not (
+            all(map(_KEY.fullmatch, keys)) and rest and _SECONDS.fullmatch(rest[0]) and rest[1:] in ([], [ATTACHED])
+        ):
+            text = (
+                "expected the line that `up` shows for this machine: three keys of 64 hexadecimal digits, and seconds"
+            )
             raise ConfigError([f"standard input: found {_shape(words)}, {text}"])
         up, public, private = map(bytes.fromhex, keys)
-        return Invitation(up, public, private, bool(rest))
+        return Invitation(up, public, private, float(rest[0]), bool(rest[1:]))
 
 
 def _shape(words: list[str]) -> str:

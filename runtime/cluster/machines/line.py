@@ -52,7 +52,7 @@ class Reception:
         """Let the agent of a machine in, once."""
         public, private = key_pair()
         self._peers[machine] = public
-        return Invitation(self._public, public, private, attached)
+        return Invitation(self._public, public, private, self._silence, attached)
 
     def listen(self, address: str, port: int) -> str:
         """Listen on an address of this host; what agents dial. LaunchError if it is taken."""
@@ -126,13 +126,12 @@ class Line:
         machine: str,
         address: str,
         invitation: Invitation,
-        limits: Limits,
         on_message: Callable[[Message], None],
         on_lost: Callable[[str], None],
     ) -> None:
         self._machine, self._on_message, self._on_lost = machine, on_message, on_lost
         self._ids = itertools.count(1)
-        self._ports = ZmqPorts(limits, invitation.keys)
+        self._ports = ZmqPorts(limits_of(invitation.link_seconds), invitation.keys)
         identity = f"{machine}/1.{os.getpid()}".encode()
         lost = "the connection to `up` broke, or it refused this key"
         self._port = self._ports.connect(
