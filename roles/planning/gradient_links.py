@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+from collections import defaultdict
 from collections.abc import Iterator
 
 from roles.base.role import RoleOptions, Wires
@@ -68,12 +69,15 @@ def with_formats(topology: Topology, gradients: Gradients, layers: Layers, job: 
         for link, said in formats.items()
     }
 
+    coded = {name for link, said in formats.items() if said != "float32" for name in link}
+    parents: defaultdict[str, dict[str, WireFormat]] = defaultdict(dict)
+    for (sender, parent), wire in wires.items():
+        parents[sender][parent] = wire
+
     def told(actor: ActorSpec) -> ActorSpec:
-        coded = any(said != "float32" for link, said in formats.items() if actor.name in link)
-        to = {parent: wire for (sender, parent), wire in wires.items() if sender == actor.name}
-        if not to:
+        if actor.name not in parents:
             return actor
-        said = Wires(to, layers, job.kernels if coded else "numpy")
+        said = Wires(parents[actor.name], layers, job.kernels if actor.name in coded else "numpy")
         return dataclasses.replace(actor, options=actor.options.with_wires(said))
 
     lossy = {sender for (sender, _), said in formats.items() if FORMATS[said].keeps}
@@ -93,7 +97,8 @@ def _with_keepers(topology: Topology, lossy: set[str]) -> Topology:
         else actor
         for actor in topology.actors
     )
-    more = [(lead, name) for name in names if not {(lead, name), (name, lead)} & {*topology.links}]
+    links = {*topology.links}
+    more = [(lead, name) for name in names if not {(lead, name), (name, lead)} & links]
     return dataclasses.replace(topology, actors=actors, links=(*topology.links, *more))
 
 

@@ -164,9 +164,13 @@ def checked(topology: Topology) -> Topology:
         raise ConfigError([f"topology: program '{topology.program}' cannot be imported: {error}"]) from None
     actors: list[ActorSpec] = []
     problems: list[str] = []
+    made: dict[tuple[str, int], Any] = {}  # many actors may share one object, which can name all of them
     for spec in topology.actors:
         try:
-            actors.append(dataclasses.replace(spec, options=options_of(role_of(roles, spec), spec)))
+            key = spec.role, id(spec.options)
+            if key not in made:
+                made[key] = options_of(role_of(roles, spec), spec)
+            actors.append(dataclasses.replace(spec, options=made[key]))
         except ConfigError as error:
             problems += error.problems
     if problems:

@@ -15,6 +15,7 @@ from pathlib import Path
 from runtime.errors import LaunchError
 from runtime.machine.addresses import is_loopback, own
 from runtime.messages.message import Lane
+from runtime.options import plain
 from runtime.plan.files import Files
 from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
@@ -75,15 +76,15 @@ class RunPlan:
 
     def write(self, directory: Path) -> None:
         """Write the plan into the run directory."""
-        data = dataclasses.asdict(self)
-        data["placement"] = json.loads(self.placement.to_json())
+        names = [field.name for field in dataclasses.fields(self) if field.name != "placement"]
+        data = {"placement": self.placement.to_data(), **{name: plain(getattr(self, name)) for name in names}}
         (directory / FILE).write_text(json.dumps(data, indent=1))
 
     @staticmethod
     def read(directory: Path) -> RunPlan:
         """Read the plan of a run directory."""
         data = json.loads((directory / FILE).read_text())
-        data["placement"] = Placement.from_json(json.dumps(data["placement"]))
+        data["placement"] = Placement.from_data(data["placement"])
         data["supervisor"] = Endpoints.of(data["supervisor"])
         data["limits"] = Limits(**data["limits"])
         data["import_path"] = tuple(data["import_path"])

@@ -10,9 +10,10 @@ import dataclasses
 import fnmatch
 import itertools
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from runtime.errors import ConfigError
@@ -100,28 +101,53 @@ class Placement:
 
     def neighbours(self, process: str) -> dict[str, tuple[str, ...]]:
         """The processes that `process` exchanges messages with (itself too, if so), with their actors."""
-        home = self.process_of()
-        wanted: set[str] = set()
+        return self._neighbours.get(process, {})
+
+    @cached_property
+    def _neighbours(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Of all processes at once, in the order of the processes: each of thousands is asked for."""
+        home, actors = self.process_of(), {spec.name: spec.actors for spec in self.processes}
+        order = {name: number for number, name in enumerate(actors)}
+        wanted: defaultdict[str, set[str]] = defaultdict(set)
         for a, b in self.topology.links:
-            if home[a] == process:
-                wanted.add(home[b])
-            if home[b] == process:
-                wanted.add(home[a])
-        return {spec.name: spec.actors for spec in self.processes if spec.name in wanted}
+            wanted[home[a]].add(home[b])
+            wanted[home[b]].add(home[a])
+        return {
+            process: {name: actors[name] for name in sorted(names, key=order.__getitem__)}
+            for process, names in wanted.items()
+        }
 
     def to_json(self) -> str:
         """As JSON text; `from_json` reads it back, with options as plain data."""
-        return json.dumps(plain(self), indent=1)
+        return json.dumps(self.to_data(), indent=1)
+
+    def to_data(self) -> dict[str, Any]:
+        """The same as plain data. Options that actors share stand there once: those of a thousand may name all."""
+        shared: dict[int, int] = {}  # id -> number among `options`
+        numbers = [shared.setdefault(id(actor.options), len(shared)) for actor in self.topology.actors]
+        options = {number: actor.options for number, actor in zip(numbers, self.topology.actors, strict=True)}
+        actors = [
+            {"name": a.name, "role": a.role, "options": number, "process": a.process, "emulated": plain(a.emulated)}
+            for number, a in zip(numbers, self.topology.actors, strict=True)
+        ]
+        topology = {"program": self.topology.program, "lead": self.topology.lead, "links": self.topology.links}
+        topology |= {"actors": actors, "options": [plain(options[number]) for number in range(len(options))]}
+        return {"topology": topology, "processes": [plain(spec) for spec in self.processes]}
 
     @staticmethod
     def from_json(text: str) -> Placement:
         """Read what `to_json` wrote."""
-        data = json.loads(text)
+        return Placement.from_data(json.loads(text))
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> Placement:
+        """Read what `to_data` made."""
         topology = data["topology"]
+        options = topology["options"]
         return Placement(
             Topology(
                 topology["program"],
-                tuple(ActorSpec(**actor) for actor in topology["actors"]),
+                tuple(ActorSpec(**{**actor, "options": options[actor["options"]]}) for actor in topology["actors"]),
                 tuple((a, b) for a, b in topology["links"]),
                 topology["lead"],
             ),
