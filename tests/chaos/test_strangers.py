@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import socket
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ import pytest
 import zmq
 
 from benchmarks.machines import Machine, Refused, machines
+from runtime.descriptors import DESCRIPTORS
 from runtime.messages.message import Envelope, WindDown
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import Running, running, undisturbed
@@ -101,6 +103,8 @@ def test_strangers_of_eight_kinds_get_nothing_and_change_nothing(tmp_path: Path,
     with running(configure(tmp_path / "run", "sync", workers=2, iterations=1_000_000, more=more)) as run:
         (sockets,) = Path(tempfile.gettempdir()).glob(f"convoy-sockets-{run.process.pid}-*")
         doors = doors_of(run, two, sockets)
+        most = resource.prlimit(run.process.pid, resource.RLIMIT_NOFILE)
+        assert most[0] == min(most[1], DESCRIPTORS)  # for those who hold connections to `up` open
         for name, stranger in STRANGERS.items():
             before = rejected(run, two)
             with ThreadPoolExecutor(AT_ONCE) as several:
