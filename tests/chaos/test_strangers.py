@@ -10,7 +10,6 @@ import os
 import re
 import resource
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,15 +20,16 @@ import pytest
 import zmq
 
 from benchmarks.machines import Machine, Refused, machines
+from runtime.cluster.namespaces import enter
 from runtime.descriptors import DESCRIPTORS
 from runtime.messages.message import Envelope, WindDown
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import Running, running, undisturbed
 from tests.strangers import STRANGERS, Door, recording
-from tests.support import configure, events, run_directory
+from tests.support import configure, events, get, run_directory
 
 TRIES = int(os.environ.get("CONVOY_STRANGERS", "20"))
-AT_ONCE = 10
+AT_ONCE = 20
 ATTACKED = ("coordinator", "conv-0-1")
 MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
 
@@ -83,13 +83,16 @@ def doors_of(run: Running, made: list[Machine], sockets: Path) -> list[Door]:
 
 def rejected(run: Running, made: list[Machine]) -> float:
     """Messages and strangers that the processes under attack turned away, as their pages say."""
+    ports = {entry["process"]: entry["metrics_port"] for entry in events(run_directory(run.cluster), "process")}
+
+    def page(machine: Machine, name: str) -> str:
+        enter(machine.namespace)  # this thread
+        return get(f"http://127.0.0.1:{ports[name]}/metrics")
+
     total = 0.0
     for machine, name in zip(made, ATTACKED, strict=True):
-        (page,) = (e["metrics_port"] for e in events(run_directory(run.cluster), "process") if e["process"] == name)
-        ask = f"import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{page}/metrics').read().decode())"
-        said = subprocess.run(
-            ["ip", "netns", "exec", machine.namespace, "python3", "-c", ask], capture_output=True, text=True, check=True
-        ).stdout
+        with ThreadPoolExecutor(1) as inside:
+            said = inside.submit(page, machine, name).result()
         counted = re.findall(r'^convoy_messages_rejected_total\{[^}]*reason="refused"[^}]*\} (\S+)', said, re.MULTILINE)
         total += sum(map(float, counted))
     return total
