@@ -11,7 +11,6 @@ import faulthandler
 import logging
 import os
 import platform
-import resource
 import shutil
 import signal
 import threading
@@ -28,7 +27,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
-from runtime.machine import namespaces
+from runtime.machine import descriptors, namespaces
 from runtime.machine.versions import identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
@@ -40,7 +39,6 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
-DESCRIPTORS = 1 << 16
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
@@ -52,7 +50,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
-    _more_descriptors()
+    descriptors.more()
     planned = next(spec for spec in plan.placement.processes if spec.name == name)
     spec = cores.settled(planned, plan.placement, cores.usable())
     threads.use(spec.threads)
@@ -164,13 +162,6 @@ def _agent(
         },
         compares=len({other.machine for other in plan.placement.processes}) > 1,
     )
-
-
-def _more_descriptors() -> None:
-    """As many as this user may have: connections that strangers hold open must not take those of files and peers."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)), hard))
 
 
 def _lifeline(socket_directory: str) -> None:

@@ -2,6 +2,7 @@
 
 addresses    which of its addresses it uses
 private      the private folder of a run on it
+descriptors  how many sockets and files a process may have
 memory       how much there is; whether the kernel killed for it
 namespaces   its network namespaces: a process enters one
 versions     what runs on it

@@ -26,6 +26,7 @@ from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
+from runtime.machine import descriptors
 from runtime.machine.addresses import is_loopback, on_the_way
 from runtime.machine.private import make_socket_directory
 from runtime.machine.versions import identity
@@ -91,6 +92,8 @@ class ProcessHouse(House):
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
         another host out of reach."""
         self._here = self._address_here()
+        if self._here:
+            descriptors.more()
         self._sockets = make_socket_directory()
         for spec in self._placement.processes:
             self._keys[spec.name].write(key_file(self._sockets, spec.name))

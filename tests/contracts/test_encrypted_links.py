@@ -15,6 +15,7 @@ from roads import Load, Note, paired
 from test_broken_links import End
 
 from runtime.errors import LaunchError
+from runtime.machine import descriptors
 from runtime.messages.message import Envelope
 from runtime.transport import Endpoints
 from runtime.transport.keys import Keys
@@ -105,6 +106,18 @@ async def test_frames_of_every_size_arrive_as_they_were(size: int) -> None:
         message = (await came.get()).message
         assert isinstance(message, Load)
         assert [part.tobytes() for part in message.blobs] == [blob.tobytes(), blob[:10].tobytes()]
+
+
+@pytest.mark.slow
+async def test_a_process_may_have_many_more_peers_than_zeromq_foresees() -> None:
+    descriptors.more()  # 8 for each peer
+    others = [f"q{number}" for number in range(400)]
+    keys = paired("p", *others)
+    async with asyncio.timeout(60), ends({"p": keys["p"]}) as made:
+        p = made["p"]
+        for name in others:  # two lanes each; nobody listens there
+            p.road.connect(name, Endpoints(("curve://127.0.0.1:9",), ("curve://127.0.0.1:9",)))
+        assert {await p.lost.get() for _ in others} == set(others)
 
 
 def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from benchmarks.machines import Machine, Refused, machines
 from roles import Options, forecast, plan
 from runtime.config.file import load_with_program
 from runtime.machine.addresses import towards
+from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import Topology
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import running
@@ -78,6 +79,7 @@ def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_c
     assert ("links.encryption is 'none'" in "".join(run.said)) == (encryption == "none")
     assert bool(keys[0].private) == (encryption == "curve")
     assert found_keys(keys, (), run_directory(cluster)) == []
+    assert RunPlan.read(run_directory(cluster)).shared_memory
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
     foretold = crossing(plan(loaded.config, loaded.options))
