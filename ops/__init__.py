@@ -40,10 +40,11 @@ def _cpu(**options: Any) -> Backend:
 
 
 def preload() -> None:
-    """Import the kernels' compiler, if it is there: half a second that a fork then does not need. Starts no thread, and
-    wants to be the only one that imports."""
+    """Import the CPU's kernels and their compiler, if it is there: half a second that a fork then does not need. Starts
+    no thread, and wants to be the only one that imports."""
     try:
         with _unseen("scipy"):  # numba looks for its BLAS by importing 160 modules, which no kernel needs: 0.2 s
+            from ops.backends import cpu_backend  # noqa: F401  # with all that it imports
             from ops.cpu.codegen.kernel import prepare
 
             prepare()

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime.cluster import process
+from runtime.cluster.versions import versions
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
 
@@ -48,6 +49,8 @@ def main() -> int:
         return 0
     sys.path[:] = json.loads(told)["path"]
     gc.disable()  # while importing it finds nothing, and takes 60 ms
+    process.event_loop_factory()
+    versions()
     with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
         program = import_program(json.loads(told)["program"])
         getattr(program, "preload", lambda: None)()

@@ -31,3 +31,16 @@ import scipy
     )
     assert done.stderr == ""
     assert done.stdout == "preloaded, BLAS is True\nimported\n"
+
+
+def test_after_preloading_the_backend_imports_nothing_more() -> None:
+    program = """
+import sys
+import ops
+ops.preload()
+before = set(sys.modules)
+ops.get_backend("cpu", threads=2)
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
