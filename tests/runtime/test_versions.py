@@ -14,6 +14,7 @@ def test_the_platform_is_named_as_python_does_without_starting_a_process(monkeyp
     said = platform.platform()
     versions.cache_clear()
     monkeypatch.setattr(platform, "_uname_cache", None)
+    monkeypatch.setattr(platform, "_platform_cache", {})
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
     found = versions()
     assert (found["platform"], found["python"]) == (said, platform.python_version())
