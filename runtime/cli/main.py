@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cyclopts import App
 
+from runtime.config.source import BUILT_IN, MOST_BYTES
 from runtime.errors import ConfigError, ConvoyError
 from runtime.hidden import stop_if_hidden
 from runtime.regular import read_bytes
@@ -26,8 +27,6 @@ COMMANDS = {
     "plan": "runtime.cli.plan:plan",
     "join": "runtime.cli.join:join",
 }
-MOST_BYTES = 1 << 20  # of cluster.toml
-BUILT_IN = "roles"  # the program of a cluster.toml that names none
 
 
 def main(arguments: list[str] | None = None) -> int:

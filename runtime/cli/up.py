@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runtime.cli.arguments import Settings
 from runtime.cluster.launchers import Nursery
+from runtime.config.source import read
 
 
 def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
@@ -20,8 +21,11 @@ def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     """
     # before all else: what it imports and what this process imports take a second each
     with Nursery.start() as nursery:
+        program = read(file, settings).program
+        if program is not None:
+            nursery.prepare(program, file.parent)
         from runtime.report.console import RunConsole
         from runtime.runs.checking import check
         from runtime.runs.up import run
 
-        return run(check(file, settings, nursery), RunConsole(), nursery)
+        return run(check(file, settings), RunConsole(), nursery)

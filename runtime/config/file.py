@@ -8,7 +8,7 @@ Only the process that starts a run imports this file: pydantic is slow to import
 import importlib
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -62,22 +62,16 @@ def load_with_program(
     path: Path,
     overrides: Sequence[str] = (),
     search_dir: Path | None = None,
-    tell: Callable[[str, Path], None] | None = None,
 ) -> Loaded:
     """As `load`, and import the program and check its sections too. ConfigError with the mistakes of both at once.
 
-    The program is searched where Python searches, then in `search_dir` (default: the directory of `path`). `tell` hears
-    of both before the program is imported here.
+    The program is searched where Python searches, then in `search_dir` (default: the directory of `path`).
     """
     raw = read(path, overrides)
     config, problems = _sections(raw)
-    name = raw.data.get("program", "roles")
-    if not isinstance(name, str):  # noted by the sections: there is no program that could judge the rest
+    if raw.program is None:  # noted by the sections: there is no program that could judge the rest
         raise ConfigError(in_order(problems))
-    search_dir = search_dir or path.parent
-    if tell is not None:
-        tell(name, search_dir)
-    program = _imported(name, search_dir)
+    program = _imported(raw.program, search_dir or path.parent)
     if isinstance(program, str):
         raise ConfigError(in_order([*problems, raw.problem(("program",), program)]))
     options, more = _options(raw, _program_data(raw), getattr(program, "Options", None))

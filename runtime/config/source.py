@@ -17,6 +17,7 @@ from runtime.regular import read_bytes
 from runtime.text import one_line
 
 CLUSTER_FILE = "cluster.toml"
+BUILT_IN = "roles"  # the program of a cluster.toml that names none
 MOST_BYTES = 1 << 20  # thousands of actors by name; more is no configuration
 _MAX_DEPTH = 64  # tables in tables; far below Python's recursion limit
 _SYNTAX_PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -57,6 +58,12 @@ class RawConfig:
             if keys[:length] in self.origins:
                 return self.origins[keys[:length]]
         return Origin(1, self.source or f"{self.path}:1")
+
+    @property
+    def program(self) -> str | None:
+        """The module that plans the run; None where what is said is no name."""
+        name = self.data.get("program", BUILT_IN)
+        return name if isinstance(name, str) else None
 
     def problem(self, keys: KeyPath, text: str) -> Problem:
         """A problem of the value at `keys`: "cluster.toml:9: machine[0].cores: <text>"."""

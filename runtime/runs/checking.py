@@ -23,7 +23,6 @@ from runtime.plan.roads import roads_of
 from runtime.plan.topology import SUPERVISOR, Placement, Topology
 
 if TYPE_CHECKING:
-    from runtime.cluster.launcher import Early
     from runtime.plan.choice import Choice
     from runtime.report.console import RunConsole
 
@@ -47,14 +46,14 @@ class Checked:
                 console.event(SUPERVISOR, *event)
 
 
-def check(path: Path, overrides: Sequence[str] = (), early: Early | None = None) -> Checked:
-    """Read cluster.toml, plan and place. ConfigError with every mistake. `early`: it hears of the program as soon as
-    that is known. What is logged as a warning meanwhile is kept, for whoever asked."""
+def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
+    """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
+    for whoever asked."""
     told: list[str] = []
     handler = LoggedWarnings(told.append)
     logging.getLogger().addHandler(handler)
     try:
-        loaded = load_with_program(path, overrides, tell=None if early is None else early.prepare)
+        loaded = load_with_program(path, overrides)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
         choice = _choice(loaded)

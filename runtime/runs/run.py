@@ -126,7 +126,7 @@ class Run:
         directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
         try:
             directory.write("config.toml", dump(self._config, self._options))
-            directory.write("versions.json", versions())
+            directory.write("versions.json", dict(versions()))
             self._house = self._build(Site(self.placement, self._config, directory, watcher))
             await self._house.open()
             self._opened.set()

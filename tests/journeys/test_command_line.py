@@ -132,3 +132,15 @@ def test_up_imports_neither_other_commands_nor_what_comes_after_the_nursery() ->
     assert "runtime.cli.up" in imported
     others = ["runtime.cli.check", "runtime.cli.plan", "runtime.runs.run", "pydantic", "roles", "importlib.metadata"]
     assert [name for name in others if name in imported] == []
+
+
+def test_the_nursery_hears_of_the_program_before_up_imports_what_reads_the_rest() -> None:
+    code = (
+        "import sys; from runtime.cluster.launchers import Nursery; from runtime.cli.main import main\n"
+        "def prepare(self, *told): print(*told, *sorted(sys.modules)); raise SystemExit(0)\n"
+        "Nursery.prepare = prepare; main(['up', 'cluster.toml', '--set', 'program=\"family\"'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    program, folder, *imported = done.stdout.split()
+    assert (program, folder) == ("family", ".")
+    assert [name for name in ("runtime.runs.run", "pydantic", "roles") if name in imported] == []

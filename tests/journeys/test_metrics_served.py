@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -76,10 +75,8 @@ def test_the_list_names_every_process_and_promtool_accepts_every_page(pages: dic
 
 
 @pytest.mark.slow
-def test_two_thousand_idle_connections_to_a_role_leave_it_training_and_its_page_readable(tmp_path: Path) -> None:
+def test_a_crowd_of_idle_connections_to_a_role_leaves_it_training_and_its_page_readable(tmp_path: Path) -> None:
     cluster = configure(tmp_path, "single", iterations=1_000_000)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
     with (
         subprocess.Popen(
             runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
@@ -94,10 +91,10 @@ def test_two_thousand_idle_connections_to_a_role_leave_it_training_and_its_page_
         entries = events(run_directory(cluster), "process")
         port, pid = next((entry["metrics_port"], entry["pid"]) for entry in entries)
         open_before = len(list(Path(f"/proc/{pid}/fd").iterdir()))
-        peers = [idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(2000)]
-        # those that are open, and what the server accepts in two turns of its loop before it closes them
-        most = CONNECTIONS + 2 * WAITING
-        assert len(list(Path(f"/proc/{pid}/fd").iterdir())) <= open_before + most
+        peers = [
+            idle.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)) for _ in range(4 * WAITING)
+        ]
+        assert len(list(Path(f"/proc/{pid}/fd").iterdir())) <= open_before + CONNECTIONS + WAITING
         for peer in peers:
             with suppress(ConnectionResetError):
                 assert peer.recv(1) == b""
@@ -108,5 +105,4 @@ def test_two_thousand_idle_connections_to_a_role_leave_it_training_and_its_page_
                 break
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert process.returncode == 130

@@ -32,17 +32,21 @@ def test_word_count_in_four_processes_counts_as_python_does(tmp_path: Path) -> N
 def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_program(tmp_path: Path) -> None:
     (tmp_path / "family.py").write_text(
         """
-import os
+import os, sys
 from runtime import Actor, ActorSpec, Topology
+from runtime.cluster.versions import versions
 
-once = []
+once, before = [], set()
 
 def preload():
     once.append(os.getpid())
+    before.update(sys.modules)
 
 class Member(Actor):
     async def run(self):
-        self.emit("born", preloaded=once, parent=os.getppid())
+        asked = versions.cache_info()
+        later = sorted(name for name in set(sys.modules) - before if name.startswith(("uvloop", "zmq", "runtime")))
+        self.emit("born", preloaded=once, parent=os.getppid(), asked=[asked.misses, asked.hits], later=later)
 
 ROLES = {"member": Member}
 
@@ -57,6 +61,7 @@ def plan(config, options):
     born = events(run_directory(cluster), "born")
     assert born
     assert all(event["preloaded"] == [event["parent"]] for event in born)
+    assert [(event["asked"], event["later"]) for event in born] == [([1, 1], [])] * 2
 
 
 PINNED = """

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import socket
 import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from runtime.actors.metrics import Metrics, Pages, discovery
-from runtime.actors.pages import CONNECTIONS, REQUEST_BYTES, WAITING
 from runtime.errors import LaunchError
-
-SOON = 1.0  # seconds
 
 
 @pytest.fixture
@@ -122,67 +116,3 @@ def test_prometheus_own_tool_finds_nothing_to_mend(metrics: Metrics) -> None:
         ["promtool", "check", "metrics"], input=metrics.text(), capture_output=True, text=True, check=False
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
-
-
-@pytest.fixture
-def sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections are dropped after a second."""
-    monkeypatch.setattr("runtime.actors.pages.ANSWER_SECONDS", SOON)
-
-
-def connected(port: int, count: int) -> list[socket.socket]:
-    return [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(count)]
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [400, 2000])
-def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(pages: Pages, count: int) -> None:
-    before, threads = descriptors(), threading.active_count()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
-    idle = connected(pages.port, count)
-    try:
-        assert descriptors() - before - len(idle) <= 2 * WAITING + CONNECTIONS  # of two turns of its loop
-        with suppress(ConnectionResetError):  # closed at once: they come in order
-            assert idle[-1].recv(1) == b""
-        assert descriptors() - before - len(idle) <= 3 * CONNECTIONS
-        assert threading.active_count() == threads
-        for waiting in idle:  # the others after a while
-            with suppress(ConnectionResetError):
-                assert waiting.recv(1) == b""
-        assert "convoy_loss" in get(pages, "/metrics")[1]
-    finally:
-        for waiting in idle:
-            waiting.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.usefixtures("sooner")
-@pytest.mark.parametrize(
-    "said", [b"x" * 3 * REQUEST_BYTES, b"nonsense\r\n\r\n", b"\r\n\r\n", b"\xff\xfe \x00 \xff\r\n\r\n", b"GET / "]
-)
-def test_what_is_no_request_is_closed_and_costs_nothing(pages: Pages, said: bytes) -> None:
-    (peer,) = connected(pages.port, 1)
-    with peer, suppress(ConnectionResetError, BrokenPipeError):
-        peer.sendall(said)
-        while peer.recv(4096):
-            pass
-    assert "convoy_loss" in get(pages, "/metrics")[1]
-
-
-@pytest.mark.usefixtures("sooner")
-def test_a_request_that_trickles_in_is_closed_too(pages: Pages) -> None:
-    (peer,) = connected(pages.port, 1)
-    with peer, suppress(ConnectionResetError, BrokenPipeError, TimeoutError):
-        peer.settimeout(0.5)
-        peer.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
-        for _ in range(int(10 * SOON)):
-            peer.sendall(b"y")
-            with suppress(TimeoutError):
-                if peer.recv(1) == b"":
-                    return
-        pytest.fail("still open")

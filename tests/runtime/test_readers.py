@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from typing import Any
 
 import pytest
 
 from runtime.actors import readers
-from runtime.actors.readers import EVERYBODY, Readers, user_of
+from runtime.actors.readers import EVERYBODY, Owners, Readers
 
 FAMILIES = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
 NOBODY = 65534
@@ -42,6 +43,11 @@ sys.stdin.read()
             peer.communicate()
 
 
+def user_of(family: socket.AddressFamily, theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
+    with closing(Owners()) as owners:
+        return owners.user_of(family, theirs, ours)
+
+
 def ends(accepted: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
     """Theirs, ours."""
     return accepted.getpeername()[:2], accepted.getsockname()[:2]
@@ -51,7 +57,7 @@ def ends(accepted: socket.socket) -> tuple[tuple[str, int], tuple[str, int]]:
 def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With "table" the kernel answers no question for a socket, as where a module is missing."""
     if request.param == "table":
-        monkeypatch.setattr(readers, "_asked", lambda *_: None)
+        monkeypatch.setattr(Owners, "_asked", lambda *_: None)
         monkeypatch.setattr(readers, "_answers", lambda: False)
     else:
         monkeypatch.setattr(readers, "_in_table", lambda *_: pytest.fail("the table of all sockets was read"))
@@ -62,7 +68,8 @@ def silent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_user_at_the_other_end_is_found(family: socket.AddressFamily, address: str) -> None:
     with connection(family, address) as accepted:
         assert user_of(family, *ends(accepted)) == os.getuid()
-        assert Readers().admits(family, *ends(accepted))
+        with closing(Readers()) as mine:
+            assert mine.admits(family, *ends(accepted))
 
 
 @pytest.mark.usefixtures("silent")
@@ -72,14 +79,48 @@ def test_another_user_is_admitted_by_name_or_with_everybody_only() -> None:
     name = pwd.getpwuid(NOBODY).pw_name
     with connection(family, address, NOBODY) as accepted:
         assert user_of(family, *ends(accepted)) == NOBODY
-        admitted = [
-            Readers(names).admits(family, *ends(accepted)) for names in ((), ("daemon",), (name,), (EVERYBODY,))
-        ]
+        admitted = []
+        for names in ((), ("daemon",), (name,), (EVERYBODY,)):
+            with closing(Readers(names)) as some:
+                admitted.append(some.admits(family, *ends(accepted)))
     assert admitted == [False, False, True, True]
 
 
 def test_who_is_not_of_this_machine_is_not_admitted() -> None:
     far, here = ("192.0.2.1", 5), ("192.0.2.2", 6)
     assert user_of(socket.AF_INET, far, here) is None
-    assert not Readers(["somebody"]).admits(socket.AF_INET, far, here)
+    with closing(Readers(["somebody"])) as some:
+        assert not some.admits(socket.AF_INET, far, here)
     assert Readers([EVERYBODY]).admits(socket.AF_INET, far, here)
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize(("family", "address"), FAMILIES, ids=["v4", "v6"])
+def test_a_connection_that_was_closed_at_its_other_end_is_nobodys(family: socket.AddressFamily, address: str) -> None:
+    with closing(Readers()) as mine, socket.create_server((address, 0), family=family) as door:
+        socket.create_connection(door.getsockname()[:2]).close()
+        accepted, _ = door.accept()
+        with accepted:
+            assert accepted.recv(1) == b""
+            assert user_of(family, *ends(accepted)) is None  # the kernel names root
+            assert not mine.admits(family, *ends(accepted))
+
+
+def test_an_answer_to_an_older_question_is_not_taken_for_this_one() -> None:
+    class Twice:
+        """Asks twice, as if the first answer had come too late."""
+
+        def send(self, question: bytes) -> None:
+            asking.send(question)
+            asking.send(question)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(asking, name)
+
+    family, address = FAMILIES[0]
+    with closing(Owners()) as owners, connection(family, address) as accepted:
+        assert owners._asked(family, *ends(accepted)) == os.getuid()
+        asking, owners._kernel = owners._kernel, Twice()
+        assert owners._asked(family, *ends(accepted)) == os.getuid()
+        assert owners._asked(family, ("192.0.2.1", 5), ("192.0.2.2", 6)) is None
+        assert owners._asked(family, *ends(accepted)) == os.getuid()

@@ -51,6 +51,7 @@ def main() -> int:
         return 0
     sys.path[:] = json.loads(told)["path"]
     gc.disable()  # while importing it finds nothing, and takes 60 ms
+    process.event_loop_factory()
     with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
         program = import_program(json.loads(told)["program"])
         getattr(program, "preload", lambda: None)()

@@ -38,7 +38,7 @@ def facts_here(machine: str, address: str) -> Joined:
         machine=machine,
         host_name=socket.gethostname(),
         pid=os.getpid(),
-        versions=versions(),
+        versions=dict(versions()),
         sources=sources(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=-1 if memory is None else memory,
