@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 import zmq
-from runtime.cluster.namespaces import enter
 
 from benchmarks.machines import Machine, Refused, machines
 from runtime.machine.descriptors import DESCRIPTORS
+from runtime.machine.namespaces import enter
 from runtime.messages.message import Envelope, WindDown
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import Running, running, undisturbed

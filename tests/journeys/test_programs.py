@@ -34,7 +34,7 @@ def test_processes_are_forked_from_one_that_has_imported_and_preloaded_the_progr
         """
 import os, sys
 from runtime import Actor, ActorSpec, Topology
-from runtime.cluster.versions import versions
+from runtime.machine.versions import identity
 
 once, before = [], set()
 
@@ -44,7 +44,7 @@ def preload():
 
 class Member(Actor):
     async def run(self):
-        asked = versions.cache_info()
+        asked = identity.cache_info()
         later = sorted(name for name in set(sys.modules) - before if name.startswith(("uvloop", "zmq", "runtime")))
         self.emit("born", preloaded=once, parent=os.getppid(), asked=[asked.misses, asked.hits], later=later)
 

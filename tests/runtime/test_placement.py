@@ -102,7 +102,7 @@ def test_a_machine_without_a_process_is_told_once_for_its_entry(tmp_path: Path) 
     ]
     assert not list(unused(config))
     with (tmp_path / "cluster.toml").open("a") as file:
-        file.write("[links]\ntransport = 'ipc'\n")
+        file.write("\n[links]\ntransport = 'ipc'\n")
     assert len(list(unused(load(tmp_path / "cluster.toml")))) == 1  # the port, once for nine machines
 
 
