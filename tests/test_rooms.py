@@ -55,13 +55,14 @@ ROOMS: dict[str, str] = {
     "runtime.plan": "runtime runtime.actors runtime.config runtime.messages runtime.transport",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.memory runtime.messages"
     " runtime.plan runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.compute runtime.config runtime.plan",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.config runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.memory runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.plan runtime.report runtime.runs",
-    "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
+    "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
+    " runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"

@@ -5,6 +5,7 @@ supervision  standstill   who counts as dead; when nothing advances
 causes  supervisor        which of several reports is told; starting and ending everything
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file
+birth                     starts the process that role processes are forked from
 clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings                  what processes log as warnings, told as events
 namespaces  versions      network namespaces of this machine; what runs where
