@@ -44,15 +44,14 @@ def preload() -> None:
     no thread, and wants to be the only one that imports."""
     try:
         with _unseen("scipy"):  # numba looks for its BLAS by importing 160 modules, which no kernel needs: 0.2 s
-            from ops.backends import cpu_backend  # noqa: F401  # with all that it imports
-            from ops.cpu.codegen.kernel import prepare
-
-            prepare()
+            from ops.backends import cpu_backend  # noqa: F401, I001  # all that it needs; it tells numba the machine first
+            from numba.np import arraymath
     except ImportError:
         return
-    from numba.np import arraymath
+    from ops.cpu.codegen.kernel import prepare
 
     arraymath._HAVE_BLAS = find_spec("scipy") is not None  # for kernels of other programs
+    prepare()
 
 
 @contextmanager

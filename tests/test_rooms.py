@@ -59,15 +59,16 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
     " runtime.messages runtime.plan runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.machines runtime.compute runtime.config"
-    " runtime.machine runtime.memory runtime.messages runtime.plan",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.machines runtime.config runtime.machine"
+    " runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.report"
     " runtime.runs",
-    "runtime!": "runtime runtime.actors runtime.cli runtime.messages runtime.plan runtime.report runtime.runs",
+    "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
+    " runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"

@@ -19,7 +19,7 @@ def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     file
         The cluster's description.
     """
-    # before all else: what it imports and what this process imports take a second each
+    # before all that follows: what it imports and what this process imports take a second each
     with Nursery.start() as nursery:
         program = read(file, settings).program
         if program is not None:

@@ -144,3 +144,26 @@ def test_the_nursery_hears_of_the_program_before_up_imports_what_reads_the_rest(
     program, folder, *imported = done.stdout.split()
     assert (program, folder) == ("family", ".")
     assert [name for name in ("runtime.runs.run", "pydantic", "roles") if name in imported] == []
+
+
+def test_up_begins_the_nursery_before_it_imports_what_reads_the_command_line() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['up']; import runtime.__main__ as main; from runtime.cluster import birth\n"
+        "def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
+        "birth.begin = begin; main._command()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    imported = done.stdout.split()
+    assert "runtime.cluster.birth" in imported
+    assert [name for name in ("asyncio", "cyclopts", "numpy", "zmq", "runtime.cli.main") if name in imported] == []
+
+
+def test_a_nursery_that_up_begins_in_vain_is_ended() -> None:
+    code = (
+        "import sys; sys.argv[1:] = ['up', '--nonsense']; import runtime.__main__ as main\n"
+        "from runtime.cluster import birth; begin, kept = birth.begin, []\n"
+        "def kept_too(): begin(); kept.extend(birth._begun)\n"
+        "birth.begin = kept_too; print(main._command(), [born.process.returncode for born in kept])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "2 [-9]\n"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from runtime.cli.up import up
+from runtime.cluster import birth
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers import LocalLauncher, Nursery
 from runtime.cluster.launchers.local import LocalProcess
@@ -17,7 +19,6 @@ from runtime.compute import threads
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError
 from runtime.plan.topology import ProcessSpec
-from runtime.runs.checking import check
 from tests.support import ROOT, configure, environment
 
 FORKED = """
@@ -64,14 +65,24 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         await launcher.close()
 
 
-def test_a_nursery_hears_of_the_program_before_its_launcher_imports_it_and_ends_with_a_mistake(tmp_path: Path) -> None:
+def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, started = Nursery.start, []
+    monkeypatch.setattr(Nursery, "start", lambda: started.append(start()) or started[-1])
     cluster = configure(tmp_path, "single")
     cluster.write_text('program = "nowhere"\n' + cluster.read_text().replace('program = "roles"\n', ""))
-    with Nursery.start() as nursery:
-        with pytest.raises(ConfigError, match="nowhere"):
-            check(cluster, early=nursery)
-        assert nursery.prepared
-    assert nursery.process.returncode is not None
+    with pytest.raises(ConfigError, match="nowhere"):
+        up(cluster)
+    assert [(nursery.prepared, nursery.process.returncode is not None) for nursery in started] == [(True, True)]
+
+
+def test_the_nursery_that_was_begun_is_taken_once() -> None:
+    birth.begin()
+    (begun,) = birth._begun
+    with Nursery.start() as first, Nursery.start() as second:
+        assert first.process is begun.process
+        assert second.process is not begun.process
 
 
 def test_a_nursery_whose_launcher_vanishes_ends_itself() -> None:

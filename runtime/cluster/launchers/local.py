@@ -1,7 +1,7 @@
 """Starts role processes on this machine: own session, own log file, BLAS threads set, stdin as lifeline.
 
-They are forked from a `nursery`, which has imported all they need. That takes it a second, so whoever can starts it
-early: its imports and those of the launching process then run side by side.
+They are forked from a `nursery`, which has imported all they need. That takes it a second, so whoever can begins it
+early (`birth`): its imports and those of the launching process then run side by side.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self
 
+from runtime.cluster import birth
+from runtime.cluster.birth import Born
 from runtime.cluster.launcher import LOST, Early, Launched, Launcher, LaunchPlan, describe_exit
-from runtime.compute import threads
 from runtime.errors import LaunchError
 from runtime.machine import namespaces
 from runtime.plan.topology import ProcessSpec
@@ -92,12 +91,9 @@ class LocalProcess(Launched):
 
 
 @dataclass
-class Nursery(Early):
+class Nursery(Born, Early):
     """The launcher's side of a nursery: orders go out one at a time, news come in whenever there are some."""
 
-    process: subprocess.Popen[bytes]
-    link: socket.socket
-    log: IO[bytes]
     prepared: bool = False
     born: asyncio.Queue[int | None] = field(default_factory=asyncio.Queue)
     children: dict[int, LocalProcess] = field(default_factory=dict)
@@ -105,21 +101,9 @@ class Nursery(Early):
 
     @classmethod
     def start(cls) -> Self:
-        """Start one: it imports what every role process needs, then waits to hear of the program. LaunchError."""
-        environment = {**os.environ, **threads.variables(1)}
-        environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
-        ours, theirs = socket.socketpair()
-        log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the nursery
-        with theirs:
-            # not asyncio's: uvloop's copies of these descriptors stay open in the child, which then hides its end
-            try:
-                process = subprocess.Popen(
-                    [sys.executable, "-m", "runtime.cluster.launchers.nursery"],
-                    stdin=theirs.fileno(), stdout=log, stderr=log, env=environment, start_new_session=True,
-                )  # fmt: skip
-            except OSError as error:
-                raise LaunchError(f"the process that role processes are forked from cannot start: {error}") from None
-        return cls(process, ours, log)
+        """The one that was begun, or a new one. LaunchError."""
+        first = birth.take()
+        return cls(first.process, first.link, first.log)
 
     def prepare(self, program: str, search: Path | None = None) -> None:
         """See Early.prepare."""
@@ -136,13 +120,6 @@ class Nursery(Early):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """End it, at whatever it is; its children live on."""
-        self.process.kill()  # first: at the end of the link it would take this process for dead
-        self.process.wait()
-        self.link.close()
-        self.log.close()
 
     def read(self) -> None:
         """Take what the nursery says; its end is the end of all that is known of its children."""

@@ -6,14 +6,29 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_preloading_imports_no_scipy_and_hides_it_from_nobody_afterwards(tmp_path: Path) -> None:
+@pytest.fixture
+def scipy_here(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that finds a SciPy, which says when it is imported."""
     package = tmp_path / "scipy"
     package.mkdir()
     (package / "__init__.py").write_text("__version__ = '1.17.1'\nprint('imported')\n")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+
+
+def said(program: str, **options: Any) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, **options)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_preloading_imports_no_scipy_and_hides_it_from_nobody_afterwards(scipy_here: dict[str, str]) -> None:
     program = """
 import ops
 ops.preload()
@@ -21,16 +36,16 @@ import numba.np.arraymath
 print('preloaded, BLAS is', numba.np.arraymath._HAVE_BLAS)
 import scipy
 """
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == ""
-    assert done.stdout == "preloaded, BLAS is True\nimported\n"
+    assert said(program, env=scipy_here) == "preloaded, BLAS is True\nimported\n"
+
+
+def test_an_extension_of_numba_that_needs_scipy_finds_it(tmp_path: Path, scipy_here: dict[str, str]) -> None:
+    info = tmp_path / "extension-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: extension\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[numba_extensions]\ninit = extension:init\n")
+    (tmp_path / "extension.py").write_text("def init():\n    import scipy\n    print('extended')\n")
+    assert said("import ops; ops.preload()", env=scipy_here) == "imported\nextended\n"
 
 
 def test_after_preloading_the_backend_imports_nothing_more() -> None:
@@ -42,5 +57,4 @@ before = set(sys.modules)
 ops.get_backend("cpu", threads=2)
 print(sorted(set(sys.modules) - before))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert said(program, cwd=ROOT) == "[]\n"
