@@ -93,7 +93,7 @@ class Agent(Actor):
             if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
                 self._linked[process] = peer["incarnation"]
                 self._home.connect(process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road)
-        if self._told:
+        if self._told or message.more:
             return
         self._told = True
         try:

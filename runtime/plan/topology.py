@@ -130,7 +130,11 @@ class Placement:
             {"name": a.name, "role": a.role, "options": number, "process": a.process, "emulated": plain(a.emulated)}
             for number, a in zip(numbers, self.topology.actors, strict=True)
         ]
-        topology = {"program": self.topology.program, "lead": self.topology.lead, "links": self.topology.links}
+        topology: dict[str, Any] = {
+            "program": self.topology.program,
+            "lead": self.topology.lead,
+            "links": self.topology.links,
+        }
         topology |= {"actors": actors, "options": [plain(options[number]) for number in range(len(options))]}
         return {"topology": topology, "processes": [plain(spec) for spec in self.processes]}
 
