@@ -83,6 +83,7 @@ def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | 
 def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> None:
     """In words, and as a drawing."""
     from runtime.plan.forecast import Forecast
+    from runtime.plan.placement import unknown
     from runtime.plan.svg import outline
     from runtime.plan.svg import svg as drawn
     from runtime.plan.telling import outline as told
@@ -93,6 +94,8 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     console = RunConsole(live=False)
     checked.tell(console)
     console.say(outline(checked.placement, forecast))
+    if text := unknown(checked.placement, checked.loaded.config):
+        console.say(f"\n{text}")
     if found:
         console.say(f"\n{told(*found)}")
     if svg is not None:

@@ -36,8 +36,8 @@ WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
-    """Leads its process through its life. `halted` is set when the process may exit. `compares`: there are other
-    machines, whose data must be the same."""
+    """Leads its process through its life. `halted` is set when the process may exit. `metrics`: address and port of its
+    page. `compares`: there are other machines, whose data must be the same."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Agent(Actor):
         endpoints: Endpoints,
         *,
         actors: tuple[str, ...],
-        metrics_port: int,
+        metrics: tuple[str, int],
         heartbeat_seconds: float,
         versions: dict[str, str],
         compares: bool = False,
@@ -55,7 +55,7 @@ class Agent(Actor):
         self._road = road
         self._endpoints = endpoints
         self._actors = actors
-        self._metrics_port = metrics_port
+        self._metrics = metrics
         self._heartbeat_seconds = heartbeat_seconds
         self._versions, self._compares = versions, compares
         self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
@@ -134,7 +134,8 @@ class Agent(Actor):
             bulk=self._endpoints.bulk,
             arena=self._endpoints.arena,
             host=self._endpoints.host,
-            metrics_port=self._metrics_port,
+            metrics_address=self._metrics[0],
+            metrics_port=self._metrics[1],
             versions=self._versions,
         )
 

@@ -66,6 +66,7 @@ class Hello(Message):
     bulk: tuple[str, ...]
     arena: str
     host: str
+    metrics_address: str
     metrics_port: int
     versions: Json
 

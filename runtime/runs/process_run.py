@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
+from runtime.addresses import AUTO, own
 from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
@@ -25,12 +26,13 @@ from runtime.cluster.supervisor import Supervisor
 from runtime.cluster.versions import identity
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
-from runtime.errors import ConvoyError
+from runtime.config.sections import ClusterConfig
+from runtime.errors import ConvoyError, LaunchError
 from runtime.memory.arena import available
 from runtime.messages.message import Envelope, Message
 from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
-from runtime.plan.run_plan import SECRET, RunPlan
+from runtime.plan.run_plan import MACHINE, SECRET, RunPlan
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.rundir import make_socket_directory
 from runtime.runs.house import House, Site, Watchers
@@ -79,7 +81,8 @@ class ProcessHouse(House):
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken."""
         self._sockets = make_socket_directory()
         (self._sockets / SECRET).write_text(self._secret)  # only its owner may enter the folder
-        metrics, address = self._config.metrics, self._config.metrics.address
+        metrics = self._config.metrics
+        address = _own_address(self._config) if metrics.address == MACHINE else metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self._plan(await self._road.open()).write(self._directory.path)
@@ -178,5 +181,16 @@ class ProcessHouse(House):
             hello = self._supervisor.roll.greetings.get(spec.name)
             if hello is not None:
                 labels = {"process": spec.name, "machine": spec.machine, "run": self._directory.path.name}
-                found.append((f"{self._config.metrics.address}:{hello.metrics_port}", labels))
+                found.append((f"{hello.metrics_address}:{hello.metrics_port}", labels))
         return discovery(found)
+
+
+def _own_address(config: ClusterConfig) -> str:
+    """Where `up` shows its page to others: the address of the machine that it is on, else that on the way to the first.
+    LaunchError."""
+    mine = next((m for m in config.machine if config.is_here(m) and m.namespace is None), None)
+    first = config.machine[0]
+    try:
+        return own(AUTO, (first.host or first.address).rpartition("@")[2]) if mine is None else own(mine.address)
+    except LaunchError as error:
+        raise LaunchError(f"metrics.address = '{MACHINE}': {error}; `up` itself is on this machine") from None

@@ -96,7 +96,7 @@ async def start_messages(placement: Placement) -> int:
         address = (f"tcp://10.0.{number % 250}.{number // 250}:40000",)
         hello = Hello(
             process=spec.name, incarnation=FIRST, pid=number, host_name=spec.machine, control=address, bulk=address,
-            arena="", host=spec.machine, metrics_port=1, versions=versions,
+            arena="", host=spec.machine, metrics_address="127.0.0.1", metrics_port=1, versions=versions,
         )  # fmt: skip
         envelope = arrived(hello, number)
         supervisor.admit(envelope)

@@ -84,7 +84,13 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
     tmp_path: Path, client: Process, chief: Process
 ) -> None:
     agent = Agent(
-        client.node, client.road, client.endpoints, actors=("asker",), metrics_port=0, heartbeat_seconds=60, versions={}
+        client.node,
+        client.road,
+        client.endpoints,
+        actors=("asker",),
+        metrics=("127.0.0.1", 0),
+        heartbeat_seconds=60,
+        versions={},
     )
     client.node.add(agent_of("client"), "agent", agent)
     client.link(chief, SUPERVISOR)
@@ -118,7 +124,13 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
 
 async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client: Process, chief: Process) -> None:
     agent = Agent(
-        client.node, client.road, client.endpoints, actors=("asker",), metrics_port=0, heartbeat_seconds=60, versions={}
+        client.node,
+        client.road,
+        client.endpoints,
+        actors=("asker",),
+        metrics=("127.0.0.1", 0),
+        heartbeat_seconds=60,
+        versions={},
     )
     client.node.add(agent_of("client"), "agent", agent)
     client.link(chief, SUPERVISOR)

@@ -15,7 +15,7 @@ def hello(process: str, incarnation: int = 1) -> Hello:
     address = (f"unix:///run/user/1000/convoy-{'x' * 80}/{process}", f"tcp://10.0.0.1:{'4' * 5}")
     return Hello(
         process=process, incarnation=incarnation, pid=7, host_name="h", control=address, bulk=address, arena="a" * 40,
-        host="b" * 60, metrics_port=1, versions={},
+        host="b" * 60, metrics_address="127.0.0.1", metrics_port=1, versions={},
     )  # fmt: skip
 
 
