@@ -28,8 +28,11 @@ class Shapes:
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
         self._shards: dict[tuple[str, str, int, int], ShardedNet] = {}
-        self._jobs: dict[int, tuple[Job, Job, str]] = {}  # by identity: a job, the same on the CPU, its text
+        self._jobs: dict[int, tuple[Job, Job]] = {}  # by identity: a job, and the first one like it
+        self._texts: list[tuple[Job, Job, str]] = []  # those: a job, the same on the CPU, its text
+        self._cuts: dict[tuple[str, int], tuple[int, ...]] = {}  # by the first member of a group, and rows
         self._images: dict[str, InputShape] = {}
+        self._passes: dict[int, tuple[Net, int, int]] = {}  # by identity of the net
 
     def __repr__(self) -> str:
         return f"<shapes of {len(self.options)} actors, {len(self._nets)} nets built>"
@@ -55,16 +58,35 @@ class Shapes:
 
     def group(self, worker: str) -> list[str]:
         """The workers of its group by rank; itself without a group."""
-        return next((members for members in self.groups if worker in members), [worker])
+        return self._places.get(worker, ([worker], 0))[0]
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[list[str], int]]:
+        """Worker -> its group, the first one that has it, and its rank there."""
+        groups = reversed(self.groups)
+        return {worker: (members, rank) for members in groups for rank, worker in enumerate(members)}
+
+    @cached_property
+    def senders(self) -> dict[str, list[tuple[str, Any]]]:
+        """Parent of gradients -> who names it, in the order of the actors: an actor, and its `ModelWay` there, or its
+        options where these name one parent."""
+        found: dict[str, list[tuple[str, Any]]] = {}
+        for name, options in self.options.items():
+            for way in (*getattr(options, "models", ()), options):
+                if (parent := getattr(way, "parent", None)) is not None:
+                    found.setdefault(parent, []).append((name, way))
+        return found
 
     def cuts(self, worker: str, phase: str = TRAIN) -> tuple[int, ...]:
         """Where its group's batch is cut at first, as the coordinator does it; nowhere without a group."""
-        job: Job = self.options[worker].job
-        return self._shares.cuts(self.group(worker), job.rows(phase))
+        members, rows = self.group(worker), self.options[worker].job.rows(phase)
+        if (members[0], rows) not in self._cuts:
+            self._cuts[members[0], rows] = self._shares.cuts(members, rows)
+        return self._cuts[members[0], rows]
 
     def rows(self, worker: str, phase: str = TRAIN) -> int:
         """How many rows of its group's batch a worker computes at first; all of them without a group."""
-        cuts, rank = self.cuts(worker, phase), self.group(worker).index(worker)
+        cuts, (_, rank) = self.cuts(worker, phase), self._places.get(worker, ([], 0))
         return cuts[rank + 1] - cuts[rank]
 
     @cached_property
@@ -79,6 +101,12 @@ class Shapes:
             sized = dataclasses.replace(job, batch=rows, test_batches=(rows,) * len(job.test_batches)) if rows else job
             self._nets[key] = sized.build(phase, part, self._image(job))
         return self._nets[key]
+
+    def of_pass(self, net: Net) -> tuple[int, int]:
+        """Bytes of the arrays of a pass through this net, which keeps its rows, and of its scratch memory."""
+        if id(net) not in self._passes:
+            self._passes[id(net)] = net, net.memory_plan.size, net.scratch
+        return self._passes[id(net)][1:]
 
     def shard(self, job: Job, rank: int, of: int, phase: str = TRAIN) -> ShardedNet:
         """The share of the FC phase that an FC shard builds."""
@@ -95,10 +123,18 @@ class Shapes:
 
     def _plainly(self, job: Job) -> tuple[Job, str]:
         """The same on the CPU, and its text; made once, since it takes a millisecond."""
+        first = self.same(job)
+        return next((there, text) for known, there, text in self._texts if known is first)
+
+    def same(self, job: Job) -> Job:
+        """The first job like this one. Thousands of actors have one each, and what a job reads it would read anew."""
         if id(job) not in self._jobs:
-            plain_job = _on_cpu(job)
-            self._jobs[id(job)] = job, plain_job, _key(plain_job)
-        return self._jobs[id(job)][1:]
+            first = next((known for known, _, _ in self._texts if known == job), None)
+            if first is None:
+                first, there = job, _on_cpu(job)
+                self._texts.append((job, there, _key(there)))
+            self._jobs[id(job)] = job, first
+        return self._jobs[id(job)][1]
 
     def _image(self, job: Job) -> InputShape:
         """The shapes of the data: as some role was told them, else the data are opened, once."""

@@ -51,20 +51,15 @@ def _sum(sizes: Iterator[Bytes]) -> Bytes:
 
 def arriving(reducer: str, shapes: Shapes) -> Layers:
     """The layers whose gradients come to a reducer: those of any child."""
-    for name, options in shapes.options.items():
-        for way in getattr(options, "models", ()):
-            if way.parent == reducer:
-                return shapes.layers(options.job, options.part, way.layers)
-        if getattr(options, "parent", None) == reducer:
-            return arriving(name, shapes)
+    for name, way in shapes.senders.get(reducer, ()):
+        options = shapes.options[name]
+        return arriving(name, shapes) if way is options else shapes.layers(options.job, options.part, way.layers)
     return {}
 
 
 def parts_at(receiver: str, shapes: Shapes) -> int:
     """How many parts of each layer's gradient come to a reducer or model server in an iteration."""
-    options = shapes.options.values()
-    ways = [*options, *(way for of in options for way in getattr(of, "models", ()))]
-    return max((getattr(way, "parts", 1) for way in ways if getattr(way, "parent", None) == receiver), default=1)
+    return max((getattr(way, "parts", 1) for _, way in shapes.senders.get(receiver, ())), default=1)
 
 
 def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
@@ -82,8 +77,9 @@ def children(parent: str, shapes: Shapes, members: Sequence[str]) -> list[tuple[
 
 def passes(job: Job, part: str, shapes: Shapes, worker: str = "") -> Held:
     """The arrays of a pass in each phase, on the worker's share of the rows, or on all of them."""
+    job = shapes.same(job)
     nets = [shapes.net(job, part, rows_at_once(job, shapes, worker, phase), phase) for phase in job.phases]
-    return at_once(job, activations(nets))
+    return at_once(job, activations(nets, shapes))
 
 
 def rows_at_once(job: Job, shapes: Shapes, worker: str, phase: str) -> int:
@@ -103,15 +99,16 @@ def gradients(job: Job, layers: Layers, shapes: Shapes) -> int:
     return shapes.size(layers) * (1 if job.passes == 1 else 2)
 
 
-def activations(nets: list[Net]) -> Held:
+def activations(nets: list[Net], shapes: Shapes) -> Held:
     """The arrays of passes through these nets."""
-    scratch = max(net.scratch for net in nets)
-    return {"activations": sum(net.memory_plan.size for net in nets)} | ({"scratch": scratch} if scratch else {})
+    held = [shapes.of_pass(net) for net in nets]
+    scratch = max(scratch for _, scratch in held)
+    return {"activations": sum(size for size, _ in held)} | ({"scratch": scratch} if scratch else {})
 
 
 def model(job: Job, layers: Layers, shapes: Shapes) -> Held:
     """Parameters, and what the solver keeps beside each."""
-    net = shapes.net(job, "all")
+    job, net = shapes.same(job), shapes.net(job, "all")
     learned = next(param for params in net.params.values() for param in params if param.keep is None)
     histories = len(job.solver_spec.new_history(net.ops, learned))
     size = shapes.size(layers)

@@ -6,15 +6,14 @@
     first member -> rest   SharedSum: the sum is there
 
 In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. There are as
-many adders as the host has cores to add with: more would only have to be told (30 MB of 8 members on two busy cores: 30
-and 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one adder; of few members each adds them up for itself:
+many adders as the machines have cores: more would only have to be told (30 MB of 8 members on two busy cores: 30 and
+43 ms with 2 adders, 36 and 51 with 8). Small arrays have one adder; of few members each adds them up for itself:
 that is sooner done than told. All get the same bits either way.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -73,9 +72,10 @@ def adding(size: int, members: int, adders: int | None) -> int:
     return 0 if members <= ALONE_MEMBERS else 1
 
 
-def adders_of(members: Sequence[str]) -> int:
-    """How many of them add up where they share this host: decided once, when a run is planned."""
-    return min(len(members), os.cpu_count() or 1)
+def adders_of(members: Sequence[str], cores: int | None) -> int:
+    """How many of them add up, on machines with so many cores in all: decided once, when a run is planned. All, where
+    that is not known: each has a core of its machine at least."""
+    return min(len(members), cores or len(members))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,7 @@ class Collective(Exchange):
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
         """Everybody talks to everybody."""
-        options = CollectiveOptions(members=members.names, adders=adders_of(members.names))
+        options = CollectiveOptions(members=members.names, adders=adders_of(members.names, members.cores))
         return Layout(options, tuple(itertools.combinations(members.names, 2)))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:

@@ -49,13 +49,14 @@ class ExchangeOptions:
 @dataclass(frozen=True)
 class Members:
     """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are those of an actor that
-    adds up for others: how it computes, of what, and its name."""
+    adds up for others: how it computes, of what, and its name. `cores`: of all machines where they live, if known."""
 
     names: tuple[str, ...]
     fan_in: int = 2
     kernels: str = "numpy"
     dtype: str = "float32"
     server: str = "accumulator"
+    cores: int | None = None
 
 
 @dataclass(frozen=True)

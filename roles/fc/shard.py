@@ -77,7 +77,7 @@ class ShardOptions(JobOptions):
         shards = [shapes.shard(self.job, rank, of, phase) for phase in self.job.phases]
         layers = {layer: [(p.shape, p.keep is None) for p in params] for layer, params in shards[0].params.items()}
         sets = 1 if self.scheme == "a" or self.variable_batch else 2
-        passes = activations([net for shard in shards for net in shard.nets])
+        passes = activations([net for shard in shards for net in shard.nets], shapes)
         held = {"activations": passes.pop("activations"), "gradients": sets * shapes.size(layers)}
         return at_once(self.job, held | passes) | model(self.job, layers, shapes)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,14 +134,19 @@ class Here(Basis):
     def prices(self, placement: Placement) -> Prices:
         """Of the machines that have processes."""
         used = {*self.machines(placement).values()}
-        return tuple((1, m.name, m.price_per_hour) for m in self._config.machine if m.name in used)
+        alike: dict[tuple[int, float | None], list[str]] = {}  # of one entry of the file, at one price
+        for machine in self._config.machine:
+            if machine.name in used:
+                alike.setdefault((machine.entry, machine.price_per_hour), []).append(machine.name)
+        return tuple((len(names), _from_to(names), price) for (_, price), names in alike.items())
 
     def _unknown(self, placement: Placement, virtual: bool) -> list[str]:
         if virtual:
             odd = self._config.simulation.links or self._config.simulation.interfaces == "link"
             return ["what [simulation] says of single links: every interface has the rate for itself"] if odd else []
         computing = loads_of(Shapes(plainly(placement.topology)))
-        crowd = [spec for spec in placement.processes if set(spec.actors) & computing.keys()]
+        here = {machine.name for machine in self._config.machine if self._config.is_here(machine)}
+        crowd = [spec for spec in placement.processes if spec.machine in here and set(spec.actors) & computing.keys()]
         threads, cores = sum(spec.threads for spec in crowd), _cores()
         if threads <= cores or self._table.of_run:
             return []
@@ -233,6 +238,10 @@ def _with_rows(table: Mapping[str, Any], topology: Topology) -> dict[str, Any]:
                     filled[key] = {"seconds": value, "rows": rows}
                 break
     return filled
+
+
+def _from_to(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _only_price(config: ClusterConfig) -> float | None:

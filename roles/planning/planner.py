@@ -36,7 +36,7 @@ from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.placement import data_here
+from runtime.plan.placement import cores_in_all, data_here
 from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
@@ -124,6 +124,7 @@ class _Planner(Remarks):
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
             exchange=strategy.exchange or self.preset.exchange,
             options=self.options,
+            cores=cores_in_all(self.config),
         )
         topology = self.tuned.with_tuner(self, checked(self.preset.layout(request)), timetable)
         self.stop_if_wrong()

@@ -40,6 +40,7 @@ class Request:
 
     `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order. `exchange`
     is the name of the one that workers with replicas use; `options` are those of the preset (`Preset.options`).
+    `cores` are those of all machines, None where they are not known.
     """
 
     job: Job
@@ -50,6 +51,7 @@ class Request:
     layers: Mapping[str, int]
     exchange: str = ""
     options: Any = None
+    cores: int | None = None
 
     @property
     def workers(self) -> int:
@@ -60,7 +62,12 @@ class Request:
         """What workers of these names are told of their exchange, and what it needs besides. `server`: the name of an
         actor that adds up for all, should there be one."""
         members = Members(
-            tuple(names), self.strategy.fan_in, kernels=self.job.kernels, dtype=self.job.dtype.name, server=server
+            tuple(names),
+            self.strategy.fan_in,
+            kernels=self.job.kernels,
+            dtype=self.job.dtype.name,
+            server=server,
+            cores=self.cores,
         )
         layout = exchange_called(self.exchange).laid_out(members)
         return Chosen(self.exchange, layout.options), layout

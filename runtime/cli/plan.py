@@ -86,6 +86,7 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     from runtime.drawing.svg import svg as drawn
     from runtime.drawing.telling import outline as told
     from runtime.plan.forecast import Forecast
+    from runtime.plan.placement import unknown
     from runtime.report.console import RunConsole
 
     tell = getattr(checked.loaded.program, "forecast", None)
@@ -93,6 +94,8 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     console = RunConsole(live=False)
     checked.tell(console)
     console.say(outline(checked.placement, forecast))
+    if text := unknown(checked.placement, checked.loaded.config):
+        console.say(f"\n{text}")
     if found:
         console.say(f"\n{told(*found)}")
     if svg is not None:

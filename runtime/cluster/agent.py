@@ -36,8 +36,8 @@ WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
 class Agent(Actor):
-    """Leads its process through its life. `halted` is set when the process may exit. `compares`: there are other
-    machines, whose data must be the same."""
+    """Leads its process through its life. `halted` is set when the process may exit. `metrics`: address and port of its
+    page. `compares`: there are other machines, whose data must be the same."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Agent(Actor):
         endpoints: Endpoints,
         *,
         actors: tuple[str, ...],
-        metrics_port: int,
+        metrics: tuple[str, int],
         heartbeat_seconds: float,
         versions: dict[str, str],
         compares: bool = False,
@@ -55,7 +55,7 @@ class Agent(Actor):
         self._road = road
         self._endpoints = endpoints
         self._actors = actors
-        self._metrics_port = metrics_port
+        self._metrics = metrics
         self._heartbeat_seconds = heartbeat_seconds
         self._versions, self._compares = versions, compares
         self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
@@ -93,7 +93,7 @@ class Agent(Actor):
             if process != self._home.process and peer["incarnation"] > self._linked.get(process, 0):
                 self._linked[process] = peer["incarnation"]
                 self._home.connect(process, peer["incarnation"], Endpoints.of(peer), peer["actors"], self._road)
-        if self._told:
+        if self._told or message.more:
             return
         self._told = True
         try:
@@ -134,7 +134,8 @@ class Agent(Actor):
             bulk=self._endpoints.bulk,
             arena=self._endpoints.arena,
             host=self._endpoints.host,
-            metrics_port=self._metrics_port,
+            metrics_address=self._metrics[0],
+            metrics_port=self._metrics[1],
             versions=self._versions,
         )
 

@@ -66,6 +66,7 @@ class Hello(Message):
     bulk: tuple[str, ...]
     arena: str
     host: str
+    metrics_address: str
     metrics_port: int
     versions: Json
 
@@ -73,9 +74,10 @@ class Hello(Message):
 @message
 class Directory(Message):
     """Where a process finds its peers, or those that were started anew: process -> {incarnation, actors, and the fields
-    of Endpoints}."""
+    of Endpoints}. `more`: of those that it is told before it prepares, others follow in a further message."""
 
     peers: Json
+    more: bool = False
 
 
 @message

@@ -32,7 +32,7 @@ from runtime.machine.versions import identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
-from runtime.plan.run_plan import RunPlan
+from runtime.plan.run_plan import MACHINE, RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
@@ -105,9 +105,10 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
     try:
         cores.check(spec, cores.usable())
         endpoints = await road.open()
-        pages = Pages(metrics, plan.metrics_address, 0, plan.metrics_readers)
+        address = plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
+        pages = Pages(metrics, address, 0, plan.metrics_readers)
         _add_actors(node, plan, spec)
-        agent = _agent(node, road, endpoints, plan, spec, pages.port)
+        agent = _agent(node, road, endpoints, plan, spec, (address, pages.port))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
         node.add(me, "agent", agent)
         await node.prepare([me])
@@ -146,14 +147,14 @@ def _add_actors(node: Node, plan: RunPlan, spec: ProcessSpec) -> None:
 
 
 def _agent(
-    node: Node, road: SocketTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, metrics_port: int
+    node: Node, road: SocketTransport, endpoints: Endpoints, plan: RunPlan, spec: ProcessSpec, page: tuple[str, int]
 ) -> Agent:
     return Agent(
         node,
         road,
         endpoints,
         actors=spec.actors,
-        metrics_port=metrics_port,
+        metrics=page,
         heartbeat_seconds=plan.heartbeat_seconds,
         versions={
             **identity(plan.placement.topology.program),

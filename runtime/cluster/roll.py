@@ -8,6 +8,8 @@ from runtime.cluster.lifecycle import Directory, Hello
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.transport import Endpoints
 
+MOST_PEERS = 32  # of one message, whose header has 64 KiB; a peer has some hundred bytes, and the names of its actors
+
 
 class Roll:
     """`greetings`: what each process said of itself, in its present life."""
@@ -38,14 +40,19 @@ class Roll:
         """Whom it talks to, but for itself."""
         return tuple(name for name in self._placement.neighbours(process) if name != process)
 
-    def directory(self, process: str, only: str = "") -> Directory:
-        """Where the peers of a process are, or one of them."""
+    def directory(self, process: str, only: str = "") -> list[Directory]:
+        """Where the peers of a process are, or one of them; in as many messages as that takes."""
         peers = {}
         for name, actors in self._placement.neighbours(process).items():
             if not only or name == only:
                 hello = self.greetings[name]
                 peers[name] = {**asdict(endpoints(hello)), "incarnation": hello.incarnation, "actors": list(actors)}
-        return Directory(peers=peers)
+        names = list(peers)
+        pieces = [names[at : at + MOST_PEERS] for at in range(0, len(names), MOST_PEERS)] or [[]]
+        return [
+            Directory(peers={name: peers[name] for name in piece}, more=number < len(pieces))
+            for number, piece in enumerate(pieces, 1)
+        ]
 
 
 def endpoints(hello: Hello) -> Endpoints:

@@ -164,7 +164,7 @@ class Supervisor(Actor):
             for text in self.sameness.warnings():
                 self._watcher.event(self.name, WARNING, {"text": text})
             for spec in self._placement.processes:
-                await self.tell(agent_of(spec.name), self.roll.directory(spec.name))
+                await self._direct(spec.name)
 
     def _same(self, difference: str) -> bool:
         """Do all machines run, or read, the same? A difference ends the run."""
@@ -175,8 +175,12 @@ class Supervisor(Actor):
     async def _introduce(self, process: str) -> None:
         """To its peers, and them to it."""
         for peer in self.roll.peers(process):
-            await self.tell(agent_of(peer), self.roll.directory(peer, only=process))
-        await self.tell(agent_of(process), self.roll.directory(process))
+            await self._direct(peer, only=process)
+        await self._direct(process)
+
+    async def _direct(self, process: str, only: str = "") -> None:
+        for directory in self.roll.directory(process, only):
+            await self.tell(agent_of(process), directory)
 
     async def on_ready(self, message: Ready, envelope: Envelope) -> None:
         """A process is prepared; once all are, everyone begins. One started anew begins beside those that run."""

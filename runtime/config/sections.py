@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 LEAST_MESSAGE = 64 * 1024  # what a message without arrays may need
+MACHINE = "machine"  # where metrics are served: at the address of each process's machine
 MOST_NAMED = 20  # machines in a message
 LOCAL = "local"  # the launcher that starts processes on this machine only
 
@@ -105,8 +106,9 @@ class Liveness(Section):
 
 
 class Metrics(Section):
-    """[metrics]: where the metrics are served. Port 0 takes any free one. `readers`: users of this machine that may
-    read them besides one's own and root; "*" is everybody who can connect."""
+    """[metrics]: where the metrics are served; "machine": each process at the address of its machine. Port 0 takes any
+    free one. `readers`: users of this machine that may read them besides one's own and root; "*" is everybody who can
+    connect."""
 
     address: Text = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
@@ -189,15 +191,31 @@ def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem
     for keys, said in wanted if entries.all_known else ():
         if isinstance(said, str) and said:
             yield from _unknown_machine(raw, keys, said, entries.names)
-    for index, table in enumerate(tables(raw, "machine")):
+    addresses = [_address_of(table) for table in tables(raw, "machine")]
+    yield from _metrics_elsewhere(raw, addresses)
+    for index, (table, address) in enumerate(zip(tables(raw, "machine"), addresses, strict=True)):
         several = "hosts" in table or "hostfile" in table
-        address = table.get("address", AUTO if several or "host" in table else LOOPBACK)
         if table.get("namespace") is not None:
             yield from _in_namespace(raw, index, address)
         elif _starts_here(raw) and isinstance(address, str) and not is_loopback(address):
             who = f"machine[{index}]" if several else f"machine {table.get('name', LOCAL_NAME)!r}"
             text = f"{who} has address {address!r}: launcher '{LOCAL}' starts processes on this machine only (loopback"
             yield raw.problem(("machine", index, "address"), f"{show_text(text, 180)} address): set launcher.kind")
+
+
+def _address_of(table: dict[str, Any]) -> Any:
+    elsewhere = any(key in table for key in ("host", "hosts", "hostfile"))
+    return table.get("address", AUTO if elsewhere else LOOPBACK)
+
+
+def _metrics_elsewhere(raw: RawConfig, addresses: list[Any]) -> Iterator[Problem]:
+    """Pages that other machines reach are for everybody there: no user of theirs is known here."""
+    metrics = raw.data.get("metrics")
+    if not isinstance(metrics, dict) or metrics.get("address") != MACHINE or "*" in metrics.get("readers", ()):
+        return
+    if any(isinstance(address, str) and not is_loopback(address) for address in addresses):
+        text = "shows the metrics to whoever reaches these machines, of whom nobody's name is known here"
+        yield raw.problem(("metrics", "address"), f"{text}: write metrics.readers = ['*'] too")
 
 
 def _processes(raw: RawConfig) -> Iterator[tuple[int, dict[str, Any]]]:

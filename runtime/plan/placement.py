@@ -77,6 +77,30 @@ def cores_of(machine: Machine, config: ClusterConfig) -> int | None:
     return machine.cores or ((os.cpu_count() or 1) if config.is_here(machine) else None)
 
 
+def cores_in_all(config: ClusterConfig) -> int | None:
+    """Of all machines together, those that are this one counted once; None if one does not say."""
+    here = [machine for machine in config.machine if config.is_here(machine)]
+    there = [machine.cores for machine in config.machine if not config.is_here(machine)]
+    said = [machine.cores for machine in here]
+    mine = sum(filter(None, said)) if all(said) else os.cpu_count() or 1
+    return None if None in there else mine + sum(filter(None, there))
+
+
+def unknown(placement: Placement, config: ClusterConfig) -> str:
+    """What a plan cannot know of machines that are not this one; "" if there are none."""
+    used = {spec.machine for spec in placement.processes}
+    there = [machine for machine in config.machine if machine.name in used and not config.is_here(machine)]
+    if not there:
+        return ""
+    cores = "" if all(machine.cores for machine in there) else "cores, "
+    names = [machine.name for machine in there]
+    which = f"machine {names[0]}" if len(names) == 1 else f"machines {_listed(names)}"
+    return (
+        f"not known here of {which}: {cores}memory, addresses, versions and data; "
+        "each is asked at its start, before the run begins"
+    )
+
+
 def _threads(machine: Machine, config: ClusterConfig, crowd: int) -> int:
     """BLAS threads of each of the machine's processes; 0 if only the machine can tell."""
     if machine.threads != "auto":
@@ -178,7 +202,9 @@ def idle(placement: Placement, config: ClusterConfig) -> list[str]:
 
 
 def _some(names: Sequence[str], of: int) -> str:
-    if of == 1:
-        return f"machine '{names[0]}'"
-    shown = ", ".join([*names[:MOST_NAMED], *(["..."] if len(names) > MOST_NAMED else [])])
-    return f"{len(names)} of its {of} machines: {shown}"
+    return f"machine '{names[0]}'" if of == 1 else f"{len(names)} of its {of} machines: {_listed(names)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -21,6 +21,7 @@ from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
+MACHINE = "machine"  # as metrics_address: that of the process's machine
 _TCP = re.compile(r"(?:tcp|curve)://(.+):\d+")
 
 

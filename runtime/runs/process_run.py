@@ -24,7 +24,7 @@ from runtime.cluster.supervisor import Supervisor
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
-from runtime.config.machines import Machine, machine_name
+from runtime.config.machines import LOOPBACK, Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors
 from runtime.machine.addresses import is_loopback, on_the_way
@@ -35,7 +35,7 @@ from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.roads import roads_of
-from runtime.plan.run_plan import RunPlan, key_file
+from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
@@ -99,7 +99,8 @@ class ProcessHouse(House):
             self._keys[spec.name].write(key_file(self._sockets, spec.name))
         if self._roads.far and not self._roads.encrypted:
             self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
-        metrics, address = self._config.metrics, self._config.metrics.address
+        metrics = self._config.metrics
+        address = (self._here or LOOPBACK) if metrics.address == MACHINE else metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self._plan(await self._road.open()).write(self._directory.path)
@@ -222,5 +223,5 @@ class ProcessHouse(House):
             hello = self._supervisor.roll.greetings.get(spec.name)
             if hello is not None:
                 labels = {"process": spec.name, "machine": spec.machine, "run": self._directory.path.name}
-                found.append((f"{self._config.metrics.address}:{hello.metrics_port}", labels))
+                found.append((f"{hello.metrics_address}:{hello.metrics_port}", labels))
         return discovery(found)

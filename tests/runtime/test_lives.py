@@ -84,7 +84,13 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
     tmp_path: Path, client: Process, chief: Process
 ) -> None:
     agent = Agent(
-        client.node, client.road, client.endpoints, actors=("asker",), metrics_port=0, heartbeat_seconds=60, versions={}
+        client.node,
+        client.road,
+        client.endpoints,
+        actors=("asker",),
+        metrics=("127.0.0.1", 0),
+        heartbeat_seconds=60,
+        versions={},
     )
     client.node.add(agent_of("client"), "agent", agent)
     client.link(chief, SUPERVISOR)
@@ -114,6 +120,32 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
     assert [type(message).__name__ for message in chief.actor.heard] == ["Ready"]  # it prepared once
     for life in lives:
         await life.close()
+
+
+async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client: Process, chief: Process) -> None:
+    agent = Agent(
+        client.node,
+        client.road,
+        client.endpoints,
+        actors=("asker",),
+        metrics=("127.0.0.1", 0),
+        heartbeat_seconds=60,
+        versions={},
+    )
+    client.node.add(agent_of("client"), "agent", agent)
+    client.link(chief, SUPERVISOR)
+    chief.link(client, agent_of("client"))
+    prepared: list[str] = []
+
+    async def on_start() -> None:
+        prepared.append("asker")
+
+    client.actor.on_start = on_start  # type: ignore[method-assign]
+    envelope = Envelope(Begin(), 1, SUPERVISOR, 1, agent_of("client"))
+    await agent.on_directory(Directory(peers={}, more=True), envelope)
+    assert prepared == []
+    await agent.on_directory(Directory(peers={}), envelope)
+    assert prepared == ["asker"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""The list of metrics pages of a run over several machines: each page at the address of its machine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from runtime.cli.main import main
+from runtime.config.file import load_with_program
+from runtime.plan.placement import place
+from runtime.runs.run import Run
+from tests.journeys.adders import Add, Total, adders
+from tests.support import configure, get
+
+MACHINE = '[[machine]]\nname = "m{number}"\naddress = "127.0.0.{number}"\n'
+PROCESS = '[[process]]\nname = "{name}"\nmachine = "m{number}"\nactors = ["{name}"]\n'
+
+
+async def test_every_page_is_found_at_the_address_of_its_machine(tmp_path: Path) -> None:
+    (tmp_path / "adds.py").write_text(
+        "from tests.journeys.adders import ROLES, adders\ndef plan(*_): return adders()\n"
+    )
+    text = f'program = "adds"\n[run]\ndirectory = "{tmp_path}"\n[metrics]\naddress = "machine"\n'
+    text += "".join(MACHINE.format(number=number) for number in (2, 3))
+    text += "".join(PROCESS.format(number=number, name=name) for number, name in ((2, "one"), (3, "two")))
+    (tmp_path / "cluster.toml").write_text(text)
+    loaded = load_with_program(tmp_path / "cluster.toml")
+    async with Run(place(adders(), loaded.config), loaded.config) as run:
+        await run.ask("two", Add(number=1), Total)
+        listed = json.loads(await asyncio.to_thread(get, run.metrics_url))
+        targets = {entry["labels"]["process"]: entry["targets"][0] for entry in listed}
+        pages = [await asyncio.to_thread(get, f"http://{target}/metrics") for target in targets.values()]
+        await run.tell("one", Add(number=20))
+    assert {name: target.partition(":")[0] for name, target in targets.items()} == {
+        "one": "127.0.0.2",
+        "two": "127.0.0.3",
+    }
+    assert [entry["labels"]["machine"] for entry in listed] == ["m2", "m3"]
+    assert run.metrics_url.startswith("http://127.0.0.2:")
+    assert all("convoy_messages_received_total" in page for page in pages)
+
+
+@pytest.mark.parametrize(("readers", "code"), [("", 2), ('readers = ["*"]\n', 0), ('readers = ["prometheus"]\n', 2)])
+def test_pages_that_other_machines_reach_are_shown_to_everybody_there_and_that_must_be_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], readers: str, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = '[links]\ntransport = "tcp"\n[[machine]]\nname = "n"\nnamespace = "n"\naddress = "eth0"\n'
+    configure(tmp_path, "single", more=f'[metrics]\naddress = "machine"\n{readers}{more}')
+    assert main(["check"]) == code
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "cluster.toml:2: metrics.address: shows the metrics to whoever reaches these machines, of whom nobody's name "
+        "is known here: write metrics.readers = ['*'] too"
+    ] * (code == 2)

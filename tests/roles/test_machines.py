@@ -1,0 +1,100 @@
+"""What the plan of a training run takes from its machines, and what it says that it does not know of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from roles.exchange.collective import CollectiveOptions, adders_of
+from roles.workers.replica import ReplicaOptions
+from runtime.cli.main import main
+from runtime.plan.files import Files
+from runtime.plan.placement import unknown
+from runtime.runs.checking import Checked, check
+from tests.stranger.installed import write_metadata
+from tests.support import configure
+
+ELSEWHERE = '[launcher]\nkind = "plain"\n[[machine]]\nhosts = "n[1-3]"\n'
+
+
+@pytest.fixture(autouse=True)
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that starts processes elsewhere; here nothing is started."""
+    write_metadata(tmp_path / "site", {"convoy.launchers": {"plain": "tests.stranger.launcher:PlainLauncher"}})
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+
+def planned(folder: Path, more: str, *overrides: str) -> Checked:
+    return check(configure(folder, "replicas", workers=6, more=more), overrides)
+
+
+def adders(made: Checked) -> int | None:
+    options = next(
+        actor.options for actor in made.placement.topology.actors if isinstance(actor.options, ReplicaOptions)
+    )
+    assert isinstance(options.exchange.options, CollectiveOptions)
+    return options.exchange.options.adders
+
+
+def test_as_many_members_add_up_as_the_machines_have_cores_and_all_where_nobody_knows(tmp_path: Path) -> None:
+    assert adders(planned(tmp_path, "")) == min(6, os.cpu_count() or 1)
+    assert adders(planned(tmp_path, "[[machine]]\ncores = 3\n")) == 3
+    assert adders(planned(tmp_path, f"{ELSEWHERE}cores = 1\n", "machine.0.threads=1")) == 3
+    assert adders(planned(tmp_path, ELSEWHERE)) == 6
+    assert adders_of(("a", "b"), 64) == 2
+
+
+def test_check_and_plan_say_what_they_cannot_know_of_machines_that_are_not_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = planned(tmp_path, ELSEWHERE)
+    text = "not known here of machines n1, n2, n3: cores, memory, addresses, versions and data; "
+    text += "each is asked at its start, before the run begins"
+    assert unknown(made.placement, made.loaded.config) == text
+    assert unknown(*_parts(planned(tmp_path, f"{ELSEWHERE}cores = 2\n"))) == text.replace("cores, ", "")
+    assert unknown(*_parts(planned(tmp_path, ""))) == ""
+    monkeypatch.chdir(tmp_path)
+    planned(tmp_path, ELSEWHERE)
+    for command in ("check", "plan"):
+        assert main([command]) == 0
+        said = capsys.readouterr().out
+        assert text in said
+        assert ("BLAS threads as its cores allow" in said) == (command == "check")
+
+
+def _parts(made: Checked) -> tuple[object, object]:
+    return made.placement, made.loaded.config
+
+
+def test_machines_of_one_entry_and_price_are_counted_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    planned(tmp_path, f"{ELSEWHERE}price_per_hour = 0.5\ncores = 4\n")
+    (tmp_path / "times.json").write_text(json.dumps({"*/*": 0.001}))
+    assert main(["plan", "--profile", "times.json"]) == 0
+    assert "(3 x n1 to n3 at 0.5 an hour)" in capsys.readouterr().out
+
+
+def test_files_beside_cluster_toml_lie_in_the_directory_of_a_machine_and_others_where_they_were(tmp_path: Path) -> None:
+    there = Files("/home/a/run", "/scratch/b", "/data")
+    assert there.here("/home/a/run/nets/x.prototxt") == "/scratch/b/nets/x.prototxt"
+    assert [there.here(path) for path in ("lenet", "", "/etc/x", "/home/a/running")] == [
+        "lenet", "", "/etc/x", "/home/a/running",
+    ]  # fmt: skip
+    assert (there.data_root, Files("/a", "/b").data_root, Files("/a").data_root) == ("/data", "/b", "/a")
+    assert Files("/a", "~/b").here("/a/c") == f"{Path.home()}/b/c"
+
+
+def test_a_job_is_moved_with_all_its_files(tmp_path: Path) -> None:
+    made = planned(tmp_path, "")
+    options = next(
+        actor.options for actor in made.placement.topology.actors if isinstance(actor.options, ReplicaOptions)
+    )
+    moved = options.at(Files(str(tmp_path), "/there", "")).job
+    assert moved.solver == "/there/solver.prototxt"
+    assert moved.base_directory == "/there"
+    assert moved.net == options.job.net

@@ -1,0 +1,56 @@
+"""The roll of a run: who is told of whom, in messages that are small enough to travel."""
+
+from __future__ import annotations
+
+from runtime.cluster.lifecycle import Hello
+from runtime.cluster.roll import Roll
+from runtime.messages.message import Envelope
+from runtime.messages.wire import encode
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
+
+NAMES = [f"worker-{number}" for number in range(600)]
+
+
+def hello(process: str, incarnation: int = 1) -> Hello:
+    address = (f"unix:///run/user/1000/convoy-{'x' * 80}/{process}", f"tcp://10.0.0.1:{'4' * 5}")
+    return Hello(
+        process=process, incarnation=incarnation, pid=7, host_name="h", control=address, bulk=address, arena="a" * 40,
+        host="b" * 60, metrics_address="127.0.0.1", metrics_port=1, versions={},
+    )  # fmt: skip
+
+
+def roll() -> Roll:
+    """A lead with six hundred workers, on two machines."""
+    actors = tuple(ActorSpec(name, "role") for name in ("lead", *NAMES))
+    made = Topology("p", actors, tuple(("lead", name) for name in NAMES), "lead")
+    specs = (ProcessSpec(actor.name, "ab"[len(actor.name) % 2], (actor.name,)) for actor in actors)
+    found = Roll(Placement(made, tuple(specs)))
+    found.greetings = {actor.name: hello(actor.name) for actor in actors}
+    return found
+
+
+def test_whoever_has_many_peers_is_told_of_them_in_several_messages_the_last_of_which_says_so() -> None:
+    pieces = roll().directory("lead")
+    for piece in pieces:
+        encode(Envelope(piece, 1, "supervisor", 1, "lead/agent"))  # MessageError if it were too large
+    told = [name for piece in pieces for name in piece.peers]
+    assert told == NAMES
+    assert [piece.more for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+
+
+def test_a_worker_is_told_of_its_neighbours_only_and_one_that_has_none_is_told_that() -> None:
+    made = roll()
+    (piece,) = made.directory("worker-3")
+    assert (list(piece.peers), piece.more) == (["lead"], False)
+    (only,) = made.directory("lead", only="worker-3")
+    assert list(only.peers) == ["worker-3"]
+    alone = Roll(Placement(Topology("p", (ActorSpec("a", "r"),), (), "a"), (ProcessSpec("a", "m", ("a",)),)))
+    (nothing,) = alone.directory("a")
+    assert (nothing.peers, nothing.more) == ({}, False)
+
+
+def test_a_process_is_told_of_with_its_machine_and_its_host_once_it_has_greeted() -> None:
+    made = roll()
+    assert (made.host("lead"), made.life("lead")) == ("a (h, pid 7)", 1)
+    made.greetings.clear()
+    assert (made.host("lead"), made.life("lead")) == ("a", 0)
