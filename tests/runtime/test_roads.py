@@ -104,6 +104,15 @@ def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
     assert told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none")) == []
 
 
+def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:
+    tables = {"launcher": {"kind": "mine"}, "machine": [{"address": "10.0.0.1"}], "links": {"transport": "ipc"}}
+    with pytest.raises(ConfigError) as caught:
+        of_script("launch()", tables, Path())
+    assert caught.value.problems == [
+        "launch(): machine[0].address: is another host, which links.transport = 'ipc' does not reach: leave that out"
+    ]
+
+
 def test_without_what_encrypts_another_host_is_refused_with_the_line_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zeromq, "can_encrypt", lambda: False)
     with pytest.raises(ConfigError) as caught:
