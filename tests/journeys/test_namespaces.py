@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -131,6 +131,16 @@ def test_sums_of_workers_on_two_machines_are_those_of_one(tmp_path: Path, three:
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     alone = train(configure(tmp_path / "alone", "single", iterations=4), checkpoint=False)
     assert losses == pytest.approx(alone.losses(), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_launcher_can_bring_plan_and_keys_to_the_disks_of_other_machines(
+    tmp_path: Path, three: list[Machine], install: Callable[..., None]
+) -> None:
+    install({"convoy.launchers": {"away": "tests.stranger.away:AwayLauncher"}})
+    more = placed(three, "conv-0-0", "conv-0-1", "[!c]*").removeprefix(TCP) + '[launcher]\nkind = "away"\n'
+    done = run_up(configure(tmp_path, "sync", workers=2, iterations=2, more=more + '[placement]\nprocesses = "one"\n'))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
