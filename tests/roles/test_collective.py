@@ -52,6 +52,7 @@ class Sharing(Member):
 
 
 @pytest.mark.skipif(not available(), reason="needs memory that processes share: Linux")
+@pytest.mark.few("[2-abab]", "[4-aabb]")
 @pytest.mark.parametrize("hosts", ["aaaa", "aabb", "abab", "abba", "aaab", "abcd"])
 @pytest.mark.parametrize("adders", [2, 4])
 async def test_members_of_one_host_or_of_several_get_the_same_sum(
