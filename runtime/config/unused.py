@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from runtime.addresses import is_far
+from runtime.addresses import is_loopback
 from runtime.config.sections import ClusterConfig
 from runtime.config.toml_lines import KeyPath
 
@@ -50,7 +50,7 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _several_hosts(config: ClusterConfig) -> bool:
-    return any(is_far(machine.address, machine.namespace) for machine in config.machine)
+    return any(machine.namespace or not is_loopback(machine.address) for machine in config.machine)
 
 
 def _wired(config: ClusterConfig) -> bool:

@@ -163,13 +163,13 @@ class ProcessHouse(House):
 
     def _address_here(self) -> str:
         """Where the other hosts of the run reach this one; "" if there are none."""
-        for machine in self._roads.far[:1]:
-            try:
-                return towards(machine.address)
-            except OSError as error:
-                text = f"machine '{machine.name}' at {machine.address} cannot be reached from here: {error.strerror}"
-                raise LaunchError(text) from None
-        return ""
+        if not self._roads.far:
+            return ""
+        first = self._roads.far[0]
+        if found := towards(first.address):
+            return found
+        why = "there is no route to it, or no host of this name"
+        raise LaunchError(f"machine '{first.name}' at {first.address} cannot be reached from here: {why}")
 
     def _bind(self, lane: Lane) -> tuple[str, ...]:
         """Where the supervisor listens."""
