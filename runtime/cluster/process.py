@@ -59,8 +59,13 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     if spec.machine in plan.namespaces:
         namespaces.enter(plan.namespaces[spec.machine])
     threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
+    try:
+        keys = Keys.read(plan.key_file(name))
+    except LaunchError as error:
+        logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
+        return error.exit_code
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        return runner.run(_live(plan, spec, directory, incarnation))
+        return runner.run(_live(plan, spec, directory, incarnation, keys))
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -78,7 +83,7 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return Loop
 
 
-async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int) -> int:
+async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys) -> int:
     metrics = Metrics()
     node = Node(spec.name, incarnation, ThreadCompute(), metrics)
     node.directory = directory
@@ -95,7 +100,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         plan.limits,
         incarnation=incarnation,
         bind=lambda lane: plan.bind_addresses(spec.name, lane),
-        keys=Keys.read(plan.key_file(spec.name)),
+        keys=keys,
         arena=node.arena,
     )
     me = agent_of(spec.name)

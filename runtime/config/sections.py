@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 LEAST_MESSAGE = 64 * 1024  # what a message without arrays may need
+NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: leave that out"
 MACHINE = "machine"  # where metrics are served: at the address of each process's machine
 MOST_NAMED = 20  # machines in a message
 LOCAL = "local"  # the launcher that starts processes on this machine only
@@ -201,6 +202,8 @@ def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem
             who = f"machine[{index}]" if several else f"machine {table.get('name', LOCAL_NAME)!r}"
             text = f"{who} has address {address!r}: launcher '{LOCAL}' starts processes on this machine only (loopback"
             yield raw.problem(("machine", index, "address"), f"{show_text(text, 180)} address): set launcher.kind")
+        elif isinstance(address, str) and not is_loopback(address) and _over_ipc(raw):
+            yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)
 
 
 def _address_of(table: dict[str, Any]) -> Any:
@@ -245,10 +248,13 @@ def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]
     if isinstance(address, str) and is_loopback(address):
         text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
         yield raw.problem(("machine", index, "address"), text)
+    if _over_ipc(raw):
+        yield raw.problem(("machine", index, "namespace"), NOT_OVER_IPC)
+
+
+def _over_ipc(raw: RawConfig) -> bool:
     links = raw.data.get("links")
-    if isinstance(links, dict) and links.get("transport") == "ipc":
-        text = "is another host, which links.transport = 'ipc' does not reach: leave that out"
-        yield raw.problem(("machine", index, "namespace"), text)
+    return isinstance(links, dict) and links.get("transport") == "ipc"
 
 
 def _only_virtual(raw: RawConfig) -> Iterator[Problem]:

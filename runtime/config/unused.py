@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
-from runtime.machine.addresses import is_far
+from runtime.machine.addresses import is_loopback
 
 LOCAL_ONLY = "launcher.kind is 'local': processes are forked from `up`'s own"
 REAL_ONLY: tuple[KeyPath, ...] = (
@@ -53,7 +53,7 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _several_hosts(config: ClusterConfig) -> bool:
-    return any(is_far(machine.address, machine.namespace) for machine in config.machine)
+    return any(machine.namespace or not is_loopback(machine.address) for machine in config.machine)
 
 
 def _wired(config: ClusterConfig) -> bool:

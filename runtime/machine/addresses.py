@@ -58,11 +58,6 @@ def is_loopback(wanted: str) -> bool:
     return wanted in ("localhost", LOOPBACK) or (network is not None and network.is_loopback)
 
 
-def is_far(wanted: str, namespace: str | None) -> bool:
-    """Is a machine that listens there another host than this one? Namespaces stand for hosts."""
-    return namespace is not None or not is_loopback(wanted)
-
-
 def pick(
     wanted: str,
     interfaces: Sequence[Interface],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from runtime.machine.addresses import is_far
+from runtime.machine.addresses import is_loopback
 from runtime.memory.arena import available
 from runtime.plan.topology import Placement
 
@@ -35,11 +35,14 @@ def roads_of(placement: Placement, config: ClusterConfig) -> Roads:
     """What [links] and the machines that are used make of it. Namespaces stand for hosts; where TCP was asked for,
     nothing is shared with or within them, so that all that is sent can be seen on the wire."""
     links, used = config.links, {spec.machine for spec in placement.processes}
-    far = tuple(
-        machine for machine in config.machine if machine.name in used and is_far(machine.address, machine.namespace)
-    )
+    far = tuple(machine for machine in config.machine if machine.name in used and is_far(machine))
     auto: Transport = "both" if far else "ipc"
     transport: Transport = auto if links.transport == "auto" else links.transport
     wired = transport == "tcp" and any(machine.namespace for machine in far)
     encrypted = bool(far) and links.encryption == "curve"
     return Roads(far, transport, encrypted, links.shared_memory and available() and not wired)
+
+
+def is_far(machine: Machine) -> bool:
+    """Is it another host than this one? Namespaces stand for hosts."""
+    return machine.namespace is not None or not is_loopback(machine.address)

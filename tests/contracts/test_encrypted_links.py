@@ -128,6 +128,12 @@ def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path
     assert repr(keys) == "Keys()"
     with pytest.raises(FileExistsError):
         keys.write(tmp_path / "keys")
+    for wrong in (b"", b"[]", b"{}", b"[1, 2, 3, 4]", b'["", "xx", "", {}]', b"\xff"):
+        (tmp_path / "wrong").write_bytes(wrong)
+        with pytest.raises(LaunchError, match=r"wrong: not the keys of a process, or damaged: the keys of this"):
+            Keys.read(tmp_path / "wrong")
+    with pytest.raises(LaunchError, match=r"nothing: No such file or directory: the keys of this process, which what"):
+        Keys.read(tmp_path / "nothing")
 
 
 def test_only_what_was_agreed_on_lets_somebody_in() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from runtime.config.file import of_script
-from runtime.config.sections import ClusterConfig
+from runtime.config.sections import ClusterConfig, Machine
 from runtime.config.unused import unused
 from runtime.errors import ConfigError
-from runtime.machine.addresses import is_far, is_loopback, towards
+from runtime.machine.addresses import is_loopback, towards
 from runtime.plan import run_plan
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import place
-from runtime.plan.roads import Roads, roads_of
+from runtime.plan.roads import Roads, is_far, roads_of
 from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import SUPERVISOR, ActorSpec, Placement, Topology
 from runtime.runs import checking
@@ -113,6 +113,15 @@ def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
     assert told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none")) == []
 
 
+def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:
+    tables = {"launcher": {"kind": "mine"}, "machine": [{"address": "10.0.0.1"}], "links": {"transport": "ipc"}}
+    with pytest.raises(ConfigError) as caught:
+        of_script("launch()", tables, Path())
+    assert caught.value.problems == [
+        "launch(): machine[0].address: is another host, which links.transport = 'ipc' does not reach: leave that out"
+    ]
+
+
 def test_without_what_encrypts_another_host_is_refused_with_the_line_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zeromq, "can_encrypt", lambda: False)
     with pytest.raises(ConfigError) as caught:
@@ -127,7 +136,7 @@ def test_without_what_encrypts_another_host_is_refused_with_the_line_to_write(mo
 def test_which_addresses_mean_this_machine() -> None:
     assert [is_loopback(address) for address in ("127.0.0.1", "localhost", "::1", "127.3.4.5")] == [True] * 4
     assert [is_loopback(address) for address in ("10.0.0.1", "node1", "eth0", "10.0.0.0/8", "")] == [False] * 5
-    assert is_far("127.0.0.1", "a")
-    assert not is_far("127.0.0.1", None)
+    assert is_far(Machine(namespace="a"))
+    assert not is_far(Machine())
     assert towards("127.0.0.1") == "127.0.0.1"
     assert towards("no-such-host.invalid") == ""

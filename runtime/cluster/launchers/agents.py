@@ -25,7 +25,7 @@ from runtime.cluster.machines.line import Reception, limits_of
 from runtime.cluster.machines.mirror import pieces
 from runtime.cluster.machines.words import Close, Orders, Piece
 from runtime.errors import LaunchError, MessageError
-from runtime.machine.addresses import is_far
+from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec
@@ -215,7 +215,7 @@ def _here(run: RunPlan) -> str:
 
 def elsewhere(machine: Machine) -> bool:
     """Is it another host than this one?"""
-    return machine.namespace is None and is_far(machine.address, None) and machine.host != "localhost"
+    return machine.namespace is None and not is_loopback(machine.address) and machine.host != "localhost"
 
 
 def shell_line(machine: Machine, argv: Sequence[str]) -> str:
