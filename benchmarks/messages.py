@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.messages_pair import ADDRESSES, Lost, Pair, namespaces
+from benchmarks.messages_pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
 from benchmarks.report import ROOT, Record, machine, missing, ratio, write
 
 KB, MB = 1 << 10, 1 << 20
@@ -155,8 +155,8 @@ def tcp(record: Record, plan: Plan) -> None:
             record.note(f"no network namespaces here ({refused}): measured over loopback")
         bind = {name: f"tcp://{'127.0.0.1' if refused else ADDRESSES['ab'.index(name)]}:*" for name in "ab"}
         sides = {
-            "convoy": up.enter_context(Pair("convoy", namespaces=not refused, bind=bind)),
-            "pyzmq": up.enter_context(Pair("pyzmq", namespaces=not refused, bind=bind)),
+            "convoy": up.enter_context(Pair("convoy", namespaces=() if refused else NAMESPACES, bind=bind)),
+            "pyzmq": up.enter_context(Pair("pyzmq", namespaces=() if refused else NAMESPACES, bind=bind)),
         }
         where = "loopback" if refused else "network namespaces"
         for label, (size, count) in STREAMS.items():

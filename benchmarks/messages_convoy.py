@@ -23,6 +23,7 @@ from runtime.memory.arena import Arena
 from runtime.messages import wire
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Endpoints, Limits
+from runtime.transport.keys import NO_KEYS, Keys
 from runtime.transport.sockets import SocketTransport
 
 TICK = 0.005  # seconds between the beats of the loop's heart
@@ -61,6 +62,12 @@ class Bulk(Message):
     blob: Array
 
 
+@message
+class Want(Message):
+    size: int  # bytes of the answer
+    blob: Array
+
+
 class Caller(Actor):
     """Measures; driven from outside."""
 
@@ -96,6 +103,9 @@ class Server(Actor):
         self.own.max()
         await self.reply(envelope, Took(arrived=arrived, read=read, once=perf_counter() - begun))
 
+    async def on_want(self, said: Want, envelope: Envelope) -> None:
+        await self.reply(envelope, Bulk(blob=np.ones(said.size // 4, np.float32)))
+
     async def on_bulk(self, said: Bulk, envelope: Envelope) -> None:
         self.bulk += 1
         if envelope.reply_to:
@@ -105,8 +115,18 @@ class Server(Actor):
 class Convoy:
     """An end: process `a` hosts the caller, `b` the server."""
 
-    def __init__(self, name: str, bind: dict[str, str], *, shared: bool = False, ready: int = 0) -> None:
-        """`bind[name]` is an address with {lane} in it; `ready` messages may be under way, 0: as many as usual."""
+    def __init__(
+        self,
+        name: str,
+        bind: dict[str, str],
+        *,
+        shared: bool = False,
+        ready: int = 0,
+        keys: dict[str, str] | None = None,
+    ) -> None:
+        """`bind[name]` is an address with {lane} in it; `ready` messages may be under way, 0: as many as usual;
+        `keys[name]` is the text of its Keys."""
+        self._keys = Keys.of(keys[name].encode()) if keys else NO_KEYS
         self._name, self._bind, self._shared, self._ready = name, bind, shared, ready
 
     async def open(self) -> Any:
@@ -117,7 +137,7 @@ class Convoy:
         limits = Limits(control_credit_bytes=self._ready * 1024) if self._ready else Limits()
         self.road = SocketTransport(
             self._name, self.node.deliver, self.node.reject, limits, incarnation=1,
-            bind=lambda lane: (self._bind[self._name].format(lane=lane),), arena=self.node.arena,
+            bind=lambda lane: (self._bind[self._name].format(lane=lane),), arena=self.node.arena, keys=self._keys,
         )  # fmt: skip
         self.caller, self.server = Caller(), Server()
         actor: Actor = self.caller if self._name == "a" else self.server
@@ -188,6 +208,19 @@ class Convoy:
             await self.caller.tell("server", Bulk(blob=array))
         await self.caller.ask("server", Bulk(blob=array), Pong)
         return size * count / (perf_counter() - since)
+
+    async def iteration(self, layers: list[int], activations: int) -> float:
+        """Seconds of what a worker exchanges: it pulls `layers` of so many bytes, one after the other, sends
+        activations and gets as many bytes of gradients for them, and sends the gradients of all layers, last first."""
+        made = {size: np.ones(size // 4, np.float32) for size in (0, activations, *layers)}
+        since = perf_counter()
+        for size in layers:
+            await self.caller.ask("server", Want(size=size, blob=made[0]), Bulk)
+        await self.caller.ask("server", Want(size=activations, blob=made[activations]), Bulk)
+        for size in reversed(layers):
+            await self.caller.tell("server", Bulk(blob=made[size]))
+        await self.caller.ask("server", Want(size=0, blob=made[0]), Bulk)
+        return perf_counter() - since
 
     async def flood(self, count: int) -> int:
         """Send that many ticks."""

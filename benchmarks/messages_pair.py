@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -71,12 +71,12 @@ class End:
 
 
 class Pair:
-    """The ends `a` and `b` of one kind, linked to one another. Some kinds start their second process themselves."""
+    """The ends `a` and `b` of one kind, linked to one another, each in one of two network `namespaces`, if these are
+    given. Some kinds start their second process themselves."""
 
-    def __init__(self, kind: str, *, alone: bool = False, namespaces: bool = False, **options: Any) -> None:
-        names = "a" if alone else "ab"
-        before = [("ip", "netns", "exec", name) if namespaces else () for name in NAMESPACES]
-        self.ends = {name: End(kind, name, options, before["ab".index(name)]) for name in names}
+    def __init__(self, kind: str, *, alone: bool = False, namespaces: Sequence[str] = (), **options: Any) -> None:
+        before = dict(zip("ab", (("ip", "netns", "exec", name) for name in namespaces), strict=False))
+        self.ends = {name: End(kind, name, options, before.get(name, ())) for name in ("a" if alone else "ab")}
 
     def __enter__(self) -> Pair:
         try:

@@ -41,7 +41,7 @@ workers = {workers}
 {strategy}
 """
 VIRTUAL = '[simulation]\nclock = "virtual"\nbytes_per_second = {rate}\nlatency = {latency}\n'
-TCP = '[links]\ntransport = "tcp"\n[liveness]\nstart_seconds = 120.0\nheartbeat_seconds = 2.0\n'
+TCP = '[links]\ntransport = "tcp"\nencryption = "none"\n[liveness]\nstart_seconds = 120.0\nheartbeat_seconds = 2.0\n'
 MACHINE = '[[machine]]\nname = "{name}"\nnamespace = "{at.namespace}"\naddress = "{at.address}"\nthreads = 1\n'
 PROCESS = '[[process]]\nname = "{name}"\nmachine = "{machine}"\nactors = {actors}\n'
 ONE_LAYER = """name: "one_layer"

@@ -11,7 +11,7 @@ cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
 regular  text                 only regular files are opened; text for a terminal
-addresses                     of machines: which mean this one
+addresses  descriptors        of machines: which mean this one; how many sockets a process may have
 hidden                        packages that others of their name hide
 
 Everything is imported when it is asked for: role processes need no configuration, and `python -m runtime` hears signals

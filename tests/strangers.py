@@ -121,7 +121,7 @@ def replayed(door: Door) -> bool:
 
 
 STRANGERS: dict[str, Callable[[Door], bool]] = {
-    each.__name__: each for each in (no_key, wrong_server_key, unknown_key, null, plain, garbage, half_open, replayed)
+    each.__name__: each for each in (half_open, no_key, wrong_server_key, unknown_key, null, plain, garbage, replayed)
 }
 
 

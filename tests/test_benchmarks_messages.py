@@ -115,3 +115,19 @@ def test_small_messages_are_measured_between_real_processes_and_written(tmp_path
         assert [row[0] for row in table["rows"]] == ["convoy", "zmq.asyncio"]
         assert all(row[1] > 0 for row in table["rows"])
     assert part["facts"]["bytes of a message"] > 20
+
+
+@pytest.mark.slow
+def test_encrypted_links_are_measured_beside_open_ones_between_two_hosts(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.encryption", "--parts", "unlimited", "--rounds", "1"]
+    done = subprocess.run(
+        [*command, "--results", str(tmp_path)],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    (as_json,) = tmp_path.glob("encryption-*.json")
+    part = json.loads(as_json.read_text())["parts"]["unlimited"]
+    if part["status"] == "skipped":
+        pytest.skip(part["notes"][0])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [[row[0] for row in table["rows"]] for table in part["tables"]] == [["in the open", "encrypted"]] * 3
+    assert all(row[1] > 0 for table in part["tables"] for row in table["rows"])

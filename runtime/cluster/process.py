@@ -11,7 +11,6 @@ import faulthandler
 import logging
 import os
 import platform
-import resource
 import shutil
 import signal
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from runtime import descriptors
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
 from runtime.cluster import namespaces
@@ -39,7 +39,6 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
-DESCRIPTORS = 1 << 16
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
@@ -51,7 +50,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
-    _more_descriptors()
+    descriptors.more()
     spec = next(spec for spec in plan.placement.processes if spec.name == name)
     threads.use(spec.threads)
     if spec.cores:
@@ -59,8 +58,13 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     if spec.machine in plan.namespaces:
         namespaces.enter(plan.namespaces[spec.machine])
     threading.Thread(target=_lifeline, args=(plan.socket_directory,), name="lifeline", daemon=True).start()
+    try:
+        keys = Keys.read(plan.key_file(name))
+    except LaunchError as error:
+        logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
+        return error.exit_code
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-        return runner.run(_live(plan, spec, directory, incarnation))
+        return runner.run(_live(plan, spec, directory, incarnation, keys))
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -78,7 +82,7 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return Loop
 
 
-async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int) -> int:
+async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys) -> int:
     metrics = Metrics()
     node = Node(spec.name, incarnation, ThreadCompute(), metrics)
     node.directory = directory
@@ -95,7 +99,7 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         plan.limits,
         incarnation=incarnation,
         bind=lambda lane: plan.bind_addresses(spec.name, lane),
-        keys=Keys.read(plan.key_file(spec.name)),
+        keys=keys,
         arena=node.arena,
     )
     me = agent_of(spec.name)
@@ -155,13 +159,6 @@ def _agent(
         heartbeat_seconds=plan.heartbeat_seconds,
         versions={**versions(), "loop": type(asyncio.get_running_loop()).__module__, "host": platform.node()},
     )
-
-
-def _more_descriptors() -> None:
-    """As many as this user may have: connections that strangers hold open must not take those of files and peers."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, DESCRIPTORS)), hard))
 
 
 def _lifeline(socket_directory: str) -> None:

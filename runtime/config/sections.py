@@ -16,6 +16,7 @@ from runtime.config.source import Problem, RawConfig, show_text
 from runtime.suggest import hint
 
 LEAST_MESSAGE = 64 * 1024  # what a message without arrays may need
+NOT_OVER_IPC = "is another host, which links.transport = 'ipc' does not reach: leave that out"
 LOCAL = "local"  # the launcher that starts processes on this machine only
 
 _UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
@@ -238,6 +239,8 @@ def rules_between_sections(raw: RawConfig) -> Iterator[Problem]:
             text = f"machine {table.get('name', 'local')!r} has address {address!r}: "
             text += f"launcher '{LOCAL}' starts processes on this machine only (loopback address)"
             yield raw.problem(("machine", index, "address"), show_text(text, 200))
+        elif isinstance(address, str) and not is_loopback(address) and _over_ipc(raw):
+            yield raw.problem(("machine", index, "address"), NOT_OVER_IPC)
 
 
 def _starts_here(raw: RawConfig) -> bool:
@@ -250,10 +253,13 @@ def _in_namespace(raw: RawConfig, index: int, address: Any) -> Iterator[Problem]
     if isinstance(address, str) and is_loopback(address):
         text = f"found {address!r}, expected an address of the machine's network namespace: its loopback is its own"
         yield raw.problem(("machine", index, "address"), text)
+    if _over_ipc(raw):
+        yield raw.problem(("machine", index, "namespace"), NOT_OVER_IPC)
+
+
+def _over_ipc(raw: RawConfig) -> bool:
     links = raw.data.get("links")
-    if isinstance(links, dict) and links.get("transport") == "ipc":
-        text = "is another host, which links.transport = 'ipc' does not reach: leave that out"
-        yield raw.problem(("machine", index, "namespace"), text)
+    return isinstance(links, dict) and links.get("transport") == "ipc"
 
 
 def _only_virtual(raw: RawConfig) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime import descriptors
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.addresses import is_loopback, towards
@@ -86,6 +87,8 @@ class ProcessHouse(House):
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
         another host out of reach."""
         self._here = self._address_here()
+        if self._here:
+            descriptors.more()
         self._sockets = make_socket_directory()
         for spec in self._placement.processes:
             self._keys[spec.name].write(key_file(self._sockets, spec.name))

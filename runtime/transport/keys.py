@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
 
+from runtime.errors import LaunchError
+
 USER = b"convoy"  # PLAIN has a user's name; the secret is what counts
 
 
@@ -56,8 +58,14 @@ class Keys:
 
     @staticmethod
     def read(path: Path) -> Keys:
-        """What `write` wrote. OSError."""
-        return Keys.of(path.read_bytes())
+        """What `write` wrote. LaunchError if it is not there, or something else is."""
+        try:
+            return Keys.of(path.read_bytes())
+        except OSError as error:
+            why = error.strerror
+        except (ValueError, TypeError, AttributeError):
+            why = "not the keys of a process, or damaged"
+        raise LaunchError(f"{path}: {why}: the keys of this process, which whatever starts it brings there")
 
 
 NO_KEYS = Keys()

@@ -16,7 +16,7 @@ from runtime.transport.ports import Frames
 
 PARTS_FROM = LARGEST_PIECE  # bytes
 PART = 4 << 20
-SEALED_PART = 1 << 20  # where parts are encrypted: one is sealed while the one before travels
+SEALED_PART = 256 << 10  # where parts are encrypted: one is sealed while the one before travels
 PLACE = struct.Struct("<IQQ")  # number of the frame in its message, its bytes, where the part begins
 
 

@@ -74,6 +74,7 @@ _LOST = (  # events of a port whose connection broke, or could not be made
 _NO_HANDSHAKE = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
 _ZAP = "inproc://zeromq.zap.01"  # where ZeroMQ asks who may connect (RFC 27)
 _CURVE, _TCP = "curve://", "tcp://"  # ZeroMQ's own addresses do not say that a link is encrypted
+_SOCKETS = 1 << 14  # of a process: 6 for each peer, with those that watch them; ZeroMQ's own limit is 1023
 _SEALED = SEALED_PART + 64  # bytes: an encrypted frame is 33 longer than what is in it
 
 
@@ -285,6 +286,7 @@ class ZmqPorts(Ports):
         super().__init__(limits, keys)
         freed.keep()
         self._context: zmq.Context[Any] = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, _SOCKETS)
         self._gate: _Gate | None = None
         self._files: list[Path] = []
 

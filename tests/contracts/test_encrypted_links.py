@@ -14,6 +14,7 @@ import pytest
 from roads import Load, Note, paired
 from test_broken_links import End
 
+from runtime import descriptors
 from runtime.errors import LaunchError
 from runtime.messages.message import Envelope
 from runtime.transport import Endpoints
@@ -107,6 +108,18 @@ async def test_frames_of_every_size_arrive_as_they_were(size: int) -> None:
         assert [part.tobytes() for part in message.blobs] == [blob.tobytes(), blob[:10].tobytes()]
 
 
+@pytest.mark.slow
+async def test_a_process_may_have_many_more_peers_than_zeromq_foresees() -> None:
+    descriptors.more()  # 8 for each peer
+    others = [f"q{number}" for number in range(400)]
+    keys = paired("p", *others)
+    async with asyncio.timeout(60), ends({"p": keys["p"]}) as made:
+        p = made["p"]
+        for name in others:  # two lanes each; nobody listens there
+            p.road.connect(name, Endpoints(("curve://127.0.0.1:9",), ("curve://127.0.0.1:9",)))
+        assert {await p.lost.get() for _ in others} == set(others)
+
+
 def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path: Path) -> None:
     keys = Keys("s3cret", *key_pair(), {"q": key_pair()[0]})
     keys.write(tmp_path / "keys")
@@ -115,6 +128,12 @@ def test_keys_are_read_back_as_they_were_and_show_nothing_of_themselves(tmp_path
     assert repr(keys) == "Keys()"
     with pytest.raises(FileExistsError):
         keys.write(tmp_path / "keys")
+    for wrong in (b"", b"[]", b"{}", b"[1, 2, 3, 4]", b'["", "xx", "", {}]', b"\xff"):
+        (tmp_path / "wrong").write_bytes(wrong)
+        with pytest.raises(LaunchError, match=r"wrong: not the keys of a process, or damaged: the keys of this"):
+            Keys.read(tmp_path / "wrong")
+    with pytest.raises(LaunchError, match=r"nothing: No such file or directory: the keys of this process, which what"):
+        Keys.read(tmp_path / "nothing")
 
 
 def test_only_what_was_agreed_on_lets_somebody_in() -> None:

@@ -134,7 +134,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[links]\ntransport = 'udp'\n",
         {},
         [],
-        ["cluster.toml:2: links.transport: found 'udp' (string), expected 'auto', 'ipc' or 'tcp'"],
+        ["cluster.toml:2: links.transport: found 'udp' (string), expected 'auto' or 'ipc' or 'tcp'"],
     ),
     "no size": (
         "[links]\ncredit_bytes = 'lots'\n",

@@ -176,9 +176,3 @@ def test_a_full_disk_there_is_told(tmp_path: Path) -> None:
         script = f'for last; do :; done; TMPDIR={disk} exec sh -c "$last"'
         line = said(run(tmp_path, script), tmp_path)
     assert line.startswith("machine 'm1': ") and str(disk) in line and line.endswith("No space left on device")
-
-
-@pytest.mark.slow
-def test_links_that_stay_on_one_machine_are_refused_for_several(tmp_path: Path) -> None:
-    line = said(run(tmp_path, LET_THROUGH, "links.transport=ipc"), tmp_path)
-    assert line == "links.transport is 'ipc': that reaches no machine but this one; leave it out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from benchmarks.machines import Machine, Refused, machines
 from roles import Options, forecast, plan
 from runtime.config.file import load_with_program
+from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import Topology
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import running
@@ -71,6 +72,7 @@ def test_two_workers_on_each_of_three_machines_train_as_one_and_only_what_must_c
     assert ("links.encryption is 'none'" in "".join(run.said)) == (encryption == "none")
     assert bool(keys[0].private) == (encryption == "curve")
     assert found_keys(keys, (), run_directory(cluster)) == []
+    assert RunPlan.read(run_directory(cluster)).shared_memory
     loaded = load_with_program(cluster)
     assert isinstance(loaded.options, Options)
     foretold = crossing(plan(loaded.config, loaded.options))
@@ -129,6 +131,16 @@ def test_sums_of_workers_on_two_machines_are_those_of_one(tmp_path: Path, three:
     losses = [event["loss"] for event in events(run_directory(cluster), "progress")]
     alone = train(configure(tmp_path / "alone", "single", iterations=4), checkpoint=False)
     assert losses == pytest.approx(alone.losses(), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_launcher_can_bring_plan_and_keys_to_the_disks_of_other_machines(
+    tmp_path: Path, three: list[Machine], install: Callable[..., None]
+) -> None:
+    install({"convoy.launchers": {"away": "tests.stranger.away:AwayLauncher"}})
+    more = placed(three, "conv-0-0", "conv-0-1", "[!c]*").removeprefix(TCP) + '[launcher]\nkind = "away"\n'
+    done = run_up(configure(tmp_path, "sync", workers=2, iterations=2, more=more + '[placement]\nprocesses = "one"\n'))
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

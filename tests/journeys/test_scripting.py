@@ -169,7 +169,7 @@ def test_mistakes_in_what_a_script_says_are_told_with_their_keys(tmp_path: Path)
     with pytest.raises(ConfigError) as caught:
         launched(tmp_path, machine=machines, links={"transport": "tpc"}, process=({"name": "p", "actors": ("x",)},))
     assert sorted(caught.value.problems) == [
-        "launch(): links.transport: found 'tpc' (string), expected 'auto', 'ipc' or 'tcp' (did you mean 'tcp'?)",
+        "launch(): links.transport: found 'tpc' (string), expected 'auto' or 'ipc' or 'tcp' (did you mean 'tcp'?)",
         "launch(): machine[0].cores: found 0 (integer), expected an integer >= 1",
         "launch(): machine[1].name: a machine named 'a' exists already (launch())",
         "launch(): process[0].machine: no machine is named 'local' (allowed: a)",

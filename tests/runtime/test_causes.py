@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.cluster.causes import FAILURE_SECONDS, Causes
+from runtime.cluster.causes import FAILURE_SECONDS, Causes, cut
 from runtime.cluster.launcher import LOST, describe_exit
 from runtime.errors import LaunchError, RoleDied
 
@@ -69,3 +69,12 @@ def test_an_exit_is_told_in_words_and_for_memory_where_the_kernel_says_so(
     status: int, out_of_memory: bool | None, told: str
 ) -> None:
     assert describe_exit(status, out_of_memory) == told
+
+
+def test_a_lost_link_is_told_with_both_ends_and_with_what_is_known_of_them() -> None:
+    ends = {"a": "m0 (one, pid 1)", "b": "m1 (two, pid 2)"}
+    begins = "the link from a to b is lost: its connection broke, or carried no sign of life for 6 s"
+    both = "a on m0 (one, pid 1) and b on m1 (two, pid 2)"
+    text = f"{begins} (liveness.link_seconds). Both processes live: {both}; look at the network between them"
+    assert cut(ends, [], 6.0) == text
+    assert f"Nothing is heard of b either: {both}; look at the hosts and" in cut(ends, ["b"], 6.0)

@@ -126,6 +126,17 @@ def test_a_silent_process_is_dead_after_the_missed_beats_and_one_more_never_befo
     assert "no heartbeat for 2.8 s" in why
 
 
+def test_a_process_on_another_host_may_be_silent_for_as_long_as_its_link_may_be_besides() -> None:
+    made = at_stage(S.RUNNING)
+    made.is_far("p")
+    assert watched(made, 8.5) == []
+    assert made.is_silent("p", 2.75)
+    assert not made.is_silent("p", 2.5)
+    ((_, why),) = made.check(8.75)
+    assert "no heartbeat for 8.8 s" in why
+    assert why.endswith("or its host or the network to it is down")
+
+
 @pytest.mark.parametrize("stage", [S.HALTING, S.GONE])
 def test_a_process_that_ends_may_be_silent(stage: LifeStage) -> None:
     assert watched(at_stage(stage), 100.0) == []

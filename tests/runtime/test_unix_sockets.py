@@ -107,7 +107,7 @@ async def test_messages_that_came_in_pieces_are_put_together(here: Here) -> None
 
 
 async def test_messages_that_end_anywhere_in_what_is_read_at_once_arrive_whole(here: Here) -> None:
-    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
+    port = here.ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
     sent = [filled(number, 40_000 + number) for number in range(100)]
     for frame in sent:
         port.send([frame])
@@ -229,7 +229,7 @@ async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_g
         lost += 1
         gone.set()
 
-    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, on_lost)
+    port = here.ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, on_lost)
     port.send([b"1"])
     assert await here.came.get() == (b"me", [b"1"])
     here.listener.close()
@@ -244,7 +244,7 @@ async def test_a_port_tells_once_that_its_peer_is_gone_and_takes_messages_that_g
 
 async def test_connecting_to_nobody_is_a_connection_that_breaks(tmp_path: Path) -> None:
     ports, gone = UnixPorts(LIMITS), asyncio.Event()
-    port = ports.connect(f"unix://{tmp_path}/nobody", "control", b"me", lambda frames: None, gone.set)
+    port = ports.connect("peer", f"unix://{tmp_path}/nobody", "control", b"me", lambda frames: None, gone.set)
     port.send([b"1"])
     await gone.wait()
     port.close(flush=True)
@@ -273,7 +273,7 @@ async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_pee
     deaf = Stream(ends[0], LARGEST)
     for _ in range(20):
         deaf.send([bytes(LARGEST)])
-    port = here.ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
+    port = here.ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
     port.send([b"1"])
     assert await here.came.get() == (b"me", [b"1"])
     deaf.close(flush=False)
@@ -282,7 +282,7 @@ async def test_a_peer_that_does_not_read_holds_up_neither_the_loop_nor_other_pee
 
 async def test_closing_lets_what_was_sent_leave_first(here: Here) -> None:
     ports = UnixPorts(LIMITS)
-    port = ports.connect(here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
+    port = ports.connect("peer", here.listener.address, "bulk", b"me", lambda frames: None, lambda: None)
     for number in range(4):
         port.send([filled(number, LARGEST)])
     port.close(flush=True)

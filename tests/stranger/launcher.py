@@ -55,8 +55,11 @@ class PlainLauncher(Launcher):
         return self.started[-1]
 
     def _start(self, name: str, incarnation: int) -> PlainProcess:
+        return self._run(self.plan.directory, name, incarnation)
+
+    def _run(self, directory: Path, name: str, incarnation: int) -> PlainProcess:
         path = self.logs / f"{name}.log"
-        command = [sys.executable, __file__, str(self.plan.directory), name, str(incarnation)]
+        command = [sys.executable, __file__, str(directory), name, str(incarnation)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         with path.open("ab") as log:
             process = subprocess.Popen(
