@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from runtime.cluster.machines.line import Reception, limits_of
-from runtime.cluster.machines.words import Close, Closed, Joined
+from runtime.cluster.machines.words import Close, Closed, Joined, Problem
 from runtime.messages.message import Message
 from tests.support import environment, runtime_command
 
@@ -23,6 +23,7 @@ class Agent:
     """With the reception that it has joined."""
 
     attached: bool
+    open: bool = True
     heard: asyncio.Queue[tuple[str, Message]] = field(default_factory=asyncio.Queue)
 
     async def join(self) -> None:
@@ -64,7 +65,8 @@ async def agent(request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
         await made.join()
         yield made
     finally:
-        await made.reception.close()
+        if made.open:
+            await made.reception.close()
         made.process.kill()
         await asyncio.to_thread(made.process.communicate)
 
@@ -80,8 +82,15 @@ async def test_it_ends_with_its_standard_input_if_somebody_holds_that(agent: Age
         assert await agent.ended() == (0, "")
 
 
+async def test_a_signal_that_ends_it_is_told(agent: Agent) -> None:
+    agent.process.terminate()
+    said = await agent.said()
+    assert isinstance(said, Problem) and said.error == "its agent was ended by SIGTERM"
+    assert await agent.ended() == (4, "ended by SIGTERM\n")
+
+
 async def test_it_ends_with_its_link(agent: Agent) -> None:
+    agent.open = False
     await agent.reception.close()
     code, said = await agent.ended()
     assert (code, said.startswith("machine 'm': the connection to `up` broke")) == (4, True)
-    await agent.join()  # so that there is something to close

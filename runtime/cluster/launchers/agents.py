@@ -71,6 +71,7 @@ class AgentLauncher(Launcher):
         self._machines: dict[str, RemoteMachine] = {}
         self._handles: dict[str, Handle] = {}
         self._copies: list[Copies] = []
+        self._missed: set[tuple[str, str]] = set()  # what of whom was told to be missing
         self._reception: Reception | None = None
         self._address = ""  # what agents dial
         self._refused = ""
@@ -202,8 +203,11 @@ class AgentLauncher(Launcher):
         try:
             copies.take(piece)
         except (MessageError, OSError) as error:
+            if (machine, piece.path) in self._missed:
+                return
+            self._missed.add((machine, piece.path))
             why = error.strerror if isinstance(error, OSError) else error
-            logging.getLogger("convoy").warning("machine '%s': %s is not copied: %s", machine, piece.path, why)
+            logging.getLogger("convoy").warning("machine '%s': %s is not copied in whole: %s", machine, piece.path, why)
 
 
 def _here(run: RunPlan) -> str:

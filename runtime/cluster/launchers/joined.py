@@ -141,6 +141,11 @@ class Joined:
         if not self.over.done():
             self.over.set_result(error)
 
+    def stop(self, number: signal.Signals) -> None:
+        """A signal ends it."""
+        self.tell(Problem(error=f"its agent was ended by {number.name}"))
+        self.end(RoleDied(f"ended by {number.name}"))
+
     async def serve(self) -> None:
         """Do what `up` says, one thing after the other."""
         try:
@@ -274,7 +279,7 @@ async def _live(address: str, machine: str, invitation: Invitation, nursery: Nur
     loop = asyncio.get_running_loop()
     agent = Joined(machine, nursery)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, agent.end, RoleDied(f"ended by {number.name}"))
+        loop.add_signal_handler(number, agent.stop, number)
     if invitation.attached:
         threading.Thread(target=_attached, args=(loop, agent), daemon=True, name="lifeline").start()
 
