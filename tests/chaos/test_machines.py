@@ -110,6 +110,17 @@ def test_a_machine_that_is_lost_is_named_and_nothing_is_left(running: Running, t
 
 
 @pytest.mark.parametrize("turn", range(KILLS))
+def test_an_agent_that_is_stopped_is_named_and_woken_to_its_end(running: Running, three: Far, turn: int) -> None:
+    os.kill(agent_of(three, 1), signal.SIGSTOP)
+    stopped = time.monotonic()
+    line = running.named()
+    assert time.monotonic() - stopped <= LINK_SECONDS + 3.0
+    assert "is lost with its machine 'm1': its agent gave no sign of life for 2 s" in line, line
+    assert running.finish(GONE_WITHIN + 10)[0] == 4
+    assert (left(three), running.left()) == ([], [])
+
+
+@pytest.mark.parametrize("turn", range(KILLS))
 def test_nothing_is_left_on_any_machine_when_up_is_killed(running: Running, three: Far, turn: int) -> None:
     assert len(three.living()) > 3
     running.process.kill()

@@ -102,6 +102,7 @@ class AgentLauncher(Launcher):
         done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
+        self.patience = 0.0  # what follows is no person's work
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
         """See Launcher.launch."""
@@ -112,6 +113,9 @@ class AgentLauncher(Launcher):
 
     def waiting(self) -> str:
         """See Launcher.waiting."""
+        late = next((machine.name for machine in self._machines.values() if machine.bearing), None)
+        if late is not None:
+            return f"machine '{late}' has not said that it was: it may still import the program there"
         return self._here.waiting()
 
     async def close(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from runtime.cluster.launcher import Launched, LaunchPlan
 from runtime.cluster.launchers.local import LocalLauncher, Nursery
+from runtime.cluster.launchers.nursery import go_on_without_parent
 from runtime.cluster.machine_memory import MachineMemory
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here
@@ -268,6 +269,7 @@ def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
     """Be the agent of a machine, to its end; `line` is what lets it in. Raises what ended it, if that was no good
     end."""
     invitation = Invitation.read(line)
+    go_on_without_parent()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         error = runner.run(_live(address, machine, invitation, nursery))
     if error is not None:
