@@ -13,8 +13,7 @@ import pytest
 
 from runtime.cluster.launcher import LOST, LaunchPlan
 from runtime.cluster.launchers import joined, remote
-from runtime.cluster.launchers.joined import Joined as Agent
-from runtime.cluster.launchers.joined import Step
+from runtime.cluster.launchers.joined import MachineAgent, Step
 from runtime.cluster.launchers.remote import RemoteMachine, RemoteProcess, Stage
 from runtime.cluster.launchers.ssh import SshLauncher
 from runtime.cluster.machines import words
@@ -129,7 +128,7 @@ class NoNursery:
 @pytest.mark.parametrize("kind", list(SAID_BY_UP))
 async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: type[Message]) -> None:
     nursery: Any = NoNursery()
-    agent = Agent("m", nursery)
+    agent = MachineAgent("m", nursery)
     before = {Step.JOINING: [], Step.READY: [words.Orders], Step.CLOSING: [words.Close]}[step]
     for message in before:
         agent.take(SAID_BY_UP[message])

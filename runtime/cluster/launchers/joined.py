@@ -99,7 +99,7 @@ def reached(address: str) -> str:
     raise LaunchError(f"`up` cannot be reached at {address} from {socket.gethostname()}: {text}")
 
 
-class Joined:
+class MachineAgent:
     """One agent. `over` is done when it shall end: None, or with what ended it."""
 
     def __init__(self, machine: str, nursery: Nursery) -> None:
@@ -279,7 +279,7 @@ def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
 async def _live(address: str, machine: str, invitation: Invitation, nursery: Nursery) -> ConvoyError | None:
     mine = await asyncio.to_thread(reached, address)
     loop = asyncio.get_running_loop()
-    agent = Joined(machine, nursery)
+    agent = MachineAgent(machine, nursery)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, agent.stop, number)
     if invitation.attached:
@@ -301,7 +301,7 @@ async def _live(address: str, machine: str, invitation: Invitation, nursery: Nur
         await line.close()
 
 
-def _attached(loop: asyncio.AbstractEventLoop, agent: Joined) -> None:
+def _attached(loop: asyncio.AbstractEventLoop, agent: MachineAgent) -> None:
     """In a thread: wait for the end of standard input."""
     while os.read(0, 4096):
         pass
