@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from runtime.cluster.launchers import Nursery
 
@@ -32,6 +33,8 @@ def join(address: str, machine: str) -> int:
 
 def _first_line() -> str:
     """Of standard input, and no byte more: its end may be waited for. Nothing if it has none."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        sys.stderr.write("paste the line that `up` shows for this machine:\n")
     line = b""
     while not line.endswith(b"\n") and len(line) < MOST_BYTES and (byte := os.read(0, 1)):
         line += byte

@@ -18,14 +18,32 @@ import pytest
 from benchmarks.machines import Refused
 from tests.chaos.running import NAMED_WITHIN, Running
 from tests.far_machines import Far, far_machines, folders
-from tests.journeys.test_launchers import placed
-from tests.support import configure
+from tests.journeys.test_launchers import PROCESS
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 GONE_WITHIN = 10.0
 LINK_SECONDS = 2.0
 SETTINGS = f"[liveness]\nlink_seconds = {LINK_SECONDS}\n"
+PROGRAM = """
+import asyncio
+from runtime import Actor, ActorSpec, Envelope, Topology
+from runtime.messages.message import WindDown
+
+class Waiting(Actor):
+    async def run(self):
+        await asyncio.Event().wait()
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
+        self.finish()
+
+ROLES = {"waiting": Waiting}
+
+def plan(config, options):
+    names = ("a", "b", "c")
+    links = (("a", "b"), ("b", "c"), ("c", "a"))
+    return Topology(__name__, tuple(ActorSpec(name, "waiting") for name in names), links, "a")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +55,19 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
         pytest.skip(f"no machines here: {why}")
 
 
+def waiting(folder: Path, three: Far, kind: str) -> Path:
+    """cluster.toml of an actor on each machine, all of which wait for ever."""
+    (folder / "waiting.py").write_text(PROGRAM)
+    tables = three.tables(more=f'directory = "{folder}"\n')
+    places = [PROCESS.format(number=number, actors=name) for number, name in enumerate("abc")]
+    cluster = folder / "cluster.toml"
+    cluster.write_text(f'program = "waiting"\n{tables}{"".join(places)}[launcher]\nkind = "{kind}"\n{SETTINGS}')
+    return cluster
+
+
 @pytest.fixture
 def running(tmp_path: Path, three: Far) -> Iterator[Running]:
-    more = placed(three.tables(), '[launcher]\nkind = "ssh"\n', SETTINGS)
-    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, more=more)
-    run = Running(cluster, lambda line: line.startswith("progress") and " 20/" in line, three.path())
+    run = Running(waiting(tmp_path, three, "ssh"), lambda line: line.startswith("began"), three.path())
     yield run
     run.end()
 
@@ -77,9 +103,20 @@ def test_a_machine_that_is_lost_is_named_and_nothing_is_left(running: Running, t
     killed = time.monotonic()
     line = running.named()
     assert time.monotonic() - killed <= NAMED_WITHIN
-    assert re.match(r"process p1 \(conv-0-1\) on m1 \(\S+, pid \d+\) is lost with its machine 'm1': ", line), line
+    assert re.match(r"process p1 \(b\) on m1 \(\S+, pid \d+\) is lost with its machine 'm1': ", line), line
     code, said = running.finish(GONE_WITHIN)
     assert (code, "Traceback" in said) == (4, False)
+    assert (left(three), running.left()) == ([], [])
+
+
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_an_agent_that_is_stopped_is_named_and_woken_to_its_end(running: Running, three: Far, turn: int) -> None:
+    os.kill(agent_of(three, 1), signal.SIGSTOP)
+    stopped = time.monotonic()
+    line = running.named()
+    assert time.monotonic() - stopped <= LINK_SECONDS + 3.0
+    assert "is lost with its machine 'm1': its agent gave no sign of life for 2 s" in line, line
+    assert running.finish(GONE_WITHIN + 10)[0] == 4
     assert (left(three), running.left()) == ([], [])
 
 
@@ -110,8 +147,7 @@ def test_a_machine_that_is_cut_off_is_named_and_ends_by_itself(running: Running,
 
 
 def test_an_interrupt_ends_a_run_that_waits_for_machines(tmp_path: Path, three: Far) -> None:
-    more = placed(three.tables(), '[launcher]\nkind = "manual"\n')
-    cluster = configure(tmp_path, "sync", workers=2, iterations=4, more=more)
+    cluster = waiting(tmp_path, three, "manual")
     run = Running(cluster, lambda line: line.startswith("machine 'm2': type there"), three.path())
     try:
         os.kill(run.process.pid, signal.SIGINT)

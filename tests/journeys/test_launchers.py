@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused
+from benchmarks.machines import Refused, machines
 from runtime.compute import service_times
-from tests.far_machines import Far, far_machines, folders
+from tests.far_machines import Far, far_machines, folders, program
 from tests.support import configure, environment, events, run_directory, runtime_command, train
 
 PLACES = '[placement]\nprocesses = "one"\n'
@@ -35,6 +35,60 @@ def placed(tables: str, launcher: str, more: str = "") -> str:
     return f"{tables}{''.join(processes)}{PROCESS.format(number=2, actors=rest)}{PLACES}{launcher}{more}"
 
 
+PROGRAM = """
+from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
+
+@message
+class Ask(Message):
+    pass
+
+@message
+class Where(Message):
+    space: str
+
+class Place(Actor):
+    async def on_ask(self, message: Ask, envelope: Envelope) -> None:
+        self.log.info("asked")
+        await self.reply(envelope, Where(space=__import__("os").readlink("/proc/self/ns/net")))
+
+class Lead(Actor):
+    async def run(self):
+        (self.run_directory / "found").write_text((await self.ask("there", Ask(), Where)).space)
+        self.finish()
+
+ROLES = {"place": Place, "lead": Lead}
+
+def plan(config, options):
+    return Topology(__name__, (ActorSpec("lead", "lead"), ActorSpec("there", "place")), (("lead", "there"),), "lead")
+"""
+
+
+def test_two_actors_on_two_machines_talk_and_what_they_write_and_log_is_here(tmp_path: Path) -> None:
+    """With a program in place of ssh: what sshd does is not looked at."""
+    try:
+        with machines(2, 10**9) as made:
+            enter = '*) exec ip netns exec {} sh -c "$last";;'
+            cases = [f'*" m{number} "{enter.format(machine.namespace)}' for number, machine in enumerate(made)]
+            program(tmp_path / "bin" / "ssh", f'for last; do :; done; case "$*" in {" ".join(cases)} esac')
+            (tmp_path / "talking.py").write_text(PROGRAM)
+            tables = Far(made, tmp_path).tables(more=f'directory = "{tmp_path}"\n')
+            places = [PROCESS.format(number=n, actors=actor) for n, actor in enumerate(("lead", "there"))]
+            cluster = tmp_path / "cluster.toml"
+            cluster.write_text(f'program = "talking"\n{tables}{"".join(places)}[launcher]\nkind = "ssh"\n')
+            done = subprocess.run(
+                runtime_command("up"), cwd=tmp_path, env=Far(made, tmp_path).path(), capture_output=True, text=True
+            )
+            left = Far(made, tmp_path).living()
+    except Refused as why:
+        pytest.skip(f"no machines here: {why}")
+    assert (done.returncode, done.stderr, left, folders()) == (0, "", [], [])
+    directory = run_directory(cluster)
+    assert (directory / "found").read_text().startswith("net:[")
+    assert (directory / "found").read_text() != str(Path("/proc/self/ns/net").readlink())
+    assert "asked" in (directory / "logs" / "p1.log").read_text()
+
+
+@pytest.mark.slow
 def test_a_run_over_ssh_has_the_numbers_of_one_machine_and_leaves_nothing(tmp_path: Path, three: Far) -> None:
     reference = train(configure(tmp_path / "single", "single", iterations=5)).losses()
     more = placed(three.tables(), '[launcher]\nkind = "ssh"\n', "[run]\nrecord_service_times = true\n")

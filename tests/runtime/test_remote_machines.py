@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.cluster.launcher import LOST
+from runtime.cluster.launcher import LOST, LaunchPlan
 from runtime.cluster.launchers import joined, remote
-from runtime.cluster.launchers.joined import Joined as Agent
-from runtime.cluster.launchers.joined import Step
+from runtime.cluster.launchers.joined import MachineAgent, Step
 from runtime.cluster.launchers.remote import RemoteMachine, RemoteProcess, Stage
+from runtime.cluster.launchers.ssh import SshLauncher
 from runtime.cluster.machines import words
+from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here, mismatch
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
@@ -127,7 +128,7 @@ class NoNursery:
 @pytest.mark.parametrize("kind", list(SAID_BY_UP))
 async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: type[Message]) -> None:
     nursery: Any = NoNursery()
-    agent = Agent("m", nursery)
+    agent = MachineAgent("m", nursery)
     before = {Step.JOINING: [], Step.READY: [words.Orders], Step.CLOSING: [words.Close]}[step]
     for message in before:
         agent.take(SAID_BY_UP[message])
@@ -136,6 +137,16 @@ async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: 
     assert agent.over.done() is not legal
     if not legal:
         assert str(agent.over.result()) == f"`up` said {kind.__name__} while this agent was {step.value}"
+
+
+async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "logs").write_text("no folder")
+    launcher, copies = SshLauncher(LaunchPlan(tmp_path, "roles", ())), Copies(tmp_path)
+    for _ in range(3):
+        launcher._keep("m", copies, PIECE)
+    assert [record.getMessage() for record in caplog.records] == [
+        "machine 'm': logs/p.log is not copied in whole: File exists"
+    ]
 
 
 def test_a_machine_with_another_version_or_other_sources_does_not_fit() -> None:

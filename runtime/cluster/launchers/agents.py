@@ -71,6 +71,7 @@ class AgentLauncher(Launcher):
         self._machines: dict[str, RemoteMachine] = {}
         self._handles: dict[str, Handle] = {}
         self._copies: list[Copies] = []
+        self._missed: set[tuple[str, str]] = set()  # what of whom was told to be missing
         self._reception: Reception | None = None
         self._address = ""  # what agents dial
         self._refused = ""
@@ -101,6 +102,7 @@ class AgentLauncher(Launcher):
         done, _ = await asyncio.wait(self._opening.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
+        self.patience = 0.0  # what follows is no person's work
 
     async def launch(self, spec: ProcessSpec, incarnation: int) -> Launched:
         """See Launcher.launch."""
@@ -111,6 +113,9 @@ class AgentLauncher(Launcher):
 
     def waiting(self) -> str:
         """See Launcher.waiting."""
+        late = next((machine.name for machine in self._machines.values() if machine.bearing), None)
+        if late is not None:
+            return f"machine '{late}' has not said that it was: it may still import the program there"
         return self._here.waiting()
 
     async def close(self) -> None:
@@ -202,14 +207,15 @@ class AgentLauncher(Launcher):
         try:
             copies.take(piece)
         except (MessageError, OSError) as error:
+            if (machine, piece.path) in self._missed:
+                return
+            self._missed.add((machine, piece.path))
             why = error.strerror if isinstance(error, OSError) else error
-            logging.getLogger("convoy").warning("machine '%s': %s is not copied: %s", machine, piece.path, why)
+            logging.getLogger("convoy").warning("machine '%s': %s is not copied in whole: %s", machine, piece.path, why)
 
 
 def _here(run: RunPlan) -> str:
-    """The address of this host that its supervisor has for other hosts. LaunchError if links stay on this one."""
-    if run.transport == "ipc":
-        raise LaunchError("links.transport is 'ipc': that reaches no machine but this one; leave it out")
+    """The address of this host that its supervisor has for other hosts."""
     return run.supervisor.reached_at("control", near=False).partition("://")[2].rpartition(":")[0]
 
 

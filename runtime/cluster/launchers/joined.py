@@ -23,6 +23,7 @@ from pathlib import Path
 
 from runtime.cluster.launcher import Launched, LaunchPlan
 from runtime.cluster.launchers.local import LocalLauncher, Nursery
+from runtime.cluster.launchers.nursery import go_on_without_parent
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here
 from runtime.cluster.machines.invitation import Invitation
@@ -98,7 +99,7 @@ def reached(address: str) -> str:
     raise LaunchError(f"`up` cannot be reached at {address} from {socket.gethostname()}: {text}")
 
 
-class Joined:
+class MachineAgent:
     """One agent. `over` is done when it shall end: None, or with what ended it."""
 
     def __init__(self, machine: str, nursery: Nursery) -> None:
@@ -140,6 +141,11 @@ class Joined:
         """The first word counts."""
         if not self.over.done():
             self.over.set_result(error)
+
+    def stop(self, number: signal.Signals) -> None:
+        """A signal ends it."""
+        self.tell(Problem(error=f"its agent was ended by {number.name}"))
+        self.end(RoleDied(f"ended by {number.name}"))
 
     async def serve(self) -> None:
         """Do what `up` says, one thing after the other."""
@@ -263,6 +269,7 @@ def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
     """Be the agent of a machine, to its end; `line` is what lets it in. Raises what ended it, if that was no good
     end."""
     invitation = Invitation.read(line)
+    go_on_without_parent()
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         error = runner.run(_live(address, machine, invitation, nursery))
     if error is not None:
@@ -272,9 +279,9 @@ def join(address: str, machine: str, line: str, nursery: Nursery) -> None:
 async def _live(address: str, machine: str, invitation: Invitation, nursery: Nursery) -> ConvoyError | None:
     mine = await asyncio.to_thread(reached, address)
     loop = asyncio.get_running_loop()
-    agent = Joined(machine, nursery)
+    agent = MachineAgent(machine, nursery)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, agent.end, RoleDied(f"ended by {number.name}"))
+        loop.add_signal_handler(number, agent.stop, number)
     if invitation.attached:
         threading.Thread(target=_attached, args=(loop, agent), daemon=True, name="lifeline").start()
 
@@ -294,7 +301,7 @@ async def _live(address: str, machine: str, invitation: Invitation, nursery: Nur
         await line.close()
 
 
-def _attached(loop: asyncio.AbstractEventLoop, agent: Joined) -> None:
+def _attached(loop: asyncio.AbstractEventLoop, agent: MachineAgent) -> None:
     """In a thread: wait for the end of standard input."""
     while os.read(0, 4096):
         pass

@@ -45,7 +45,7 @@ ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
 def main() -> int:
     """Serve the launcher; in each forked child, live the life of a role process."""
     launcher, whose = socket.socket(fileno=os.dup(0)), os.getppid()
-    _go_on_without_parent()
+    go_on_without_parent()
     told = _first_line(launcher)
     if not told:
         return 0
@@ -67,7 +67,7 @@ def main() -> int:
     os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
 
 
-def _go_on_without_parent() -> None:
+def go_on_without_parent() -> None:
     """Let the system wake this process, if it is stopped, when its parent ends: it then finds its lifeline closed and
     ends itself. Linux only; elsewhere it stays until it is woken."""
     with suppress(OSError, AttributeError):
@@ -129,7 +129,7 @@ class Nursery:
             return False
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        _go_on_without_parent()
+        go_on_without_parent()
         os.setsid()
         lifeline, log = fds
         for fd, standard in ((lifeline, 0), (log, 1), (log, 2)):

@@ -108,6 +108,11 @@ class RemoteMachine:
     def __repr__(self) -> str:
         return f"<machine {self.name} {self.stage.value}: {len(self._children)} processes>"
 
+    @property
+    def bearing(self) -> bool:
+        """Is a process to be started, of which nothing was heard yet?"""
+        return bool(self._born)
+
     async def launch(self, process: str, incarnation: int) -> RemoteProcess:
         """Have a process started. LaunchError."""
         if self.stage is not Stage.READY:

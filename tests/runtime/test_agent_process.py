@@ -1,0 +1,96 @@
+"""The agent as a process, `python -m runtime join`: either of its lifelines ends it, and it says what did."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+
+from runtime.cluster.machines.line import Reception, limits_of
+from runtime.cluster.machines.words import Close, Closed, Joined, Problem
+from runtime.messages.message import Message
+from tests.support import environment, runtime_command
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Agent:
+    """With the reception that it has joined."""
+
+    attached: bool
+    open: bool = True
+    heard: asyncio.Queue[tuple[str, Message]] = field(default_factory=asyncio.Queue)
+
+    async def join(self) -> None:
+        self.reception = Reception(
+            limits_of(6.0), lambda *said: self.heard.put_nowait(said), lambda *_: None, lambda *_: None
+        )
+        address = self.reception.listen("127.0.0.1", 0)
+        self.process = subprocess.Popen(  # noqa: ASYNC220  # what asyncio starts it watches, too
+            runtime_command("join", address, "m"),
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{self.reception.invite('m', attached=self.attached).line}\n")
+        self.process.stdin.flush()
+        assert isinstance(await self.said(), Joined)
+
+    async def said(self) -> Message:
+        return (await asyncio.wait_for(self.heard.get(), 30))[1]
+
+    def hang_up(self) -> None:
+        """Close its standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.stdin = None
+
+    async def ended(self) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        _, said = await asyncio.to_thread(self.process.communicate, timeout=30)
+        return self.process.returncode, said
+
+
+@pytest_asyncio.fixture(params=["attached", "alone"])
+async def agent(request: pytest.FixtureRequest) -> AsyncIterator[Agent]:
+    made = Agent(attached=request.param == "attached")
+    try:
+        await made.join()
+        yield made
+    finally:
+        if made.open:
+            await made.reception.close()
+        made.process.kill()
+        await asyncio.to_thread(made.process.communicate)
+
+
+async def test_it_ends_with_its_standard_input_if_somebody_holds_that(agent: Agent) -> None:
+    agent.hang_up()
+    if agent.attached:
+        gone = "whoever started this agent is gone: its standard input has closed\n"
+        assert await agent.ended() == (4, gone)
+    else:
+        agent.reception.tell("m", Close())
+        assert isinstance(await agent.said(), Closed)
+        assert await agent.ended() == (0, "")
+
+
+async def test_a_signal_that_ends_it_is_told(agent: Agent) -> None:
+    agent.process.terminate()
+    said = await agent.said()
+    assert isinstance(said, Problem) and said.error == "its agent was ended by SIGTERM"
+    assert await agent.ended() == (4, "ended by SIGTERM\n")
+
+
+async def test_it_ends_with_its_link(agent: Agent) -> None:
+    agent.open = False
+    await agent.reception.close()
+    code, said = await agent.ended()
+    assert (code, said.startswith("machine 'm': the connection to `up` broke")) == (4, True)
