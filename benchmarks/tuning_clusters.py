@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from benchmarks.report import ROOT, Record
@@ -92,14 +93,19 @@ def clusters(record: Record, cycles: int) -> None:
 
 def _planned(cluster: Cluster) -> Prospects:
     """What `plan` says."""
+    return _plan_of(cluster.kind, cluster.workers, cluster.gigabits)
+
+
+@cache
+def _plan_of(kind: str, workers: int, gigabits: float) -> Prospects:
     with tempfile.TemporaryDirectory() as folder:
         file, kinds = Path(folder, "cluster.toml"), Path(folder, "machines.toml")
-        file.write_text(CLUSTER.format(batch=BATCH, workers=cluster.workers))
-        known, rate = kind_called(cluster.kind), int(cluster.gigabits * GIGABIT)
-        kinds.write_text(KIND.format(name=cluster.kind, flops=known.flops, share=known.share, rate=rate))
+        file.write_text(CLUSTER.format(batch=BATCH, workers=workers))
+        known, rate = kind_called(kind), int(gigabits * GIGABIT)
+        kinds.write_text(KIND.format(name=kind, flops=known.flops, share=known.share, rate=rate))
         found = check(file)
         assert isinstance(found.loaded.options, Options)
-        wanted = Wanted(machine=cluster.kind, machines=kinds)
+        wanted = Wanted(machine=kind, machines=kinds)
         return prospects(found.loaded.config, found.loaded.options, found.placement, wanted)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from tests.test_house import GENERATED, OURS, PACKAGES, tree_of
+from tests.test_house import GENERATED, OURS, PACKAGES, nodes_of
 
 MOST_MODULES = 16
 # one kind per file: as many files as there are kinds
@@ -107,7 +107,7 @@ def room_of(module: str) -> str:
 def imported(name: str) -> Iterator[tuple[str, int]]:
     """(module of ours, line). `from package import module` imports the module, `from package import name` the
     package's `__init__`."""
-    for node in ast.walk(tree_of(name)):
+    for node in nodes_of(name):
         if isinstance(node, ast.Import):
             wanted = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

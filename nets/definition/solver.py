@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +197,13 @@ class SolverSpec:
 def load_solver(source: str | Path) -> SolverSpec:
     """Read a solver from a path or a zoo name ("lenet" or "lenet_solver"); PrototxtError lists every mistake."""
     path = locate(source, suffixes=("_solver", ""))
-    proto, root = parse(read_text(path), caffe.SolverParameter(), path.name)
+    return _parsed(read_text(path), path)
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str, path: Path) -> SolverSpec:
+    """One text is asked for by many who plan."""
+    proto, root = parse(text, caffe.SolverParameter(), path.name)
     return _checked(SolverSpec(proto, path, Where(path.name, root)))
 
 

@@ -13,8 +13,8 @@ computing and transfers overlap are such a graph. Besides,
 
 It is evaluated cycle by cycle, and the later half counts. One group: until its mean is known well enough. Several
 groups all begin at once and get in one another's way; how long it takes them to find an order in which they do not, and
-whether they ever do, is chance. So these go through MOST cycles, and where times still vary then, that is one draw of
-several whose mean is told. Two evaluations with one seed are the same.
+whether they ever do, is chance. So these go through MOST cycles, unless one is as long as the other before, and where
+times still vary then, that is one draw of several whose mean is told. Two evaluations with one seed are the same.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from runtime.queueing.sharing import Sharing, Transfer
 
 LEAST, SEVERAL, MOST = 10, 24, 64  # cycles of each group; SEVERAL: of several groups at least
 ENOUGH = 0.005  # of the mean: its standard error, of one group
+ALIKE = 1e-9  # of a time round of several groups: if all of the later half differ by less, so will all that follow
 ORDERLY, DRAWS = 0.01, 4  # the same of several groups in one draw; more draws where it is larger
 PIECES = 200_000  # evaluated at most, once so many are there: 2 s
 BATCHES = 8
@@ -176,6 +177,7 @@ class _Evaluation:
         self._windows: dict[Hashable, Window] = {}
         self.done, self.error = 0, math.inf
         self._ends: list[float] = []
+        self._now = 0.0
 
     def run(self) -> Evaluated:
         for cycle in self._cycles:
@@ -183,16 +185,17 @@ class _Evaluation:
             for at, waits in enumerate(turn.waits):
                 if not waits:
                     self._begin(turn, at, 0.0)
-        steps, groups = self._steps(), len(self._cycles)
+        groups = len(self._cycles)
         least = LEAST if groups == 1 else SEVERAL
         marks: list[tuple[float, dict[str, float], dict[str, float]]] = []  # after each time round of all groups
         while True:
-            marks.append((self._until(steps, groups), dict(self._busy), dict(self._sharing.carried)))
+            marks.append((self._until(groups), dict(self._busy), dict(self._sharing.carried)))
             later = marks[len(marks) // 2 :]  # what comes before, all begin at once: it is not measured
             taken = [after - before for (before, *_), (after, *_) in pairwise(later)]
             if len(marks) >= least:
                 self.error = _error(taken)
-                if len(marks) >= MOST or self.done > PIECES or (groups == 1 and self.error < ENOUGH):
+                known = self.error < ENOUGH if groups == 1 else max(taken) - min(taken) <= ALIKE * max(taken)
+                if known or len(marks) >= MOST or self.done > PIECES:
                     break
         (began, busy, carried), (ended, busy_then, carried_then) = later[0], later[-1]
         seconds = ended - began
@@ -202,22 +205,15 @@ class _Evaluation:
             use[way] = (carries - carried.get(way, 0.0)) / self._rates[way] / over
         return Evaluated(seconds / (len(taken) * groups), use, len(taken) * groups)
 
-    def _until(self, steps: Iterator[float], cycles: int) -> float:
+    def _until(self, cycles: int) -> float:
         """So many further cycles end; the time then."""
         wanted = len(self._ends) + cycles
-        while len(self._ends) < wanted:
-            if next(steps, None) is None:
-                raise ValueError("some pieces of the cycle wait for one another")
-        return self._ends[-1]
-
-    def _steps(self) -> Iterator[float]:
-        """What happens next, one after the other; the time of each."""
-        events, sharing, now = self._events, self._sharing, 0.0
-        while True:
+        events, sharing, ends, now = self._events, self._sharing, self._ends, self._now
+        while len(ends) < wanted:
             due = events[0][0] if events else math.inf
             if due > now and (leaves := sharing.next_end()) <= due:
                 if leaves == math.inf:
-                    return
+                    raise ValueError("some pieces of the cycle wait for one another")
                 now = leaves
                 for transfer in sharing.ended(now):
                     turn, at = transfer.who
@@ -225,7 +221,8 @@ class _Evaluation:
             else:
                 now, _, turn, at = heapq.heappop(events)
                 self._end(turn, at, now)
-            yield now
+        self._now = now
+        return ends[-1]
 
     def _at(self, time: float, turn: _Turn, at: int) -> None:
         heapq.heappush(self._events, (time, next(self._numbers), turn, at))

@@ -105,11 +105,10 @@ class Sharing:
         """Share the ways that have changed, and those that their transfers use, and so on."""
         seen: dict[str, None] = {}
         for way in self._changed:
-            if way not in seen:
+            if way not in seen and self._users[way]:
                 ways, transfers = self._reached(way)
                 seen |= ways
-                if transfers:
-                    self._share_out(ways, transfers)
+                self._share_out(ways, transfers)
         self._changed.clear()
 
     def _reached(self, way: str) -> tuple[dict[str, None], dict[Transfer, None]]:
@@ -129,7 +128,11 @@ class Sharing:
     def _share_out(self, ways: Iterable[str], transfers: Iterable[Transfer]) -> None:
         knot, now = _Knot(list(transfers)), self._now
         before = [transfer.rate for transfer in knot.transfers]
-        self._fill(ways, knot.transfers)
+        if len(before) == 1:
+            (alone,) = knot.transfers
+            alone.rate = min(self._rates[way] / copies for way, copies in alone.ways.items())
+        else:
+            self._fill(ways, knot.transfers)
         for transfer, rate in zip(knot.transfers, before, strict=True):
             if transfer.knot is not None:
                 transfer.knot.is_old = True

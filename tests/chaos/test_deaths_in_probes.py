@@ -30,7 +30,7 @@ BEFORE = {"choice": {"groups": 2, "momentum": 0.9, "base_lr": 0.01}, "saturated_
 def tuned(directory: Path) -> Path:
     """A run that is held for one probe before its first iteration, and for many about 30 iterations later; it saves
     every 20."""
-    cluster = configure(directory, "omnivore", workers=2, groups=2, iterations=100_000, more=TUNER)
+    cluster = configure(directory, "omnivore", workers=2, groups=2, iterations=100_000, batch=8, more=TUNER)
     cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nmomentum = "auto"\n') + TUNING)
     (directory / "before.json").write_text(json.dumps(BEFORE))
     solver = directory / "solver.prototxt"

@@ -148,8 +148,8 @@ async def survivor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     assert {path.name for path in sockets.iterdir()} <= {"peer.control", "peer.bulk"}
 
 
-@pytest.mark.few("[30]")
-@pytest.mark.parametrize("lives", [30, LIVES])
+@pytest.mark.few("[12]")
+@pytest.mark.parametrize("lives", [12, LIVES])
 @pytest.mark.timeout(60)
 async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(survivor: Survivor, lives: int) -> None:
     chance, in_flight, warm, writing = random.Random(1), 0, 0, None
@@ -175,8 +175,8 @@ async def test_killed_readers_leave_the_writer_with_all_its_memory_and_no_wait(s
     await survivor.nothing_lent()
 
 
-@pytest.mark.few("[30]")
-@pytest.mark.parametrize("lives", [30, LIVES])
+@pytest.mark.few("[12]")
+@pytest.mark.parametrize("lives", [12, LIVES])
 @pytest.mark.timeout(60)
 async def test_killed_writers_leave_readable_what_arrived_and_nothing_else(survivor: Survivor, lives: int) -> None:
     chance, warm = random.Random(2), 0

@@ -21,6 +21,7 @@ from tests.ops.conftest import LAYOUTS, nans
 from tests.ops.host_cupy import HostCupy
 
 SLOW = ("cpu threads=1", "numpy b_p=1")  # whole nets train on these in other tests
+DTYPES = (np.float64, np.float32)
 LOWERED = [case for case in CASES if "convolution" in case.name]
 
 
@@ -118,9 +119,13 @@ def expected_of(case: Case, dtype: Any) -> tuple[Any, ...]:
     return case.reference(host)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @on_backends(CASES)
-def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(case, dtype, backend):
+def test_a_forward_pass_equals_plain_loops_in_every_layout_and_into_given_destinations(case, backend):
+    for dtype in DTYPES:
+        forward_equals_plain_loops(case, dtype, backend)
+
+
+def forward_equals_plain_loops(case, dtype, backend):
     expected = expected_of(case, dtype)
     for layout in LAYOUTS:
         _, arrays = prepared(backend, case, dtype, layout)
@@ -166,9 +171,13 @@ def test_a_backward_pass_equals_finite_differences(case, backend):
     check_gradient(forward, backward, *(backend.to_host(arrays[name]) for name in case.wrt))
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @on_backends(WITH_GRADIENT)
-def test_a_backward_pass_is_the_same_in_every_layout_dtype_and_destination(case, dtype, backend):
+def test_a_backward_pass_is_the_same_in_every_layout_dtype_and_destination(case, backend):
+    for dtype in DTYPES:
+        backward_is_the_same(case, dtype, backend)
+
+
+def backward_is_the_same(case, dtype, backend):
     host, _ = prepared(backend, case, dtype, np.ascontiguousarray)
     plain = {k: backend.asarray(a) for k, a in host.items()}
     dy = upstream(case, case.forward(backend, plain, Outs())[0], dtype)

@@ -33,7 +33,7 @@ def alone() -> dict[str, dict[str, Array]]:
     return {net: arrays_of({**options, **DOUBLE, "strategy": SINGLE}) for net, options in NETS.items()}
 
 
-@pytest.mark.few("LeNet]")
+@pytest.mark.few("[sync-LeNet]", "[firecaffe-LeNet]", "[one-weird-trick b-LeNet]", "[parameter-server-LeNet]")
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("name", EQUAL)
 def test_every_synchronous_preset_computes_what_one_process_does(
@@ -58,7 +58,7 @@ def doubled(cluster: Path, *lines: str) -> Path:
     return cluster
 
 
-@pytest.mark.few("[single-1]", "[adam-2]")
+@pytest.mark.few("[adam-2]")
 @pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2), ("adam", 2), ("local-fc-shards", 2)])
 def test_a_resumed_run_in_double_precision_equals_an_unbroken_one_to_the_last_bit(
     tmp_path: Path, preset: str, workers: int
@@ -72,6 +72,7 @@ def test_a_resumed_run_in_double_precision_equals_an_unbroken_one_to_the_last_bi
         assert rest.arrays[name].tobytes() == expected.tobytes(), name
 
 
+@pytest.mark.few("[adam-resume", "[single-weights")
 @pytest.mark.parametrize(("source", "target"), [("exact", "double"), ("double", "exact")])
 @pytest.mark.parametrize("key", ["resume", "weights"])
 @pytest.mark.parametrize("preset", ["single", "adam"])

@@ -10,6 +10,7 @@ import pytest
 
 from nets.data import Batches
 from roles.planning.strategies import PRESETS
+from runtime.cli.main import main
 from runtime.transport.inproc import InprocNetwork, Transfer
 from tests.support import configure, events, run_directory, run_up, train
 
@@ -141,13 +142,11 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     assert len(train_only(again)) == 3
 
 
-@pytest.mark.few("change3")
 @pytest.mark.parametrize(
     ("more", "change", "said"),
     [
         ("[simulation]\nlatency = 0.1\n", ("", ""), "cluster.toml:2: simulation.latency: has a meaning with"),
         ("", ("times.json", "tines.json"), "service times cannot be read"),
-        (FAR, ("", ""), "simulation.links.'conv-* -> fc': fits no link between processes, expected SENDER -> RECEIVER"),
         ("", ("emulated:times", "emulatd:times"), "expected 'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
         ("", ('"*"', '"convoy-*"'), "'convoy-*' fits no actor"),
         ('[train.gradients]\nformat = "threshold"\n', ("", ""), "emulated devices have no numbers to compare with tau"),
@@ -159,13 +158,21 @@ def test_what_a_run_recorded_is_a_profile_of_the_next(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_emulated_is_told_before_anything_starts(
-    tmp_path: Path, more: str, change: tuple[str, str], said: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: str, change: tuple[str, str], said: str
 ) -> None:
     cluster = emulated(tmp_path, "sync", workers=2, clock="")
     cluster.write_text(more + cluster.read_text().replace(*change))
+    assert main(["check", str(cluster)]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_network_between_nobody_is_told_before_anything_starts(tmp_path: Path) -> None:
+    cluster = emulated(tmp_path, "sync", workers=2, clock="")
+    cluster.write_text(FAR + cluster.read_text())
     done = run_up(cluster)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert "simulation.links.'conv-* -> fc': fits no link between processes, expected SENDER -> REC" in done.stderr
     assert not (tmp_path / "runs").exists()
 
 

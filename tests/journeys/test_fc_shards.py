@@ -27,7 +27,7 @@ from tests.support import events, run_directory, run_up, train
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.few("[2-7-")
+@pytest.mark.few("[2-7-b]", "[2-7-c]")
 # batch 10 over 4 workers: 3, 3, 2 and 2 rows, which scheme c cuts again into 4, some of them empty
 @pytest.mark.parametrize("scheme", ["a", "b", "c"])
 @pytest.mark.parametrize(("workers", "batch"), [(1, 4), (2, 7), (4, 10)])
@@ -52,7 +52,7 @@ def test_lenet_as_it_ships_trains_as_in_one_process(tmp_path: Path, scheme: str)
     assert difference(found, reference) <= 1e-5
 
 
-@pytest.mark.few("[2-3-b]", "[3-3-c]")
+@pytest.mark.few("[3-3-c]")
 @pytest.mark.parametrize(("servers", "workers", "scheme"), [(2, 2, "a"), (3, 2, "a"), (2, 3, "b"), (3, 3, "c")])
 def test_a_synchronous_group_with_fc_shards_equals_single_in_every_parameter_after_10_iterations(
     tmp_path: Path, servers: int, workers: int, scheme: str
@@ -71,6 +71,7 @@ layer { name: "prelu" type: "PReLU" bottom: "ip1" top: "ip1" }
 """
 
 
+@pytest.mark.few("[a-")
 @pytest.mark.parametrize(("scheme", "between"), [("a", BATCH_NORM + BETWEEN), ("b", BETWEEN)])
 def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradients(
     tmp_path: Path, scheme: str, between: str
@@ -105,6 +106,7 @@ def test_one_shard_alone_has_the_bits_of_the_merged_fc_server(tmp_path: Path) ->
     assert difference(alone, merged) == 0.0
 
 
+@pytest.mark.few("[one-weird-trick-3]")
 @pytest.mark.parametrize(("preset", "workers"), [("local-fc-shards", 2), ("one-weird-trick", 3)])
 def test_the_test_of_a_net_in_shards_has_the_scores_of_the_whole(tmp_path: Path, preset: str, workers: int) -> None:
     reference = run(tmp_path / "single", "single", iterations=3, test=True, batch=32)
@@ -117,7 +119,7 @@ def test_the_test_of_a_net_in_shards_has_the_scores_of_the_whole(tmp_path: Path,
     assert scores["loss"] == pytest.approx(expected["loss"], rel=1e-4)
 
 
-@pytest.mark.few("[single-one-weird-trick]", "[one-weird-trick-local-fc-shards]", "[local-fc-shards-single]")
+@pytest.mark.few("[one-weird-trick-local-fc-shards]", "[local-fc-shards-single]")
 @pytest.mark.parametrize("first", ["single", "one-weird-trick", "local-fc-shards"])
 @pytest.mark.parametrize("second", ["single", "one-weird-trick", "local-fc-shards"])
 def test_a_checkpoint_of_one_preset_goes_on_in_another(tmp_path: Path, first: str, second: str) -> None:

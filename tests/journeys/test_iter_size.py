@@ -86,7 +86,7 @@ def test_parameters_and_statistics_are_those_of_caffes_loop(tmp_path: Path, net:
         np.testing.assert_allclose(found[name], array, rtol=2e-4, atol=2e-6, err_msg=name)
 
 
-@pytest.mark.few("replicas", "mxnet-sync", "sparknet", "[sync")
+@pytest.mark.few("replicas", "mxnet-sync", "[sync")
 @pytest.mark.parametrize("preset", [*WHOLE, *CUT])
 def test_every_preset_trains_as_on_batches_that_many_times_as_large(tmp_path: Path, preset: str) -> None:
     small = run(tmp_path / "a", preset, 3, 8, workers=2)

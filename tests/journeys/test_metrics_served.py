@@ -35,7 +35,7 @@ PROMISED = {
 @pytest.fixture
 def pages(tmp_path: Path):
     """process name -> its metrics page, taken in the middle of a run."""
-    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, test=True)
+    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True)
     with subprocess.Popen(
         runtime_command("up", cluster.name, "--set", "metrics.port=0"),
         cwd=tmp_path,

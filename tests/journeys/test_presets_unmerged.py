@@ -112,6 +112,7 @@ workers = {workers}
 {more}"""
 
 
+@pytest.mark.few("[mxnet-sync-2")
 @pytest.mark.parametrize(
     ("preset", "workers", "more"),
     [("mxnet-sync", 2, "servers = 3\n"), ("mxnet-sync", 3, ""), ("parameter-server", 4, "")],

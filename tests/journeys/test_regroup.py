@@ -22,6 +22,8 @@ from runtime.simulation.clock import run_virtual
 from runtime.simulation.cluster import Journal, simulate
 from tests.support import Simulated, configure, train, with_actor
 
+BITS = 30  # iterations: other sums part in the first (`test_without_it_the_bits_differ...`)
+LONG = 120  # iterations: room for 50 changes
 LIVE = ["train.strategy.live=true", "train.batch=16"]
 Wish = dict[str, Any]
 
@@ -100,27 +102,30 @@ def test_50_random_regroups_lose_no_sample_and_do_none_twice(
     assert end["accuracy"] > 0.9
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    """A reproducible run of one worker."""
-    directory = tmp_path_factory.mktemp("undisturbed")
-    cluster = configure(directory, "sync", workers=1, iterations=200)
+def reproducible(directory: Path, workers: int, iterations: int) -> Simulated:
+    cluster = configure(directory, "sync", workers=workers, iterations=iterations)
     cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n") + "reproducible = true\n")
     return train(cluster)
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
+    """A reproducible run of one worker."""
+    return reproducible(tmp_path_factory.mktemp("alone"), 1, BITS)
+
+
 @pytest.mark.slow
 def test_a_reproducible_run_regrouped_50_times_has_the_bits_of_an_undisturbed_one(
-    tmp_path: Path, undisturbed: Simulated, read: dict[int, list[tuple[int, int]]]
+    tmp_path: Path, read: dict[int, list[tuple[int, int]]]
 ) -> None:
     chance = random.Random(3)
     wishes = [{"workers": chance.choice([1, 2, 4, 8]), "groups": 1} for _ in range(50)]
-    cluster = configure(tmp_path, "omnivore", workers=8, groups=1, iterations=200)
+    cluster = configure(tmp_path, "omnivore", workers=8, groups=1, iterations=LONG)
     journal = meddled(cluster, wishes, [*LIVE, "train.strategy.reproducible=true"])
     assert len(journal.of("granted")) == 50
-    every_sample_once(read, 200, 16)
+    every_sample_once(read, LONG, 16)
     arrays = _arrays(tmp_path, journal)
-    for name, expected in undisturbed.arrays.items():
+    for name, expected in reproducible(tmp_path / "undisturbed", 1, LONG).arrays.items():
         assert arrays[name].tobytes() == expected.tobytes(), name
 
 
@@ -132,12 +137,10 @@ def _arrays(directory: Path, journal: Journal) -> dict[str, np.ndarray]:
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 4, 8])
 def test_a_reproducible_run_has_the_same_bits_with_any_number_of_members(
-    tmp_path: Path, undisturbed: Simulated, workers: int
+    tmp_path: Path, alone: Simulated, workers: int
 ) -> None:
-    cluster = configure(tmp_path, "sync", workers=workers, iterations=200)
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n") + "reproducible = true\n")
-    found = train(cluster)
-    for name, expected in undisturbed.arrays.items():
+    found = reproducible(tmp_path, workers, BITS)
+    for name, expected in alone.arrays.items():
         assert found.arrays[name].tobytes() == expected.tobytes(), name
 
 

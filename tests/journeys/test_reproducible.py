@@ -52,12 +52,9 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     "[one-weird-trick-4",
     "[local-fc-shards-2",
     "[singa-8",
-    "[firecaffe-8",
-    "[host-accumulate-8",
     "[sync-1",
     "[replicas-8",
     "[parameter-server-8",
-    "[mxnet-sync",
 )
 @pytest.mark.parametrize(("preset", "workers", "more"), PRESETS)
 def test_lenet_has_the_bits_of_one_process(
@@ -87,7 +84,7 @@ FULL: dict[str, Any] = {
 }
 
 
-@pytest.mark.few("[sync-2")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "workers", "more"),
     [

@@ -57,7 +57,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     return train(configure(tmp_path_factory.mktemp("single"), "single"))
 
 
-@pytest.mark.few("[firecaffe-5-3]", "[firecaffe-2-2]", "[host-accumulate-3-2]", "[firecaffe-1-2]")
+@pytest.mark.few("[firecaffe-5-3]", "[host-accumulate-3-2]")
 @pytest.mark.parametrize(
     ("preset", "workers", "fan_in"),
     [("firecaffe", workers, 2) for workers in (1, 2, 3, 4, 5, 8)]
@@ -235,7 +235,7 @@ def test_running_statistics_are_averaged_too(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["sparknet"]["bn.0"], found["single"]["bn.0"], rtol=0.05, atol=0.05)
 
 
-@pytest.mark.few("[dl4j-Contribution]", "[firecaffe-SharedSum]", "[host-accumulate-Contribution]")
+@pytest.mark.few("[dl4j-Contribution]", "[firecaffe-SharedSum]")
 @pytest.mark.parametrize("kind", [Contribution, SharedSum])
 @pytest.mark.parametrize("preset", [*SUMMING, "dl4j"])
 def test_a_run_in_which_every_part_of_a_sum_is_sent_twice_gives_the_same_numbers(

@@ -136,11 +136,13 @@ def test_float32_is_the_default_to_the_last_bit(tmp_path: Path, told: Any) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_every_format_learns_and_repeats_itself(tmp_path: Path, name: str) -> None:
-    runs = [train(configure(tmp_path / part, "sync", workers=2, iterations=60, more=gradients(name))) for part in "ab"]
-    losses = runs[0].losses()
+    run, again = (
+        train(configure(tmp_path / f"{iterations}", "sync", workers=2, iterations=iterations, more=gradients(name)))
+        for iterations in (60, 12)
+    )
+    losses = run.losses()
     assert np.mean(losses[-5:]) < losses[0] / 2
-    for key, array in runs[0].arrays.items():
-        assert array.tobytes() == runs[1].arrays[key].tobytes(), key
+    assert again.losses() == losses[:12]
 
 
 def test_arrays_are_coded_in_the_compute_thread_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,32 +35,34 @@ def test_every_leaf_is_counted_exactly_once_and_in_order(count: int, fan_in: int
     made = reduction_tree(leaves_of(count), fan_in, "root", "sum")
     reducers = {reducer.name: reducer for reducer in made}
     assert len(reducers) == len(made)
-    at_root = [name for name in [*leaves_of(count), *reducers] if _parent(name, reducers, made) == "root"]
+    at_root = [name for name, parent in above(count, made).items() if parent == "root"]
     assert len(at_root) == 1
     assert below(at_root[0], reducers) == leaves_of(count)
 
 
-def _parent(name: str, reducers: dict[str, TreeReducerSpec], made: list[TreeReducerSpec]) -> str:
-    return parents([name], made, "root")[name].name
+def above(count: int, made: list[TreeReducerSpec]) -> dict[str, str]:
+    """The parent of every leaf and reducer."""
+    found = parents(leaves_of(count), made, "root")
+    return {name: place.name for name, place in found.items()}
 
 
 @given(counts, fan_ins)
 def test_nobody_has_more_children_than_the_fan_in_or_fewer_than_two(count: int, fan_in: int) -> None:
     made = reduction_tree(leaves_of(count), fan_in, "root", "sum")
     assert all(2 <= len(reducer.children) <= fan_in for reducer in made)
+    found = above(count, made)
     for reducer in made:  # what children say of their parent is what parents say of their children
-        for child in reducer.children:
-            assert _parent(child, {r.name: r for r in made}, made) == reducer.name
+        assert {found[child] for child in reducer.children} == {reducer.name}
 
 
 @given(counts, fan_ins)
 def test_no_leaf_is_deeper_than_the_logarithm_rounded_up(count: int, fan_in: int) -> None:
     made = reduction_tree(leaves_of(count), fan_in, "root", "sum")
-    reducers = {reducer.name: reducer for reducer in made}
+    found = above(count, made)
     for leaf in leaves_of(count):
-        depth, name = 0, _parent(leaf, reducers, made)
+        depth, name = 0, found[leaf]
         while name != "root":
-            depth, name = depth + 1, reducers[name].parent
+            depth, name = depth + 1, found[name]
         assert depth <= levels(count, fan_in)
 
 

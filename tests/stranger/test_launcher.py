@@ -17,7 +17,7 @@ Install = Callable[..., None]
 
 
 def configured(folder: Path, kind: str, more: str = "") -> Path:
-    return configure(folder, "sync", workers=2, iterations=2, more=f'{more}[launcher]\nkind = "{kind}"\n')
+    return configure(folder, "single", iterations=2, more=f'{more}[launcher]\nkind = "{kind}"\n')
 
 
 def test_it_starts_the_processes_of_a_run(tmp_path: Path, install: Install) -> None:
@@ -27,7 +27,9 @@ def test_it_starts_the_processes_of_a_run(tmp_path: Path, install: Install) -> N
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
     assert len(events(directory, "progress")) == 2
-    for spec in RunPlan.read(directory).placement.processes:
+    processes = RunPlan.read(directory).placement.processes
+    assert len(processes) == 2
+    for spec in processes:
         first = (directory / "logs" / f"{spec.name}.log").read_text().splitlines()[0]
         assert first == f"{spec.name} was started by the plain launcher"
 

@@ -17,7 +17,7 @@ from runtime import ConfigError
 from runtime.cli.main import main
 from tests.journeys.test_traffic import ITERATIONS, measured, topology
 from tests.roles.summing import array_of, names_of, options_of, summed
-from tests.support import configure, events, run_directory, run_up
+from tests.support import configure, events, run_directory, run_up, train
 
 BROUGHT = {
     "convoy.roles": {"tally": "tests.stranger.role:Tally"},
@@ -32,10 +32,13 @@ def brought(install: Install) -> None:
     install(BROUGHT)
 
 
+def configured(folder: Path, strategy: str) -> Path:
+    return configure(folder, strategy, workers=3, iterations=3)
+
+
 def trained(folder: Path, strategy: str, *settings: str) -> tuple[Path, dict[str, Array]]:
     """The run directory and the last checkpoint of a run by processes."""
-    folder.mkdir()
-    cluster = configure(folder, strategy, workers=3, iterations=3)
+    cluster = configured(folder, strategy)
     done = run_up(cluster, *(word for setting in settings for word in ("--set", setting)))
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
@@ -48,13 +51,13 @@ def test_the_role_works_where_the_preset_puts_it_and_changes_no_number(tmp_path:
     assert sorted((event["actor"], event["iteration"], event["bytes"]) for event in told) == [
         (f"tally-conv-0-{rank}", iteration, 4 * 25_570) for rank in range(3) for iteration in (0, 2)
     ]
-    _, expected = trained(tmp_path / "sync", "sync")
+    expected = train(configured(tmp_path / "sync", "sync")).arrays
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
 def test_processes_sum_by_the_ring_what_others_sum_otherwise(tmp_path: Path) -> None:
     _, found = trained(tmp_path / "ring", "replicas", 'train.strategy.exchange="ring"')
-    _, expected = trained(tmp_path / "collective", "replicas")
+    expected = train(configured(tmp_path / "collective", "replicas")).arrays
     assert found.keys() == expected.keys()
     for name, of in expected.items():
         assert np.abs(found[name] - of).max() <= 1e-5 * np.abs(of).max(), name
