@@ -149,7 +149,7 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[launcher]\nkind = 'slurm'\n",
         {},
         [],
-        ["cluster.toml:2: launcher.kind: no launcher is named 'slurm' (allowed: local)"],
+        ["cluster.toml:2: launcher.kind: no launcher is named 'slurm' (allowed: local, manual, ssh)"],
     ),
     "no TOML": (
         "[train\nnet = 1\n",
