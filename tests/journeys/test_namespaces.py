@@ -163,6 +163,7 @@ def test_a_message_that_travels_longer_than_a_heartbeat_may_be_late_arrives(tmp_
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_machine_without_the_address_that_is_wanted_of_it_says_what_it_has(
     tmp_path: Path, three: list[Machine]
 ) -> None:

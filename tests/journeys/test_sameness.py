@@ -114,6 +114,7 @@ def with_data_roots(folder: Path) -> Path:
     return cluster
 
 
+@pytest.mark.few("one bit")
 @pytest.mark.parametrize("change", [0, pytest.param(1, id="one bit differs")])
 def test_each_machine_reads_below_its_own_root_and_must_find_the_same_there(tmp_path: Path, change: int) -> None:
     digits(tmp_path / "a")

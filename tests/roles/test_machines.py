@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from roles.base.reads import ReadsJob
 from roles.exchange.collective import CollectiveOptions, adders_of
+from roles.learning.job import Job
 from roles.workers.replica import ReplicaOptions
 from runtime.cli.main import main
+from runtime.config.sections import ClusterConfig
 from runtime.plan.files import Files
 from runtime.plan.placement import unknown
+from runtime.plan.topology import Placement
 from runtime.runs.checking import Checked, check
 from tests.stranger.installed import write_metadata
 from tests.support import configure
@@ -31,10 +36,13 @@ def planned(folder: Path, more: str, *overrides: str) -> Checked:
     return check(configure(folder, "replicas", workers=6, more=more), overrides)
 
 
+def options_of_a_worker(made: Checked) -> ReplicaOptions:
+    actors = made.placement.topology.actors
+    return next(actor.options for actor in actors if isinstance(actor.options, ReplicaOptions))
+
+
 def adders(made: Checked) -> int | None:
-    options = next(
-        actor.options for actor in made.placement.topology.actors if isinstance(actor.options, ReplicaOptions)
-    )
+    options = options_of_a_worker(made)
     assert isinstance(options.exchange.options, CollectiveOptions)
     return options.exchange.options.adders
 
@@ -65,7 +73,7 @@ def test_check_and_plan_say_what_they_cannot_know_of_machines_that_are_not_this_
         assert ("BLAS threads as its cores allow" in said) == (command == "check")
 
 
-def _parts(made: Checked) -> tuple[object, object]:
+def _parts(made: Checked) -> tuple[Placement, ClusterConfig]:
     return made.placement, made.loaded.config
 
 
@@ -91,10 +99,34 @@ def test_files_beside_cluster_toml_lie_in_the_directory_of_a_machine_and_others_
 
 def test_a_job_is_moved_with_all_its_files(tmp_path: Path) -> None:
     made = planned(tmp_path, "")
-    options = next(
-        actor.options for actor in made.placement.topology.actors if isinstance(actor.options, ReplicaOptions)
-    )
+    options = options_of_a_worker(made)
     moved = options.at(Files(str(tmp_path), "/there", "")).job
     assert moved.solver == "/there/solver.prototxt"
     assert moved.base_directory == "/there"
     assert moved.net == options.job.net
+
+
+class Reader(ReadsJob):
+    """The part of an actor that says what it reads."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+
+def test_what_an_actor_reads_tells_nets_solvers_and_files_apart_but_not_where_they_lie(tmp_path: Path) -> None:
+    job = options_of_a_worker(planned(tmp_path, "")).job
+    for place, last in (("a", b"1"), ("b", b"2")):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "first.safetensors").write_bytes(b"0" * 200_000 + last)
+        (tmp_path / place / "solver.prototxt").write_text((tmp_path / "solver.prototxt").read_text())
+
+    def read(**changed: object) -> dict[str, str]:
+        return Reader(dataclasses.replace(job, **changed)).reads()  # type: ignore[arg-type]
+
+    before = read(weights=(str(tmp_path / "a" / "first.safetensors"),))
+    assert before.keys() == {"the net in TRAIN", "the solver", "train.weights first.safetensors"}
+    other = read(weights=(str(tmp_path / "b" / "first.safetensors"),), solver=str(tmp_path / "b" / "solver.prototxt"))
+    assert {name for name in before if before[name] != other[name]} == {"train.weights first.safetensors"}
+    assert read(solver_values={"base_lr": 0.5})["the solver"] != before["the solver"]
+    assert read(net="cifar10_quick")["the net in TRAIN"] != before["the net in TRAIN"]
+    assert read(device="emulated") == {}

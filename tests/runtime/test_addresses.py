@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from runtime.errors import LaunchError
+from runtime.machine import addresses
 from runtime.machine.addresses import Interface, interfaces, is_loopback, mistake, own, pick
 
 HERE = [
@@ -89,3 +90,12 @@ def test_this_machine_has_its_loopback_and_listens_there() -> None:
     assert Interface("lo", "127.0.0.1") in interfaces()
     assert own("lo") == own("localhost") == own("127.0.0.1") == "127.0.0.1"
     assert own("auto", "127.0.0.1") == "127.0.0.1"
+
+
+def test_no_way_to_up_leaves_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_way(other: str) -> str:
+        raise OSError(f"no route to {other}")
+
+    monkeypatch.setattr(addresses, "towards", no_way)
+    monkeypatch.setattr(addresses, "interfaces", lambda: HERE[:2])
+    assert own("auto", "10.9.9.9") == "172.17.0.1"
