@@ -35,7 +35,8 @@ SAID_BY_AGENT: dict[type[Message], Message] = {
 }
 SAID_BY_UP: dict[type[Message], Message] = {
     words.Piece: PIECE,
-    words.Orders: words.Orders(program="roles", private={}),
+    words.Orders: words.Orders(program="roles"),
+    words.Private: words.Private(name="p.keys", data=np.zeros(3, np.uint8)),
     words.Launch: words.Launch(process="p", incarnation=1),
     words.Signal: words.Signal(process="p", number=int(signal.SIGTERM)),
     words.Got: words.Got(),

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from runtime.cluster.launcher import Launched, Launcher, LaunchPlan
 from runtime.cluster.launchers.local import LocalLauncher
 from runtime.cluster.launchers.remote import RemoteMachine, Stage
@@ -23,7 +25,7 @@ from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import mismatch
 from runtime.cluster.machines.line import Reception, limits_of
 from runtime.cluster.machines.mirror import pieces
-from runtime.cluster.machines.words import Close, Orders, Piece
+from runtime.cluster.machines.words import Close, Orders, Piece, Private
 from runtime.errors import LaunchError, MessageError
 from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message
@@ -165,8 +167,10 @@ class AgentLauncher(Launcher):
         for piece in pieces(FILE, io.BytesIO(text), len(text)):
             tell(piece)
         mine = [spec.name for spec in run.placement.processes if spec.machine == name]
-        private = {run.key_file(one).name: self.plan.keys[one].blob().decode() for one in mine}
-        tell(Orders(program=self.plan.program, private=private))
+        for one in mine:
+            keys = np.frombuffer(self.plan.keys[one].blob(), np.uint8)
+            tell(Private(name=run.key_file(one).name, data=keys))
+        tell(Orders(program=self.plan.program))
         await remote.ready
 
     async def _watch(self, remote: RemoteMachine, handle: Handle, reception: Reception) -> None:

@@ -39,6 +39,7 @@ from runtime.cluster.machines.words import (
     Orders,
     Piece,
     Prepared,
+    Private,
     Problem,
     Signal,
     Started,
@@ -70,6 +71,7 @@ class Step(Enum):
 
 STEPS: dict[tuple[Step, type[Message]], Step] = {
     (Step.JOINING, Piece): Step.JOINING,
+    (Step.JOINING, Private): Step.JOINING,
     (Step.JOINING, Orders): Step.READY,
     (Step.JOINING, Close): Step.CLOSING,
     (Step.READY, Launch): Step.READY,
@@ -174,13 +176,16 @@ class MachineAgent:
         self._plan.take(message)
 
     @_do.register
+    async def _(self, message: Private) -> None:
+        if Path(message.name).name != message.name or self._plan is None:
+            raise LaunchError(f"{message.name!r:.80} is no name of a file, or comes before the plan")
+        path = self._folder / message.name
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(message.data.tobytes())
+
+    @_do.register
     async def _(self, message: Orders) -> None:
         directory = self._folder / "run"
-        for name, content in message.private.items():
-            if Path(name).name != name:
-                raise LaunchError(f"{name!r} is no name of a file")
-            with os.fdopen(os.open(self._folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-                file.write(str(content))
         plan = RunPlan.read(directory)
         self._specs = {spec.name: spec for spec in plan.placement.processes}
         here(plan, self._folder).write(directory)

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import socket
 import tempfile
-from functools import cache
-from pathlib import Path
 
 from runtime.cluster.machines.words import Joined
 from runtime.machine.memory import MachineMemory
-from runtime.machine.versions import versions
+from runtime.machine.versions import checksum, versions
 
 OURS = "convoy-runtime"
-
-
-@cache
-def sources() -> str:
-    """A checksum of the sources of `runtime`, as they lie on this machine: two checkouts of one version can differ."""
-    root = Path(__file__).resolve().parents[2]
-    found = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return found.hexdigest()[:16]
+PACKAGE = "runtime"
 
 
 def facts_here(machine: str, address: str) -> Joined:
@@ -39,7 +27,7 @@ def facts_here(machine: str, address: str) -> Joined:
         host_name=socket.gethostname(),
         pid=os.getpid(),
         versions=dict(versions()),
-        sources=sources(),
+        sources=checksum(PACKAGE),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=-1 if memory is None else memory,
         disk=disk,
@@ -52,7 +40,7 @@ def mismatch(joined: Joined) -> str:
     theirs, ours = joined.versions.get(OURS), versions()[OURS]
     if theirs != ours:
         return f"it has {OURS} {theirs}, this host {ours}: install the same version on both"
-    if joined.sources != sources():
-        text = f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this host ({sources()})"
+    if joined.sources != checksum(PACKAGE):
+        text = f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this host ({checksum(PACKAGE)})"
         return f"{text}: install the same on both"
     return ""

@@ -3,7 +3,8 @@
       up                              agent
        |   <------ Joined -----------   here I am, and this is what I have
        |   ------- Piece ----------->   plan.json
-       |   ------- Orders ---------->   its program, the keys of its processes
+       |   ------- Private --------->   the keys of one of its processes
+       |   ------- Orders ---------->   that was all; its program
        |   <------ Prepared --------   the folder and the nursery are there
        |   ------- Launch ---------->   a life of a process
        |   <------ Started ----------
@@ -42,11 +43,18 @@ class Joined(Message):
 
 
 @message
+class Private(Message):
+    """A file of the private folder. As an array: keys of many peers would not fit a header."""
+
+    name: str
+    data: Array
+
+
+@message
 class Orders(Message):
-    """The plan is there in whole. `private`: file of the private folder -> its content."""
+    """The plan and all keys are there."""
 
     program: str
-    private: Json
 
 
 @message
