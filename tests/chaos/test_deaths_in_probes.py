@@ -38,7 +38,7 @@ def tuned(directory: Path) -> Path:
     return cluster
 
 
-@pytest.mark.few("[fc_server]")
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["conv-1-0", "fc_server", "tuner"])
 def test_who_dies_during_a_probe_is_named_and_the_last_checkpoint_is_from_before_the_hold(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], victim: str

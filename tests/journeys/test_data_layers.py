@@ -81,7 +81,7 @@ def test_an_autoencoder_trains_on_images_alone(tmp_path: Path, preset: str) -> N
     assert losses == pytest.approx(run(tmp_path / "one", "single", AUTO, iterations=12).losses(), rel=1e-4)
 
 
-@pytest.mark.few("[single]")
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["single", "replicas"])
 def test_bvlcs_autoencoder_trains_and_is_tested_by_its_own_files(tmp_path: Path, preset: str) -> None:
     if not AUTOENCODER.is_dir():

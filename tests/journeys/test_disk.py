@@ -64,7 +64,7 @@ def test_a_read_only_disk_is_told_in_one_line(tmp_path: Path, mount: Mount) -> N
     refused(done, f"run.directory {place}: no run directory can be made there: Read-only file system")
 
 
-@pytest.mark.few("[nr_inodes=4]", "[size=8k]")
+@pytest.mark.few("[nr_inodes=4]")
 @pytest.mark.parametrize("room", [*(f"nr_inodes={n}" for n in range(2, 11)), *(f"size={n}k" for n in (4, 8, 12))])
 def test_a_disk_that_fills_up_at_any_write_ends_the_start_in_words_or_the_run_well(
     tmp_path: Path, mount: Mount, room: str

@@ -87,7 +87,7 @@ def test_parameters_between_the_inner_products_get_the_sum_of_the_shards_gradien
     assert difference(found, reference, but=biases if "bn.0" in found.arrays else ()) <= 1e-5
 
 
-@pytest.mark.few("[local-fc-shards-2]")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("preset", "workers"), [("one-weird-trick", 2), ("one-weird-trick", 4), ("local-fc-shards", 2)]
 )

@@ -146,7 +146,7 @@ def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> 
     assert after[0]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
 
 
-@pytest.mark.few("[1]")
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [1, 2])
 def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_the_chosen_groups(
     tmp_path: Path, chosen: int

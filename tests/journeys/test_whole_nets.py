@@ -261,7 +261,7 @@ def test_a_run_in_which_every_part_of_a_sum_is_sent_twice_gives_the_same_numbers
     assert same_bits(doubled.arrays, clean.arrays)
 
 
-@pytest.mark.few("[firecaffe]")
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", [*SUMMING, *AVERAGING, "replicas"])
 def test_workers_may_be_devices_whose_arrays_are_not_in_host_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str

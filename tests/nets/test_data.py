@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import itertools
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from nets import DataError, PrototxtError
 from nets.data import Batches, MemorySource, Transform, open_source
-from nets.data.digits import FILE, enlarge
+from nets.data.digits import FILE, enlarge, read
 from nets.definition.prototxt import Node, Where
 from nets.schema import caffe_pb2 as caffe
 from tests.nets.support import SHARED, needs_shared
@@ -32,6 +33,14 @@ def pair(tmp_path):
 
 
 IDX = {"format": "idx", "images": "images", "labels": "labels"}
+
+
+def test_the_digits_are_read_once_and_nobody_can_write_over_them():
+    images, labels, _ = read(base_dir=Path())
+    assert read(base_dir=Path())[0] is images
+    for array in (images, labels):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
 
 
 def test_the_digits_are_the_file_that_was_published():

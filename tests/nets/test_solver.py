@@ -20,6 +20,12 @@ def solver(tmp_path, text) -> SolverSpec:
     return load_solver(file)
 
 
+def test_a_solver_whose_file_has_changed_is_read_again(tmp_path):
+    first = solver(tmp_path, 'lr_policy: "fixed"')
+    assert load_solver(first.path) is first
+    assert solver(tmp_path, 'lr_policy: "fixed" momentum: 0.5').momentum == 0.5
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
