@@ -21,7 +21,7 @@ from tests.chaos.test_links import running, undisturbed
 from tests.support import configure, events, run_directory
 
 TRIES = 10
-WAITING = ("forged", "garbage")  # whose tries wait for an answer, and open few connections: they are made at once
+WAITING = ("forged", "garbage")  # whose tries wait for an answer, and open few connections: all are made at once
 TCP = '[links]\ntransport = "tcp"\n'
 
 
@@ -67,7 +67,7 @@ def test_another_user_cannot_end_stall_or_read_a_run(tmp_path: Path, open_folder
         assert len(ports) == 4  # two lanes each
         for name, attack in ATTACKS.items():
             places = str(sockets), str(run_directory(cluster)), " ".join(map(str, pages))
-            said = as_nobody(attack, TRIES if name in WAITING else 1, *map(str, ports), "conv-0-0/1.7", *places)
+            said = as_nobody(attack, TRIES if name in WAITING else 2, *map(str, ports), "conv-0-0/1.7", *places)
             assert (name, said) == (name, "")
             run.goes_on(1)
         code, errors = run.stop()
