@@ -110,9 +110,7 @@ def own(wanted: str, up: str = "") -> str:
     """`pick` on this machine. `up`: an address of `up`, if it has one that machines reach. LaunchError."""
     if wanted not in (AUTO, LOOPBACK) and "/" not in wanted and is_loopback(wanted):
         return "127.0.0.1" if wanted == "localhost" else wanted
-    mine = ""
-    with suppress(OSError):
-        mine = towards(up) if up and wanted == AUTO else ""
+    mine = towards(up) if up and wanted == AUTO else ""
     return pick(wanted, interfaces(), mine, _looked_up)
 
 
@@ -132,11 +130,11 @@ def interfaces() -> list[Interface]:
 
 
 def towards(other: str) -> str:
-    """This machine's own address on the way to another one. Nothing is sent. OSError if there is no way, or no such
-    name."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+    """This machine's own address on the way to another one; "" if there is no way, or no such name. Nothing is sent."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.connect((other, 9))  # any port: for UDP this only looks at the routes
         return str(way.getsockname()[0])
+    return ""
 
 
 def on_the_way(wanted: str, host: str) -> str:

@@ -56,7 +56,6 @@ def identity(program: str) -> dict[str, str]:
     return {**versions(), "program": checksum(program)}
 
 
-@cache
 def checksum(program: str) -> str:
     """Of our packages' sources and those of the program, by their names: where they lie does not matter. A program that
     is one file is taken with the modules beside it that it imports, and those that these import."""

@@ -27,7 +27,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import LOOPBACK, Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors
-from runtime.machine.addresses import is_loopback, on_the_way
+from runtime.machine.addresses import is_loopback, on_the_way, own
 from runtime.machine.private import make_socket_directory
 from runtime.machine.versions import identity
 from runtime.messages.message import Envelope, Lane, Message
@@ -100,7 +100,7 @@ class ProcessHouse(House):
         if self._roads.far and not self._roads.encrypted:
             self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
         metrics = self._config.metrics
-        address = (self._here or LOOPBACK) if metrics.address == MACHINE else metrics.address
+        address = self._here or self._own_address() if metrics.address == MACHINE else metrics.address
         self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
         self._plan(await self._road.open()).write(self._directory.path)
@@ -184,6 +184,10 @@ class ProcessHouse(House):
             text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"
             raise LaunchError(f"{text}; say launcher.address, by which others reach this host")
         return found
+
+    def _own_address(self) -> str:
+        """Of the machine that this host is, where no other host takes part."""
+        return next((own(machine.address) for machine in self._config.machine if not machine.namespace), LOOPBACK)
 
     def _bind(self, lane: Lane) -> tuple[str, ...]:
         """Where the supervisor listens."""

@@ -197,7 +197,7 @@ UNUSED = {
     "[simulation]\nclock = 'virtual'\n[links]\ntransport = 'tcp'\n": "links.transport: says nothing with simulation",
     "[[machine]]\nport = 7000\n": "machine[0].port: says nothing where nothing listens at a TCP port",
     "[[machine]]\ncores = 2\nthreads = 1\n": "machine[0].cores: says nothing beside threads",
-    "[[machine]]\n[[machine]]\nname = 'b'\n": "machine[1].name: says nothing where no [[process]] names the machine",
+    "[[machine]]\n[[machine]]\nname = 'b'\n[[machine]]\nname = 'c'\n": "nothing is placed on machine 'c'",
     "[simulation]\nseed = 7\n": "simulation.seed: says nothing where nothing is emulated",
     "[simulation]\nclock = 'virtual'\ninterfaces = 'link'\n": "simulation.interfaces: says nothing without",
 }

@@ -93,9 +93,6 @@ def test_this_machine_has_its_loopback_and_listens_there() -> None:
 
 
 def test_no_way_to_up_leaves_what_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_way(other: str) -> str:
-        raise OSError(f"no route to {other}")
-
-    monkeypatch.setattr(addresses, "towards", no_way)
+    monkeypatch.setattr(addresses, "towards", lambda other: "")
     monkeypatch.setattr(addresses, "interfaces", lambda: HERE[:2])
     assert own("auto", "10.9.9.9") == "172.17.0.1"

@@ -160,7 +160,7 @@ class AgentLauncher(Launcher):
         argv = [machine.python or "python3", "-m", "runtime", "join", self._address, name]
         handle = self._handles[name] = await self.start(machine, argv, invitation.line)
         self._watching.append(asyncio.create_task(self._watch(remote, handle, reception), name=f"end of {name}"))
-        problem = mismatch(await remote.joined)
+        problem = await asyncio.to_thread(mismatch, await remote.joined)  # it reads all sources
         if problem:
             raise LaunchError(f"machine '{name}': {problem}")
         text = (self.plan.directory / FILE).read_bytes()
