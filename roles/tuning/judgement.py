@@ -22,6 +22,7 @@ from roles.tuning.choices import Trial
 WINDOW = 50
 THRESHOLD = 0.05
 DEVIATIONS = 2.0
+RISES = 1.5
 LEAST_IN = 8  # iterations that must have ended in the seconds after which two probes are compared
 
 
@@ -41,6 +42,14 @@ def ended_in(trial: Trial, seconds: float) -> int:
 def mean(losses: Sequence[float]) -> float:
     """Infinite for none: what diverged is worse than all."""
     return fmean(losses) if losses else math.inf
+
+
+def rises(trial: Trial) -> bool:
+    """Does the loss go up again at the end of a probe? Such a setting may be on its way to diverge: too few losses are
+    high yet to make it clearly worse. Of the losses that count the second half is 1.5 times the first."""
+    losses = judged(trial)
+    middle = len(losses) // 2
+    return middle > 0 and mean(losses[middle:]) > RISES * mean(losses[:middle])
 
 
 def clearly_worse(one: Sequence[float], other: Sequence[float], *, paired: bool) -> bool:

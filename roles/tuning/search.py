@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 
 from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike
 from roles.tuning.grids import Grids
-from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
+from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean, rises
 from roles.tuning.trials import SpentUp, Trials
 
 AS_FAST = 1.05  # times the fastest seconds per iteration
@@ -221,12 +221,17 @@ class _Search:
         return best
 
     def _of_ties(self, left: Sequence[Setting]) -> Setting:
-        """Of what learns alike the one with the most groups; else what the run has, then the fewest groups: what
-        staleness costs near the optimum does not show."""
-        by_theory = [setting for setting in left if setting in self._alike and not self._longest(setting).diverged]
+        """Of what learns alike the one with the most groups, if its loss does not rise again; else what the run has,
+        then the fewest groups: what staleness costs near the optimum does not show."""
+        by_theory = [setting for setting in left if setting in self._alike and self._holds(setting)]
         if by_theory:
             return max(by_theory, key=lambda setting: setting.groups)
         return self.now if self.now in left else min(left, key=lambda setting: setting.groups)
+
+    def _holds(self, setting: Setting) -> bool:
+        """Is nothing seen that speaks against theory?"""
+        trial = self._longest(setting)
+        return not trial.diverged and not rises(trial)
 
     def _longest(self, setting: Setting) -> Trial:
         return self.trials.longest(setting) or UNTRIED

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from roles.tuning.choices import Choices, Chosen, Setting, alike, counts_up_to
@@ -218,9 +218,11 @@ def test_no_setting_is_probed_twice_for_as_long() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.integers(1, 32), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([0.003, 0.05, 0.5, 5.0]),
-    st.sampled_from([150, 1500, 30_000]), st.integers(0, 1000),
+    workers=st.integers(1, 32), groups=st.booleans(), momentum=st.booleans(), rate=st.booleans(),
+    base_lr=st.sampled_from([0.003, 0.05, 0.5, 5.0]), last=st.sampled_from([150, 1500, 30_000]),
+    seed=st.integers(0, 1000),
 )  # fmt: skip
+@example(workers=10, groups=True, momentum=True, rate=True, base_lr=0.05, last=1500, seed=139)
 def test_any_search_ends_within_its_budget_asks_for_what_can_be_and_ends_no_worse_than_it_began(
     workers: int, groups: bool, momentum: bool, rate: bool, base_lr: float, last: int, seed: int
 ) -> None:
