@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def plan(config: ClusterConfig, options: Options) -> Topology:
     """The members, each of which talks to all others."""
     names = [f"member-{rank}" for rank in range(options.members)]
     shared: dict[str, Any] = {"members": names, "numbers": options.numbers, "rounds": options.rounds}
-    shared["adders"] = options.adders or adders_of(names)
+    shared["adders"] = options.adders or adders_of(names, os.cpu_count())
     actors = tuple(ActorSpec(name, "member", {"rank": rank, **shared}) for rank, name in enumerate(names))
     links = tuple((a, b) for a in names for b in names if a < b)
     return Topology(__name__, actors, links, names[0])
