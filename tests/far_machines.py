@@ -77,9 +77,15 @@ class Far:
 
 
 def folders() -> list[str]:
-    """What runs that have ended have left in the temporary folder."""
-    found = Path(tempfile.gettempdir()).glob("convoy-sockets-*")
-    return [str(path) for path in found if not Path("/proc", path.name.split("-")[2]).exists()]
+    """What runs that have ended have left in the temporary folder for good: other tests' runs are killed beside this
+    one, and what they leave goes when the next run begins."""
+    deadline = time.monotonic() + 10
+    while True:
+        found = Path(tempfile.gettempdir()).glob("convoy-sockets-*")
+        left = [str(path) for path in found if not Path("/proc", path.name.split("-")[2]).exists()]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
 
 
 @contextmanager

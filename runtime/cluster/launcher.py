@@ -64,9 +64,12 @@ class Launched(ABC):
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process and whatever it started; nothing if it is gone."""
 
-    @abstractmethod
     def last_lines(self, count: int = 20) -> list[str]:
         """The end of its log."""
+        try:
+            return self.log.read_text(errors="replace").splitlines()[-count:]
+        except OSError:
+            return []
 
     def describe(self, status: int, out_of_memory: bool | None) -> str:
         """How it ended, in words; `status` is what `wait` gave, `out_of_memory` see `describe_exit`."""

@@ -175,8 +175,10 @@ class ProcessHouse(House):
 
     def _address_here(self) -> str:
         """Where the other hosts of the run reach this one; "" if there are none."""
-        if not self._roads.far or self._config.launcher.address:
-            return (self._roads.far and self._config.launcher.address) or ""
+        if not self._roads.far:
+            return ""
+        if self._config.launcher.address:
+            return self._config.launcher.address
         ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in self._roads.far)
         found = next(filter(None, ways), "")
         if not found:

@@ -115,9 +115,7 @@ def test_an_agent_that_is_stopped_is_named_and_woken_to_its_end(running: Running
     stopped = time.monotonic()
     line = running.named()
     assert time.monotonic() - stopped <= LINK_SECONDS + 3.0
-    # whoever notices first: the agent's signs of life are missed as soon as ZeroMQ's own are
-    why = ("its agent gave no sign of life for 2 s", "its connection broke")
-    assert any(f"is lost with its machine 'm1': {each}" in line for each in why), line
+    assert re.search(r"is lost with its machine 'm1': its agent gave no sign of life for [2-4]\.\d s", line), line
     assert running.finish(GONE_WITHIN + 10)[0] == 4
     assert (left(three), running.left()) == ([], [])
 

@@ -33,9 +33,6 @@ class PlainProcess(Launched):
         if self.process.poll() is None:
             os.killpg(self.process.pid, number)
 
-    def last_lines(self, count: int = 20) -> list[str]:
-        return self.log.read_text(errors="replace").splitlines()[-count:]
-
 
 class PlainLauncher(Launcher):
     """Runs this file once for each process."""

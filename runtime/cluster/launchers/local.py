@@ -82,13 +82,6 @@ class LocalProcess(Launched):
             except ProcessLookupError:
                 return
 
-    def last_lines(self, count: int = 20) -> list[str]:
-        """The end of its log."""
-        try:
-            return self.log.read_text(errors="replace").splitlines()[-count:]
-        except OSError:
-            return []
-
 
 @dataclass
 class Nursery(Born, Early):

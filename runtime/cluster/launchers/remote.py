@@ -73,13 +73,6 @@ class RemoteProcess(Launched):
         if not self.ended.done():
             self.tell(Signal(process=self.name, number=int(number)))
 
-    def last_lines(self, count: int = 20) -> list[str]:
-        """See Launched.last_lines."""
-        try:
-            return self.log.read_text(errors="replace").splitlines()[-count:]
-        except OSError:
-            return []
-
     def describe(self, status: int, out_of_memory: bool | None) -> str:
         """See Launched.describe: its machine knows whether memory was short there."""
         return self.how

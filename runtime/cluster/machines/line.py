@@ -24,6 +24,7 @@ from runtime.transport.zeromq import ZmqPorts, key_pair
 
 SCHEME = "curve://"
 STRANGER = "a stranger"  # who said nothing at all
+QUIET_BEATS = 4  # missing in a row: an agent whose connection breaks was heard of a beat ago
 
 
 class Reception:
@@ -69,7 +70,9 @@ class Reception:
         if machine in self._there:
             listener, identity = self._there[machine]
             if not listener.answer(identity, wire.encode(_envelope(message, next(self._ids), UP, machine))):
-                self.forget(machine, "its connection broke")
+                silent = asyncio.get_running_loop().time() - self._heard[machine]
+                broke = silent < QUIET_BEATS * BEAT_SECONDS  # else it is ZeroMQ that gave a silent agent up
+                self.forget(machine, "its connection broke" if broke else _silent(silent))
 
     def forget(self, machine: str, why: str = "") -> None:
         """It is not there any more, nor may it come again; with a reason that is news."""
@@ -115,7 +118,7 @@ class Reception:
                 self._heard[machine] = last if late else self._heard[machine]  # it is this process that was stopped
                 self.tell(machine, Beat())
                 if last - self._heard[machine] > self._silence:
-                    self.forget(machine, f"its agent gave no sign of life for {self._silence:g} s")
+                    self.forget(machine, _silent(last - self._heard[machine]))
 
 
 class Line:
@@ -162,6 +165,10 @@ class Line:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             self.tell(Beat())
+
+
+def _silent(seconds: float) -> str:
+    return f"its agent gave no sign of life for {seconds:.1f} s"
 
 
 def _envelope(message: Message, number: int, sender: str, receiver: str) -> Envelope:
