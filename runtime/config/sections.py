@@ -106,6 +106,15 @@ class Liveness(Section):
     standstill_seconds: Seconds = 30.0
 
 
+class Recovery(Section):
+    """[recovery]: how often a run that lost a process or a machine begins anew, within `window_seconds`; 0: never.
+    After one that does not begin the next waits for `backoff_seconds`, and twice as long each time."""
+
+    restarts: Annotated[int, Field(ge=0), Expected("a whole number >= 0")] = 0
+    window_seconds: Seconds = 600.0
+    backoff_seconds: Seconds = 1.0
+
+
 class Metrics(Section):
     """[metrics]: where the metrics are served; "machine": each process at the address of its machine. Port 0 takes any
     free one. `readers`: users of this machine that may read them besides one's own and root; "*" is everybody who can
@@ -154,6 +163,7 @@ class ClusterConfig(BaseModel):
     process: tuple[Process, ...] = Field(default=(), strict=False)
     links: Links = Links()
     liveness: Liveness = Liveness()
+    recovery: Recovery = Recovery()
     metrics: Metrics = Metrics()
     simulation: Simulation = Simulation()
 

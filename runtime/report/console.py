@@ -32,9 +32,15 @@ class RunConsole:
         self._predicted = ""
         self._actors: dict[str, dict[str, Any]] = {}
         self._warned: set[str] = set()
-        wanted = self.console.is_terminal if live is None else live
-        self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self.table) if wanted else None
-        if self._live is not None:
+        self._wanted = self.console.is_terminal if live is None else live
+        self._live: Live | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Show the table, if it is wanted; of whoever was in it nothing is known any more."""
+        self._actors.clear()
+        if self._wanted and self._live is None:
+            self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self.table)
             self._live.start()
 
     def say(self, line: str) -> None:

@@ -56,6 +56,7 @@ def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
         loaded = load_with_program(path, overrides)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
+        _goes_on(loaded)
         choice = _choice(loaded)
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
@@ -64,6 +65,14 @@ def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
         return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice)
     finally:
         logging.getLogger().removeHandler(handler)
+
+
+def _goes_on(loaded: Loaded) -> None:
+    """A run that may begin anew needs a program that says where. ConfigError."""
+    config = loaded.config
+    if config.recovery.restarts and config.simulation.clock == "real" and not hasattr(loaded.program, "goes_on"):
+        text = f"program '{config.program}' does not say where a run goes on that has lost a process: expected 0"
+        raise ConfigError([f"{config.raw.place(('recovery', 'restarts'))}: {text}, or a function `goes_on` in it"])
 
 
 def _choice(loaded: Loaded) -> Choice | None:

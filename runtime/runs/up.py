@@ -1,4 +1,5 @@
-"""`up`: from a checked cluster.toml to an exit code. A run itself is `run.Run`, the same that scripts start."""
+"""`up`: from a checked cluster.toml to an exit code. A run itself is `run.Run`, the same that scripts start; that
+another follows it is the business of `restarting`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
 from runtime.runs.choosing import Choosing
 from runtime.runs.house import Watchers
-from runtime.runs.run import Run, directory_of, loop_factory_of
+from runtime.runs.restarting import Restarting
+from runtime.runs.run import directory_of, loop_factory_of
 from runtime.runs.signals import Signals
 
 
@@ -34,20 +36,8 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> i
         checked, number = await _settled(checked, checked.choice, directory, console)
         if number:
             return 128 + number
-    loaded = checked.loaded
-    run = Run(
-        checked.placement,
-        loaded.config,
-        options=loaded.options,
-        console=lambda: console,
-        early=early,
-        directory=directory,
-    )
+    run = Restarting(checked, console, early, directory)
     with Signals(run, console.say) as signals:
-        await run.start()
-        console.say(f"run directory {run.directory}")
-        if run.metrics_url:
-            console.say(f"metrics    {run.metrics_url} lists every process")
         error = await run.ended()
     if error is not None:
         return error.exit_code

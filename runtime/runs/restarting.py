@@ -1,0 +1,117 @@
+"""A run that survives: when a process or a machine of it dies, it begins anew where its program says that it goes on.
+
+    run 1 -> RoleDied -> (its program: where it goes on) -> run 2 -> ... -> a good end, or too many restarts
+
+Each is a whole run with a run directory of its own. To signals they are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from runtime.cluster.launcher import Early
+from runtime.errors import ConvoyError
+from runtime.plan.choice import Chosen
+from runtime.plan.topology import SUPERVISOR
+from runtime.report.console import RunConsole
+from runtime.report.rundir import RunDirectory
+from runtime.runs.checking import Checked
+from runtime.runs.choosing import settled
+from runtime.runs.restarts import Restarts
+from runtime.runs.run import Run, directory_of
+
+GoesOn = Callable[[Path], Chosen]
+
+
+class Restarting:
+    """A run and those that follow it, shown on `console`. `early` is for the first. `directory`: that of the first, if
+    there is one already."""
+
+    def __init__(
+        self, checked: Checked, console: RunConsole, early: Early | None, directory: RunDirectory | None
+    ) -> None:
+        self._checked, self._console = checked, console
+        recovery = checked.loaded.config.recovery
+        self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
+        self._run = self._made(early, directory)
+        self._over = asyncio.Event()  # somebody wants the end
+
+    def __repr__(self) -> str:
+        return f"<{self._restarts!r}: {self._run!r}>"
+
+    async def ended(self) -> ConvoyError | None:
+        """Wait for the end of the last; what ended it."""
+        while True:
+            error = await self._seen_through()
+            if error is None or self._over.is_set():
+                return error
+            restart = self._restarts.after(error, asyncio.get_running_loop().time(), began=self._run.has_begun)
+            if restart is None:
+                if self._restarts.why_not:
+                    self._console.warn(self._restarts.why_not)
+                return error
+            if restart.seconds:
+                self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
+                if await self._ends_within(restart.seconds):
+                    return error
+            loaded = self._checked.loaded
+            goes_on = await asyncio.to_thread(loaded.program.goes_on, loaded.config, loaded.options, self._run.directory)
+            if self._over.is_set():
+                return error
+            self._checked = settled(self._checked, goes_on)
+            directory = directory_of(loaded.config, asyncio.get_running_loop().time)
+            name, fields = goes_on.why
+            fields = {"restart": restart.text, **fields, "after": self._run.directory.name}
+            directory.event(SUPERVISOR, name, fields)
+            self._console.open()
+            self._console.event(SUPERVISOR, name, fields)
+            self._run = self._made(None, directory)
+
+    def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
+        checked, console = self._checked, self._console
+        config, options = checked.loaded.config, checked.loaded.options
+        return Run(
+            checked.placement, config, options=options, console=lambda: console, early=early, directory=directory
+        )
+
+    async def _seen_through(self) -> ConvoyError | None:
+        await self._run.start()
+        self._console.say(f"run directory {self._run.directory}")
+        if self._run.metrics_url:
+            self._console.say(f"metrics    {self._run.metrics_url} lists every process")
+        return await self._run.ended()
+
+    async def _ends_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._over.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- what is left, and what signals do to a run
+
+    @property
+    def summary(self) -> str:
+        """See Run.summary: of the last."""
+        return self._run.summary
+
+    @property
+    def has_begun(self) -> bool:
+        """See Run.has_begun: of the present one."""
+        return self._run.has_begun
+
+    async def wind_down(self, reason: str = "asked to") -> None:
+        """See Run.wind_down. None follows."""
+        self._over.set()
+        await self._run.wind_down(reason)
+
+    async def end_now(self) -> None:
+        """See Run.end_now. None follows."""
+        self._over.set()
+        await self._run.end_now()
+
+    async def save(self) -> None:
+        """See Run.save."""
+        await self._run.save()
