@@ -6,7 +6,8 @@ workers                      conv workers, replicas, one worker that does it all
 tuning                       what learning says of itself: momentum, noise
 servers  fc                  model servers and reducers; the FC phase on one server or several
 exchange                     how workers with replicas add up
-coordination  tuning         tickets, tests, checkpoints, the end; who tries settings and chooses
+coordination  tuning         tickets, tests, the end; who tries settings and chooses
+checkpoints                  what a run saves, and what one goes on from
 learning  formats            plain objects behind the roles; how gradients travel
 presets  registry            families of topologies; the names of presets and exchanges
 planning                     cluster.toml, or options from Python, to a topology
