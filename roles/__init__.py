@@ -41,6 +41,7 @@ from runtime import Actor
 
 if TYPE_CHECKING:
     from roles.choosing.preset import PresetChoice
+    from roles.commands.resuming import resumed
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
@@ -77,6 +78,7 @@ __all__ = [
     "plan",
     "preload",
     "prospects",
+    "resumed",
     "training",
 ]
 
@@ -101,6 +103,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.prospects import prospects
 
         return prospects
+    if name == "resumed":
+        from roles.commands.resuming import resumed
+
+        return resumed
     if name == "Options":
         from roles.options import Options
 

@@ -25,6 +25,9 @@ class Timing:
     keep: int = 3
 
 
+NEVER = Timing()
+
+
 class Rhythm:
     """Of one run. Times are loop time in seconds.
 

@@ -1,5 +1,5 @@
-"""A coordinator's checkpoints: everybody copies what is theirs in memory, between two iterations; then training goes on,
-and the copy is fetched array by array and written in a thread beside it.
+"""A coordinator's checkpoints: everybody copies what is theirs in memory, between two iterations; then training goes
+on, and the copy is fetched array by array and written in a thread beside it.
 
 A disk that is full or broken costs checkpoints, not the training: what was written before stays.
 """

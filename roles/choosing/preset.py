@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from roles.checkpoints.rhythm import NEVER
 from roles.choosing.candidates import Candidate, as_trial, candidates, mistakes
 from roles.choosing.speeds import Speed, speeds
 from roles.choosing.stopwatch import Stopwatch, apart
-from roles.checkpoints.rhythm import Timing
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.forecasting.miss import spoken
 from roles.options import AUTO, Options
@@ -132,7 +132,9 @@ def _unsaved(topology: Topology, predicted: float) -> Topology:
         table = dataclasses.replace(
             table, tests=(), test_interval=0, test_first=False, snapshot_interval=0, snapshot_last=False
         )
-        return dataclasses.replace(options, timetable=table, timing=Timing(), display=apart(predicted, table.last - table.first))
+        return dataclasses.replace(
+            options, timetable=table, timing=NEVER, display=apart(predicted, table.last - table.first)
+        )
 
     actors = [
         dataclasses.replace(actor, options=changed(actor.options)) if actor.name == topology.lead else actor

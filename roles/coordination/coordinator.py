@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roles.base.role import Anew, JobOptions
-from roles.checkpoints.rhythm import Timing
+from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
@@ -59,7 +59,7 @@ class CoordinatorOptions(JobOptions):
     shares: Cutting = EQUAL
     live: Live = FIXED
     keepers: tuple[str, ...] = ()
-    timing: Timing = Timing()
+    timing: Timing = NEVER
 
 
 class Coordinator(Actor):

@@ -50,9 +50,13 @@ def sweep(runs: Path) -> None:
 
 
 def place_of(path: str) -> Place:
-    """The iterations and images in a checkpoint; -1 images: an older one, which does not say. NetError if it is none of
-    ours."""
-    _, facts = checkpoint.load(Path(path))
+    """`place_in` of a file."""
+    return place_in(path, checkpoint.verify(Path(path)))
+
+
+def place_in(path: str, facts: Mapping[str, str]) -> Place:
+    """The iterations and images in a checkpoint with these metadata; -1 images: an older one, which does not say.
+    NetError if it is none of a training run."""
     return _number(path, facts, "iteration", 9), _number(path, facts, "images", 18) if "images" in facts else -1
 
 
