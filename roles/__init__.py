@@ -6,7 +6,8 @@ workers                      conv workers, replicas, one worker that does it all
 tuning                       what learning says of itself: momentum, noise
 servers  fc                  model servers and reducers; the FC phase on one server or several
 exchange                     how workers with replicas add up
-coordination  tuning         tickets, tests, checkpoints, the end; who tries settings and chooses
+coordination  tuning         tickets, tests, the end; who tries settings and chooses
+checkpoints                  what a run saves, and what one goes on from
 learning  formats            plain objects behind the roles; how gradients travel
 presets  registry            families of topologies; the names of presets and exchanges
 planning                     cluster.toml, or options from Python, to a topology
@@ -40,6 +41,7 @@ from runtime import Actor
 
 if TYPE_CHECKING:
     from roles.choosing.preset import PresetChoice
+    from roles.commands.resuming import resumed
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import forecast, memory
     from roles.options import Options
@@ -76,6 +78,7 @@ __all__ = [
     "plan",
     "preload",
     "prospects",
+    "resumed",
     "training",
 ]
 
@@ -100,6 +103,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.prospects import prospects
 
         return prospects
+    if name == "resumed":
+        from roles.commands.resuming import resumed
+
+        return resumed
     if name == "Options":
         from roles.options import Options
 

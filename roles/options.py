@@ -183,7 +183,16 @@ class Train(Section):
     gradients: Gradients = Gradients()
 
 
+class Checkpoint(Section):
+    """[checkpoint]: beside those that the solver's `snapshot` asks for, one at least every so many `seconds` (0: none),
+    of which the last `keep` stay. On virtual time there are none: nothing is lost that takes long to compute again."""
+
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0, 0: never")] = 300.0
+    keep: Count = 3
+
+
 class Options(Section):
     """The built-in program's part of cluster.toml."""
 
     train: Train = Train()
+    checkpoint: Checkpoint = Checkpoint()

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from nets.errors import CheckpointError
 from nets.files.binary import replacing
@@ -24,28 +25,78 @@ from nets.regular import size_of
 VERSION, UNCHECKED = "2", "1"
 KEY = "convoy_checkpoint"
 SUM = "sha256"
+PIECE = 8 << 20  # bytes that are written and flushed at a time: the slowest disks do it in a second
+KINDS = {"f": "F", "i": "I", "u": "U"}  # numpy's, as safetensors calls them
+Arrays = Mapping[str, NDArray[Any]]
 
 
-def save(path: Path, arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+def save(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> None:
     """Write `arrays` and `metadata` to `path` at once: temporary file beside it, fsync, rename, fsync of the
     directory.
 
-    OSError: no such directory, the disk is full; the temporary file is then gone. Other threads go on meanwhile: the
-    file is written without the interpreter's lock, which making its 500 MB in memory held for half a second.
+    OSError: no such directory, the disk is full; the temporary file is then gone.
     """
-    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
-    # one key only: safetensors writes several in random order, and equal checkpoints shall be equal files
+    deque(saving(path, arrays, metadata), maxlen=0)
+
+
+def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[None]:
+    """`save`, piece by piece: it is done when the iterator ends. Who closes it before leaves nothing of the new file.
+
+    Nothing of a piece that takes long holds the interpreter's lock: checksum, write, flush.
+    """
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in sorted(arrays.items())}
+    # one key only: equal checkpoints shall be equal files
     said = {"version": VERSION, **metadata}
-    facts = json.dumps({**said, SUM: _sum_of(contiguous, said)}, sort_keys=True)
-    with replacing(path) as temporary:
-        try:
-            save_file(contiguous, temporary, {KEY: facts})
-        except SafetensorError as error:
-            raise OSError(f"{path}: {error}") from None
+    facts = json.dumps({**said, SUM: _sum_of(contiguous.items(), said)}, sort_keys=True)
+    yield
+    try:
+        with replacing(path) as temporary, temporary.open("rb+", buffering=0) as file:
+            for data in (_header(contiguous, facts), *(_bytes(array) for array in contiguous.values())):
+                for low in range(0, len(data), PIECE):
+                    _write(file.fileno(), data[low : low + PIECE])
+                    yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def _header(arrays: Arrays, facts: str) -> memoryview:
+    """What a safetensors file begins with: the length of what follows, then each array's type, shape and place."""
+    said: dict[str, Any] = {"__metadata__": {KEY: facts}}
+    end = 0
+    for name, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        kind = "BOOL" if array.dtype == bool else f"{KINDS[array.dtype.kind]}{array.dtype.itemsize * 8}"
+        said[name] = {"dtype": kind, "shape": array.shape, "data_offsets": (begin, end)}
+    text = json.dumps(said, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the arrays begin at a multiple of 8
+    return memoryview(len(text).to_bytes(8, "little") + text)
+
+
+def _write(file: int, data: memoryview) -> None:
+    """All of it, and to the disk: what waits in memory for one long flush at the end holds up everybody's."""
+    while len(data):
+        data = data[os.write(file, data) :]
+    os.fdatasync(file)
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Return (arrays, metadata) of a file that `save` wrote; CheckpointError if it is missing, damaged or foreign."""
+    arrays: dict[str, NDArray[Any]] = {}
+    metadata = _read(path, arrays.__setitem__)
+    return arrays, metadata
+
+
+def verify(path: Path) -> dict[str, str]:
+    """Read it all, one array at a time, and return its metadata; CheckpointError as `load`."""
+    return _read(path, lambda name, array: None)
+
+
+def _read(path: Path, take: Callable[[str, NDArray[Any]], None]) -> dict[str, str]:
+    """Hand every array to `take`; the metadata, if what was written is what is there."""
     try:
         if not size_of(path):
             raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
@@ -55,12 +106,11 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
             if version not in (VERSION, UNCHECKED):
                 found = "none" if version is None else f"'{version}'"
                 raise CheckpointError(f"{path.name}: found {KEY} version {found}, expected '{VERSION}'")
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             written = metadata.pop(SUM, "")
-            if version == VERSION and written != _sum_of(arrays, metadata):
+            if _sum_of(_arrays_of(file, take), metadata) != written and version == VERSION:
                 raise CheckpointError(f"{path.name}: damaged: its content does not fit its SHA-256; use another one")
             del metadata["version"]
-            return arrays, metadata
+            return metadata
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
     except OSError as error:
@@ -68,6 +118,13 @@ def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         raise CheckpointError(f"{path.name}: {reason}") from None
     except (SafetensorError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path.name}: damaged or not a checkpoint: {error}") from None
+
+
+def _arrays_of(file: Any, take: Callable[[str, NDArray[Any]], None]) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name in sorted(file.keys()):
+        array = file.get_tensor(name)
+        take(name, array)
+        yield name, array
 
 
 def _facts(text: str) -> dict[str, str]:
@@ -79,10 +136,10 @@ def _facts(text: str) -> dict[str, str]:
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
 
 
-def _sum_of(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
+def _sum_of(arrays: Iterable[tuple[str, NDArray[Any]]], metadata: Mapping[str, str]) -> str:
     """Of the metadata and each array's name, type, shape and bytes, in the order of names. 500 MB take 0.7 s."""
     found = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
+    for name, array in arrays:
         found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(array.reshape(-1).view(np.uint8).data)  # without the interpreter's lock
+        found.update(_bytes(array))  # without the interpreter's lock
     return found.hexdigest()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from roles.checkpoints.rhythm import NEVER
 from roles.choosing.candidates import Candidate, as_trial, candidates, mistakes
 from roles.choosing.speeds import Speed, speeds
 from roles.choosing.stopwatch import Stopwatch, apart
@@ -131,7 +132,9 @@ def _unsaved(topology: Topology, predicted: float) -> Topology:
         table = dataclasses.replace(
             table, tests=(), test_interval=0, test_first=False, snapshot_interval=0, snapshot_last=False
         )
-        return dataclasses.replace(options, timetable=table, display=apart(predicted, table.last - table.first))
+        return dataclasses.replace(
+            options, timetable=table, timing=NEVER, display=apart(predicted, table.last - table.first)
+        )
 
     actors = [
         dataclasses.replace(actor, options=changed(actor.options)) if actor.name == topology.lead else actor

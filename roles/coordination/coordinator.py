@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from roles.base.role import Anew, JobOptions
+from roles.checkpoints.rhythm import NEVER, Timing
+from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
@@ -20,22 +22,19 @@ from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
 from roles.coordination.shape import Shape
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
-from roles.learning.resume import checkpoint_path, sweep, write
+from roles.learning.resume import sweep
 from roles.learning.scoreboard import ITERATION, Scoreboard
-from roles.learning.state_average import MeanState
 from roles.messages import (
     STOP,
     TEST,
     TRAIN,
     Done,
-    GetState,
     Hold,
     NextTicket,
     PassDone,
     Probe,
     Regroup,
     Release,
-    State,
     Ticket,
     Updated,
 )
@@ -47,7 +46,7 @@ from runtime.messages.message import Refusal
 class CoordinatorOptions(JobOptions):
     """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
     must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`), who
-    has something beside the model (`keepers`)."""
+    has something beside the model (`keepers`), when checkpoints are due by time (`timing`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -60,6 +59,7 @@ class CoordinatorOptions(JobOptions):
     shares: Cutting = EQUAL
     live: Live = FIXED
     keepers: tuple[str, ...] = ()
+    timing: Timing = NEVER
 
 
 class Coordinator(Actor):
@@ -91,12 +91,14 @@ class Coordinator(Actor):
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
         self._updates = options.updates
-        self._servers = options.servers
         self._display = options.display
         self._asked: list[Envelope] = []
+        self._begun = False  # nobody gets a ticket before
         self._changed = asyncio.Event()
-        self._checkpoint = ""
-        self._unsaved = ""  # why the last checkpoint could not be written
+        self._checkpoints = Checkpoints(
+            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set
+        )
+        self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
 
     async def on_start(self) -> None:
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
@@ -117,11 +119,16 @@ class Coordinator(Actor):
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
-        self._scores.begin(self.now())
+        losses = await self._checkpoints.restored()
+        self._scores.begin(self.now(), losses)
+        self._checkpoints.begin()
         self.stepped()  # from here on a standstill is told
+        self._begun = True
+        await self._serve()
         while self._schedule.stage is not RunStage.DONE:
             await self._changed.wait()
             self._changed.clear()
+            await self._checkpoints.look()
             if self._schedule.stage is RunStage.SAVING:
                 await self._save()
                 self._schedule.saved()
@@ -133,10 +140,17 @@ class Coordinator(Actor):
             if self._schedule.stage is RunStage.HELD:
                 await self._hold()
         await self._probing.end()
+        ended = self._scores.summary(self._schedule.completed, self.now())
+        await self._checkpoints.written()
         await self._serve()
-        self.emit("finished", **self._scores.summary(self._schedule.completed, self.now()), checkpoint=self._checkpoint)
-        if self._unsaved:
-            raise ProgramFailed(f"the last checkpoint could not be saved: {self._unsaved}; {self._kept()}")
+        self.emit("finished", **ended, checkpoint=self._checkpoints.last)
+        if self._checkpoints.unsaved:
+            text = f"the last checkpoint could not be saved: {self._checkpoints.unsaved}; {self._checkpoints.kept}"
+            raise ProgramFailed(text)
+
+    async def on_stop(self) -> None:
+        """Finish the file that is being written."""
+        await self._checkpoints.end()
 
     async def on_next_ticket(self, message: NextTicket, envelope: Envelope) -> None:
         """A worker wants its group's next pass; it is answered when there is one."""
@@ -226,6 +240,8 @@ class Coordinator(Actor):
 
     async def _serve(self) -> None:
         """Answer every worker that can be answered now. Members of a group get the same pass."""
+        if not self._begun:
+            return
         asked, self._asked = self._asked, []
         for envelope in asked:
             ticket = self._ticket(envelope.sender)
@@ -246,6 +262,7 @@ class Coordinator(Actor):
         if found is None:
             return None
         self._pace.given(found.passes, self.now())
+        self._idle_since = None
         if found.phase == TEST and found.number == 0:
             self._scores.pause(self.now())
         return found, self._shares.cuts(members[: found.rows], found.rows)
@@ -276,6 +293,9 @@ class Coordinator(Actor):
             return
         ended = self._ledger.end(number)
         self.stepped()
+        waits = self._schedule.stage in (RunStage.DRAINING, RunStage.SAVING)
+        if waits and self._schedule.under_way < len(self._shape.sizes) and self._idle_since is None:
+            self._idle_since = self.now()
         if self._probing.under_way:
             self._probing.ended(ended)
             await self._serve()
@@ -288,11 +308,15 @@ class Coordinator(Actor):
         self.took(ITERATION, self._scores.lap(self.now()))
         self._images.inc(self._shape.batch)
         self._rate.set(self._shape.solver.rate(done))
-        first = done == self._schedule.table.first + 1
-        if first or (self._display and done % self._display == 0):
-            self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))
+        first, regular = done == self._schedule.table.first + 1, bool(self._display and done % self._display == 0)
+        if first or regular:
+            between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does
+            table = self._schedule.table
+            self.emit("progress", **self._scores.progress(done, table.last, self.now(), between=between))
         if ended.loss is not None:
             await self._probing.trained(ended.loss)
+        if self._checkpoints.due() and not self._probing.watched:
+            self._schedule.save(timed=True)
         await self._serve()
 
     def _report_test(self) -> None:
@@ -306,28 +330,12 @@ class Coordinator(Actor):
             self.emit("test", iteration=self._schedule.completed, **named, **scores)
 
     async def _save(self) -> None:
+        idle_since, self._idle_since = self._idle_since, None
         if self._job.emulated:  # there is no model
             return
-        self._scores.pause(self.now())
-        mean = MeanState()
-        for server in self._servers:
-            state = await self.ask(server, GetState(), State)
-            await self.compute("mean", mean.add, state)
-        iteration = self._schedule.completed
-        path = checkpoint_path(self.run_directory, iteration)
-        arrays = await self.compute("mean", mean.arrays)
-        try:
-            await self.compute("write checkpoint", write, path, arrays, (iteration, self._schedule.images), self._job)
-            self._unsaved = ""
-        except OSError as error:  # a full disk, a broken one: what was saved before stays
-            self._unsaved = f"{path.name}: {error.strerror or error}"
-            self.log.warning("no checkpoint: %s; %s; training goes on", self._unsaved, self._kept())
-        self.stepped()
+        began = self.now()
+        self._scores.pause(began)
+        place = self._schedule.completed, self._schedule.images
+        of = Snapshot(place, self._scores.losses, for_good=self._schedule.save_wanted)
+        await self._checkpoints.copy(of, began if idle_since is None else idle_since)
         self._scores.resume(self.now())
-        if self._unsaved:
-            return
-        self._checkpoint = path.name
-        self.emit("checkpoint", iteration=iteration, file=path.name)
-
-    def _kept(self) -> str:
-        return f"{self._checkpoint} is the last one" if self._checkpoint else "there is none of this run"

@@ -101,6 +101,11 @@ class Probing:
         """Is the run held, or probed?"""
         return self._held
 
+    @property
+    def watched(self) -> bool:
+        """May what is trained now be undone?"""
+        return self._watch is not None
+
     def hear(self, message: Hold | Probe | Release, envelope: Envelope) -> None:
         """Somebody wants something, which is done once nothing is under way. MessageError if it may not come now or
         cannot be."""

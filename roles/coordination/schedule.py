@@ -96,7 +96,7 @@ class Schedule:
         self._tests_missing = 0
         self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
         self._winding_down = False
-        self._save_asked = False
+        self._save_asked = self._timed_asked = False
         self._change_asked = self._hold_asked = False
         self._probe: range | None = None  # the iterations of the present probe; what is held is the model before them
         self._saved_at = -1  # iterations in the model that was saved last
@@ -153,8 +153,8 @@ class Schedule:
         return True
 
     def saved(self) -> None:
-        """The snapshot that was due is written."""
-        self._snapshot_due = self._save_asked = False
+        """What was to be saved is copied, and may change again."""
+        self._snapshot_due = self._save_asked = self._timed_asked = False
         self._saved_at = self.completed
         self._go_on()
 
@@ -212,10 +212,20 @@ class Schedule:
         """Is it to end before its time?"""
         return self._winding_down
 
-    def save(self) -> None:
-        """Save as soon as what was handed out is in the model, then go on."""
-        self._save_asked = True
+    def save(self, *, timed: bool = False) -> None:
+        """Save as soon as what was handed out is in the model, then go on. `timed`: nobody asked for it, it is time."""
+        self._save_asked, self._timed_asked = self._save_asked or not timed, self._timed_asked or timed
         self._drain()
+
+    @property
+    def save_wanted(self) -> bool:
+        """Does the solver, a person or the end of the run ask for what is saved now?"""
+        return self._snapshot_due or self._save_asked or self._last_due
+
+    @property
+    def under_way(self) -> int:
+        """Iterations that were handed out and have not ended."""
+        return len(self._owed)
 
     def change(self) -> None:
         """Let the groups be changed as soon as what was handed out is in the model, then go on."""
@@ -230,6 +240,12 @@ class Schedule:
     @property
     def _at_end(self) -> bool:
         return self.completed >= self._last
+
+    @property
+    def _last_due(self) -> bool:
+        """Is the model that is saved now the last, and to be saved?"""
+        trained = self.completed > self.table.first
+        return trained and self._at_end and (self.table.snapshot_last or self._winding_down)
 
     def _next_boundary(self, number: int) -> int:
         """The first iteration count after `number` at which something other than training is due."""
@@ -260,9 +276,7 @@ class Schedule:
             self._settle_after_test()
 
     def _settle_after_test(self) -> None:
-        trained = self.completed > self.table.first
-        last = trained and self._at_end and (self.table.snapshot_last or self._winding_down)
-        if self._snapshot_due or self._save_asked or last:
+        if self.save_wanted or self._timed_asked:
             self.stage = RunStage.SAVING
         else:
             self._go_on()

@@ -5,7 +5,7 @@ of several senders in one array.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,28 +30,28 @@ NO_ERROR = np.empty(0, np.float32)  # where a format keeps none
 
 
 class KeptErrors:
-    """What earlier gradients of a sender missed, in its format: of each blob, by any key, an array of float32."""
+    """What earlier gradients of a sender missed, in its format: of each blob of a layer an array of float32."""
 
     def __init__(self) -> None:
-        self._arrays: dict[Hashable, Array] = {}
+        self._arrays: dict[str, Array] = {}  # "layer.i", as a checkpoint calls the blob
 
     def __repr__(self) -> str:
         return f"<{len(self._arrays)} errors kept>"
 
-    def of(self, key: Hashable, shape: Shape) -> Array:
+    def of(self, layer: str, index: int, shape: Shape) -> Array:
         """That of one blob, to write to; zeros at first."""
-        if key not in self._arrays:
+        key = f"{layer}.{index}"
+        if key not in self._arrays or self._arrays[key].shape != shape:
             self._arrays[key] = np.zeros(shape, np.float32)
         return self._arrays[key]
 
-    def set_aside(self) -> dict[Hashable, Array]:
+    def set_aside(self) -> dict[str, Array]:
         """A copy of all."""
         return {key: error.copy() for key, error in self._arrays.items()}
 
-    def take_back(self, kept: dict[Hashable, Array]) -> None:
-        """Go on from what was set aside."""
-        for key, error in self._arrays.items():
-            error[...] = kept.get(key, 0.0)
+    def take_back(self, kept: Mapping[str, Array]) -> None:
+        """Go on from what was set aside; of the others, from nothing."""
+        self._arrays = {key: np.array(error) for key, error in kept.items()}
 
 
 def new_parameter(ops: Backend, shape: Shape, dtype: Any = np.float32) -> Array:

@@ -1,14 +1,16 @@
 """Whoever holds parameters: its rates, its state as a checkpoint holds it, and that state put back.
 
-And whoever has something beside them that goes from one iteration to the next and is in no checkpoint: the errors that
-a sender of gradients keeps, the state of recurrent layers. While a run is held its owner keeps a copy: probes leave no
-trace.
+And whoever has something beside them that goes from one iteration to the next: the errors that a sender of gradients
+keeps, the state of recurrent layers. While a run is held its owner keeps a copy: probes leave no trace.
+
+For a checkpoint everybody makes a copy in memory, between two iterations, and hands it over array by array while
+training goes on. A run that resumes it gives what was beside the model back to whoever has the same name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from nets import NetError
 from ops import Array
@@ -31,13 +33,54 @@ class TakeBack(Message):
     last: bool
 
 
+@message
+class KeepCopy(Message):
+    """Coordinator asks: keep a copy of all of yours that a checkpoint must hold. Nothing is under way. Answered with
+    Copied."""
+
+
+@message
+class Copied(Message):
+    """Answer: so it is. What each of its arrays is called in a checkpoint; `slices` as in State."""
+
+    names: tuple[str, ...]
+    slices: Json
+
+
+@message
+class GetCopy(Message):
+    """Coordinator asks for one array of that copy, which is kept no longer. Training goes on meanwhile. Answered with
+    CopiedArray."""
+
+    name: str
+
+
+@message
+class CopiedArray(Message):
+    """Answer."""
+
+    array: Array
+
+
+@message
+class PutBeside(Message):
+    """Coordinator asks before the first iteration: go on from these arrays of a checkpoint, which you had beside the
+    model when it was made. Answered with Done."""
+
+    names: tuple[str, ...]
+    arrays: tuple[Array, ...]
+
+
+BESIDE = ".beside."  # in the names of arrays that are none of a layer's: what.beside.number.actor
+
+
 class Beside(Protocol):
-    """Something of the kind. Both are called in the compute thread."""
+    """Something of the kind. All are called in the compute thread."""
 
-    def set_aside(self) -> Any:
-        """A copy of it."""
+    def set_aside(self) -> Mapping[str, Array]:
+        """A copy of it, as named arrays."""
 
-    def take_back(self, kept: Any) -> None:
+    def take_back(self, kept: Mapping[str, Array]) -> None:
         """Go on from a copy, which stays as it is."""
 
 
@@ -46,7 +89,8 @@ class KeepsBeside(Actor):
     formats of gradients)."""
 
     beside: Sequence[Beside] = ()
-    _aside: Sequence[Any] = ()
+    _aside: Sequence[Mapping[str, Array]] = ()
+    _copy: dict[str, Array]
 
     async def on_set_aside(self, message: SetAside, envelope: Envelope) -> None:
         """Copy it."""
@@ -59,6 +103,40 @@ class KeepsBeside(Actor):
             await self.compute("state", each.take_back, kept)
         self._aside = () if message.last else self._aside
         await self.reply(envelope, Done())
+
+    async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
+        """Copy everything."""
+        self._copy = await self.compute("state", self._copied)
+        await self.reply(envelope, Copied(names=tuple(self._copy), slices=self.slices(self._copy)))
+
+    async def on_get_copy(self, message: GetCopy, envelope: Envelope) -> None:
+        """Hand over an array."""
+        await self.reply(envelope, CopiedArray(array=self._copy.pop(message.name)))
+
+    async def on_put_beside(self, message: PutBeside, envelope: Envelope) -> None:
+        """Go on from what a run before had."""
+        found = dict(zip(message.names, message.arrays, strict=True))
+        for number, each in enumerate(self.beside):
+            end = f"{BESIDE}{number}.{self.name}"
+            named = {name.removesuffix(end): array for name, array in found.items() if name.endswith(end)}
+            await self.compute("state", each.take_back, named)
+        await self.reply(envelope, Done())
+
+    def _copied(self) -> dict[str, Array]:
+        """In the compute thread."""
+        return self.state() | {
+            f"{name}{BESIDE}{number}.{self.name}": array
+            for number, each in enumerate(self.beside)
+            for name, array in each.set_aside().items()
+        }
+
+    def state(self) -> dict[str, Array]:
+        """What it has of the model, in arrays that nobody writes to."""
+        return {}
+
+    def slices(self, state: Mapping[str, Array]) -> Json:
+        """Which of these arrays are parts of a whole, see State."""
+        return {}
 
 
 class ModelHolder(KeepsBeside):
@@ -76,6 +154,10 @@ class ModelHolder(KeepsBeside):
 
     async def on_set_state(self, message: SetState, envelope: Envelope) -> None:
         """Go on from such a state. What is missing or misshapen is named in the refusal, and nothing is changed."""
+        await self.about_model(envelope)
+
+    async def on_keep_copy(self, message: KeepCopy, envelope: Envelope) -> None:
+        """Copy the model, and what is beside it."""
         await self.about_model(envelope)
 
     async def about_model(self, envelope: Envelope) -> None:
@@ -96,6 +178,9 @@ class ModelHolder(KeepsBeside):
                     await self.reply(envelope, Refusal(error=str(error)))
                     return
                 self.go_on_at(version)
+            case KeepCopy() as keep:
+                await super().on_keep_copy(keep, envelope)
+                return
             case _:
                 found = await self.compute("state", self._store.state)
                 names, arrays, version = tuple(found), tuple(found.values()), self.model_version()
@@ -114,6 +199,6 @@ class ModelHolder(KeepsBeside):
     def takes_batches_of(self, images: int) -> None:
         """Gradients are those of batches of so many images now; who counts images takes it over."""
 
-    def slices(self, state: Mapping[str, Array]) -> Json:
-        """Which of these arrays are parts of a whole, see State."""
-        return {}
+    def state(self) -> dict[str, Array]:
+        """See KeepsBeside.state."""
+        return self._store.state()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nets import NetError
@@ -24,11 +25,21 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
 Place = tuple[int, int]  # in a run: iterations, and images, that were trained on
 
 
-def write(path: Path, arrays: dict[str, Array], place: Place, job: Job) -> None:
-    """Write a checkpoint: parameters and momentum of every layer, and from where to go on."""
+def writing(path: Path, arrays: dict[str, Array], place: Place, job: Job, losses: Sequence[float]) -> Iterator[None]:
+    """Write a checkpoint, piece by piece (`checkpoint.saving`): parameters and histories of every layer, what was
+    beside them, and from where to go on: the iteration, the images, the losses that the next report is made of."""
     iteration, images = map(str, place)
     facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
-    checkpoint.save(path, arrays, facts | {"batch": str(job.batch)} | shares(job.shared))
+    facts |= {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
+    return checkpoint.saving(path, arrays, facts)
+
+
+def losses_of(facts: Mapping[str, str]) -> list[float]:
+    """Those that a checkpoint's run had not yet reported; none, if it does not say."""
+    try:
+        return [float(loss) for loss in json.loads(facts.get("losses", "[]"))]
+    except (ValueError, TypeError):
+        return []
 
 
 def sweep(runs: Path) -> None:
@@ -39,9 +50,13 @@ def sweep(runs: Path) -> None:
 
 
 def place_of(path: str) -> Place:
-    """The iterations and images in a checkpoint; -1 images: an older one, which does not say. NetError if it is none of
-    ours."""
-    _, facts = checkpoint.load(Path(path))
+    """`place_in` of a file."""
+    return place_in(path, checkpoint.verify(Path(path)))
+
+
+def place_in(path: str, facts: Mapping[str, str]) -> Place:
+    """The iterations and images in a checkpoint with these metadata; -1 images: an older one, which does not say.
+    NetError if it is none of a training run."""
     return _number(path, facts, "iteration", 9), _number(path, facts, "images", 18) if "images" in facts else -1
 
 

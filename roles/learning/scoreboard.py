@@ -50,8 +50,14 @@ class Scoreboard:
         self._accuracy: dict[str, float] = {}
         self._last_rate = 0.0
 
-    def begin(self, now: float) -> None:
-        """Training starts."""
+    @property
+    def losses(self) -> list[float]:
+        """Those that the next report is made of."""
+        return list(self._losses)
+
+    def begin(self, now: float, losses: Sequence[float] = ()) -> None:
+        """Training starts; the next report is made of these `losses` of the run before, too."""
+        self._losses.extend(losses)
         self._began = self._reported_at = now
 
     def pause(self, now: float) -> None:
@@ -93,8 +99,9 @@ class Scoreboard:
             self._accuracy = {name: value for name, value in found.items() if name != "loss"}
         return found
 
-    def progress(self, completed: int, last: int, now: float) -> dict[str, Any]:
-        """Fields of a progress report: means since the last one."""
+    def progress(self, completed: int, last: int, now: float, *, between: bool = False) -> dict[str, Any]:
+        """Fields of a progress report: means since the last one. `between` two whose turn it is: the next one's loss is
+        as it would be without this one."""
         seconds, images = now - self._reported_at, self._images - self._reported_images
         self._last_rate = images / seconds if seconds > 0 else 0.0
         fields = {
@@ -106,7 +113,7 @@ class Scoreboard:
         }
         if any(self._exposed):
             fields["exposed s"] = _mean(self._exposed)
-        if self._average is None:
+        if self._average is None and not between:
             self._losses.clear()
         self._staleness, self._exposed = [], []
         self._reported_at, self._reported_images = now, self._images

@@ -77,7 +77,7 @@ class Wire:
             return formats, blobs
         arrays: list[Array] = []
         for index, (kind, blob) in enumerate(zip(kinds, blobs, strict=True)):
-            arrays += kind.encode(blob, self.errors.of((layer, index), blob.shape) if kind.keeps else NO_ERROR)
+            arrays += kind.encode(blob, self.errors.of(layer, index, blob.shape) if kind.keeps else NO_ERROR)
         return formats, tuple(arrays)
 
     def decode(self, layer: str, formats: Formats, arrays: Blobs) -> Blobs:

@@ -16,7 +16,7 @@ from nets.files import checkpoint
 from nets.files.weights import Matched
 from roles.learning.job import Job
 from roles.learning.parameter_store import state_shapes
-from roles.learning.resume import place_of
+from roles.learning.resume import place_in
 from roles.messages import TRAIN
 
 Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]
@@ -44,11 +44,11 @@ class Contents:
     def of_checkpoint(self, net: Net) -> None:
         """Another net's or solver's checkpoint, or one that is over: NetError."""
         path, last = Path(self.job.resume), self.job.solver_spec.max_iter
-        first = place_of(self.job.resume)[0]
+        arrays, facts = checkpoint.load(path)
+        first = place_in(self.job.resume, facts)[0]
         if first >= last:
             text = f"{path.name} is of iteration {first}, and max_iter is {last}: there is nothing left to train"
             self.warnings.append((text, ("resume",)))
-        arrays, facts = checkpoint.load(path)
         expected = state_shapes(net.params, self.job.solver_spec)
         problems = [
             f"{path.name}: '{name}': found {'nothing' if name not in arrays else f'shape {arrays[name].shape}'}, "

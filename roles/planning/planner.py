@@ -13,6 +13,7 @@ from nets.data import Source, is_one
 from nets.files.shared import Weights
 from nets.files.weights import match, read_each
 from roles.base.shapes import Shapes
+from roles.checkpoints.rhythm import with_timing
 from roles.coordination.schedule import NetTest, Timetable
 from roles.forecasting.regrouped import at_largest
 from roles.learning.batch_split import Cutting, Shares
@@ -45,7 +46,7 @@ def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, 
     """The topology that trains what `options` describe, laid out by `preset` if one is given; `tell`: warn of what is
     worth it. ConfigError with every mistake of the files it names."""
     planner = _Planner(config, options.train, preset)
-    topology = planner.topology()
+    topology = with_timing(planner.topology(), options.checkpoint, config)
     if tell:
         planner.tell()
     return topology

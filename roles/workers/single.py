@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from nets.data import Prefetcher
-from ops import Array
+from ops import Array, Backend
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions
@@ -62,14 +62,14 @@ class WholeOptions(JobOptions):
 class _State:
     """Of one recurrent layer."""
 
-    def __init__(self, layer: Any) -> None:
-        self._layer = layer
+    def __init__(self, layer: Any, ops: Backend) -> None:
+        self._layer, self._ops = layer, ops
 
-    def set_aside(self) -> list[Array]:
-        return [state.copy() for state in self._layer.state]
+    def set_aside(self) -> dict[str, Array]:
+        return {str(number): self._ops.to_host(state).copy() for number, state in enumerate(self._layer.state)}
 
-    def take_back(self, kept: list[Array]) -> None:
-        self._layer.state = [state.copy() for state in kept]
+    def take_back(self, kept: Mapping[str, Array]) -> None:
+        self._layer.state = [self._ops.asarray(kept[number].copy()) for number in sorted(kept)]
 
 
 class Single(ModelHolder, ReadsJob):
@@ -96,7 +96,7 @@ class Single(ModelHolder, ReadsJob):
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
         nodes = [node for stage in net.stages for node in stage.nodes]
-        self.beside = [_State(node.layer) for node in nodes if node.layer.time_first]
+        self.beside = [_State(node.layer, net.ops) for node in nodes if node.layer.time_first]
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
 

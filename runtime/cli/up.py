@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from runtime.cli.arguments import Settings
 from runtime.cluster.launchers import Nursery
 from runtime.config.source import read
+from runtime.errors import ConfigError
+
+Runs = Annotated[tuple[Path, ...] | None, Parameter(negative=(), consume_multiple=True)]
 
 
-def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
+def up(file: Path = Path("cluster.toml"), *, resume: Runs = None, settings: Settings = ()) -> int:
     """Start the roles, train, and show what happens.
 
     Ctrl-C finishes what is under way, saves and stops; a second one stops at once.
@@ -18,14 +25,29 @@ def up(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
     ----------
     file
         The cluster's description.
+    resume
+        Go on from the newest checkpoint that is whole and fits: of this run directory, or, where none is named, of the
+        last run that has one.
     """
+    file, wanted = _resume(file, resume)
     # before all that follows: what it imports and what this process imports take a second each
     with Nursery.start() as nursery:
         program = read(file, settings).program
         if program is not None:
             nursery.prepare(program, file.parent)
         from runtime.report.console import RunConsole
-        from runtime.runs.checking import check
+        from runtime.runs.checking import Resume, check
         from runtime.runs.up import run
 
-        return run(check(file, settings), RunConsole(), nursery)
+        runs = None if wanted is None else Resume(*wanted)
+        return run(check(file, settings, runs), RunConsole(), nursery)
+
+
+def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:
+    """The cluster.toml, which may stand behind --resume, and the run that stands there, if one does."""
+    if said is None:
+        return file, None
+    files, runs = ([path for path in said if (path.suffix == ".toml") is toml] for toml in (True, False))
+    if len(files) > 1 or len(runs) > 1:
+        raise ConfigError([f"--resume {' '.join(map(str, said))}: expected at most one run directory"])
+    return (files[0] if files else file), runs

@@ -28,14 +28,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Resume:
+    """A run shall go on from where `run`, a run directory or its name, has come to; None: where the last one has."""
+
+    run: Path | None = None
+
+
+@dataclass(frozen=True)
 class Checked:
     """A configuration that was read, planned and placed without a mistake. `warnings`: what the person should know.
-    `choice`: what its program leaves open until `up`; the rest is then about what is expected to be chosen."""
+    `choice`: what its program leaves open until `up`; the rest is then about what is expected to be chosen. `resumed`:
+    what the run goes on from, and what it does not, a line each."""
 
     loaded: Loaded
     placement: Placement
     warnings: tuple[str, ...] = ()
     choice: Choice | None = None
+    resumed: tuple[str, ...] = ()
 
     def tell(self, console: RunConsole) -> None:
         """To whoever starts nothing: the warnings, and what is known of the choice."""
@@ -46,9 +55,9 @@ class Checked:
                 console.event(SUPERVISOR, *event)
 
 
-def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
+def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
-    for whoever asked."""
+    for whoever asked. `resume`: the run shall go on from another."""
     told: list[str] = []
     handler = LoggedWarnings(told.append)
     logging.getLogger().addHandler(handler)
@@ -56,23 +65,37 @@ def check(path: Path, overrides: Sequence[str] = ()) -> Checked:
         loaded = load_with_program(path, overrides)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
-        _goes_on(loaded)
+        _restarts(loaded)
+        loaded, resumed = _resumed(loaded, resume)
         choice = _choice(loaded)
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
-        return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice)
+        return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice, resumed)
     finally:
         logging.getLogger().removeHandler(handler)
 
 
-def _goes_on(loaded: Loaded) -> None:
+def _restarts(loaded: Loaded) -> None:
     """A run that may begin anew needs a program that says where. ConfigError."""
     config = loaded.config
-    if config.recovery.restarts and config.simulation.clock == "real" and not hasattr(loaded.program, "goes_on"):
-        text = f"program '{config.program}' does not say where a run goes on that has lost a process: expected 0"
-        raise ConfigError([f"{config.raw.place(('recovery', 'restarts'))}: {text}, or a function `goes_on` in it"])
+    if config.recovery.restarts and config.simulation.clock == "real" and not hasattr(loaded.program, "resumed"):
+        text = f"program '{config.program}' does not say where a run goes on: expected 0, or resumed() in it"
+        raise ConfigError([f"{config.raw.place(('recovery', 'restarts'))}: {text}"])
+
+
+def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, ...]]:
+    """With what its program resumes, and what there is to tell of it. ConfigError if it cannot."""
+    if resume is None:
+        return loaded, ()
+    find = getattr(loaded.program, "resumed", None)
+    if find is None:
+        raise ConfigError(
+            [f"--resume: program '{loaded.config.program}' goes on from no other run: it has no resumed()"]
+        )
+    options, told = find(loaded.config, loaded.options, resume.run)
+    return dataclasses.replace(loaded, options=options), tuple(told)
 
 
 def _choice(loaded: Loaded) -> Choice | None:

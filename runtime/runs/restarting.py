@@ -8,12 +8,12 @@ Each is a whole run with a run directory of its own. To signals they are one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from runtime.cluster.launcher import Early
-from runtime.errors import ConvoyError
+from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.choice import Chosen
+from runtime.plan.program import checked as planned
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
@@ -22,7 +22,7 @@ from runtime.runs.choosing import settled
 from runtime.runs.restarts import Restarts
 from runtime.runs.run import Run, directory_of
 
-GoesOn = Callable[[Path], Chosen]
+BEGINNING = "where it began: it has no checkpoint yet"
 
 
 class Restarting:
@@ -56,17 +56,14 @@ class Restarting:
                 self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
                 if await self._ends_within(restart.seconds):
                     return error
-            loaded = self._checked.loaded
-            goes_on = await asyncio.to_thread(loaded.program.goes_on, loaded.config, loaded.options, self._run.directory)
+            self._checked, told = await asyncio.to_thread(goes_on, self._checked, self._run.directory)
             if self._over.is_set():
                 return error
-            self._checked = settled(self._checked, goes_on)
-            directory = directory_of(loaded.config, asyncio.get_running_loop().time)
-            name, fields = goes_on.why
-            fields = {"restart": restart.text, **fields, "after": self._run.directory.name}
-            directory.event(SUPERVISOR, name, fields)
+            directory = directory_of(self._checked.loaded.config, asyncio.get_running_loop().time)
+            fields = {"count": restart.text, "after": self._run.directory.name, "from": told}
+            directory.event(SUPERVISOR, "restart", fields)
             self._console.open()
-            self._console.event(SUPERVISOR, name, fields)
+            self._console.event(SUPERVISOR, "restart", fields)
             self._run = self._made(None, directory)
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
@@ -115,3 +112,14 @@ class Restarting:
     async def save(self) -> None:
         """See Run.save."""
         await self._run.save()
+
+
+def goes_on(checked: Checked, directory: Path) -> tuple[Checked, str]:
+    """What begins where the run in this directory has come to, and where that is, in words."""
+    config, options, program = checked.loaded.config, checked.loaded.options, checked.loaded.program
+    try:
+        options, told = program.resumed(config, options, directory)
+    except ConfigError:
+        return checked, BEGINNING
+    chosen = Chosen(options, planned(program.plan(config, options)), ("restart", {}))
+    return settled(checked, chosen), "; ".join(told)

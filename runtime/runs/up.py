@@ -22,6 +22,8 @@ def run(checked: Checked, console: RunConsole, early: Early | None = None) -> in
     """Run to the end; returns the exit code, having told the person everything."""
     for warning in checked.warnings:
         console.warn(warning)
+    for line in checked.resumed:
+        console.say(line)
     try:
         with asyncio.Runner(loop_factory=loop_factory_of(checked.loaded.config)) as runner:
             return runner.run(_live(checked, console, early))

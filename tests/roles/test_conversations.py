@@ -16,7 +16,8 @@ from runtime import Actor, Conversation, Message, MessageError, Standing
 
 ROOT = Path(__file__).resolve().parents[2]
 TALKS = [(speaker.__name__, talk) for speaker in SPEAKERS for talk in speaker.conversations]
-OF_HOLDERS = ["GetState", "Rates", "SetAside", "SetState", "TakeBack"]  # of parameters
+OF_KEEPERS = ["GetCopy", "KeepCopy", "PutBeside", "SetAside", "TakeBack"]  # of something that goes on
+OF_HOLDERS = sorted([*OF_KEEPERS, "GetState", "Rates", "SetState"])  # of parameters
 MESSAGES = sorted({said for _, talk in TALKS for said in talk.messages}, key=lambda kind: kind.__name__)
 named = pytest.mark.parametrize(
     "talk", [talk for _, talk in TALKS], ids=[f"{who}: {talk.about}" for who, talk in TALKS]
@@ -116,15 +117,15 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
     """What is asked when nothing is under way, and what workers hand to their exchange, whose tables have it."""
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
         "averaging_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
-        "conv_compute": ["Place", "SetAside", "TakeBack"],
-        "conv_model": ["GetGradientStatistics", *OF_HOLDERS],
+        "conv_compute": sorted(["Place", *OF_KEEPERS]),
+        "conv_model": sorted(["GetGradientStatistics", *OF_HOLDERS]),
         "conv_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
         "coordinator": ["Regroup", "Save", "WindDown"],
         "fc_server": OF_HOLDERS,
         "fc_shard": OF_HOLDERS,
         "replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
         "single": OF_HOLDERS,
-        "tree_reducer": ["Place", "SetAside", "TakeBack"],
+        "tree_reducer": sorted(["Place", *OF_KEEPERS]),
     }
     exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]
     assert len(exchanges) == 3

@@ -1,0 +1,34 @@
+"""Which checkpoint a run goes on from, if nobody names one: the newest that is whole and fits. Plain search."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+STAMP = r"\d{8}-\d{6}"  # of a run directory's name: when the run was started
+Judge = Callable[[Path], str]  # why this one is not taken; "": it is
+
+
+def runs_below(directory: Path, name: str) -> list[Path]:
+    """The directories of runs of this name, the newest first."""
+    pattern = re.compile(rf"({STAMP})-{re.escape(name)}(?:-(\d+))?")
+    found = [
+        (said[1], int(said[2] or 1), path) for path in directory.glob("*") if (said := pattern.fullmatch(path.name))
+    ]
+    return [path for *_, path in sorted(found, reverse=True)]
+
+
+def newest(runs: Iterable[Path], of_run: Judge, of_file: Judge) -> tuple[Path | None, list[str]]:
+    """The checkpoint, or None; and a line for each run and file that was skipped."""
+    skipped: list[str] = []
+    for run in runs:
+        files = sorted(run.glob("checkpoint-*.safetensors"), key=lambda path: (len(path.name), path.name), reverse=True)
+        if why := of_run(run) or ("" if files else "it has no checkpoint"):
+            skipped.append(f"skipped {run}: {why}")
+            continue
+        for file in files:
+            if not (why := of_file(file)):
+                return file, skipped
+            skipped.append(f"skipped {file}: {why}")
+    return None, skipped

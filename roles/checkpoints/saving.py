@@ -1,0 +1,189 @@
+"""A coordinator's checkpoints: everybody copies what is theirs in memory, between two iterations; then training goes
+on, and the copy is fetched array by array and written in a thread beside it.
+
+A disk that is full or broken costs checkpoints, not the training: what was written before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nets import NetError
+from nets.files import checkpoint
+from roles.checkpoints.rhythm import Rhythm, Timing
+from roles.learning.job import Job
+from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, KeepCopy, PutBeside
+from roles.learning.resume import Place, checkpoint_path, losses_of, writing
+from roles.learning.state_average import MeanState
+from roles.messages import Done, State
+from runtime import Actor
+
+SLOW = 1.0  # seconds that a run waits for the checkpoint before without telling
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one is of: iterations and images, the losses that the next report is made of; is it kept for good?"""
+
+    place: Place
+    losses: Sequence[float]
+    for_good: bool
+
+
+class Checkpoints:
+    """Of the run of one coordinator. `servers` have the model, `keepers` something beside it; `wake` hears that a
+    checkpoint is written, or cannot be."""
+
+    def __init__(
+        self,
+        actor: Actor,
+        job: Job,
+        timing: Timing,
+        *,
+        servers: Sequence[str],
+        keepers: Sequence[str],
+        wake: Callable[[], None],
+    ) -> None:
+        self._actor, self._job, self._wake = actor, job, wake
+        self._servers, self._keepers = tuple(servers), tuple(keepers)
+        self._rhythm = Rhythm(timing)
+        self._seconds = timing.seconds
+        self._task: asyncio.Task[None] | None = None
+        self._waited_for = self._told = False
+        self.last = ""  # the file that was written last
+        self.unsaved = ""  # why the one after it could not be
+
+    def __repr__(self) -> str:
+        return f"<checkpoints, the last is {self.last or 'none'}, {self._rhythm!r}>"
+
+    def begin(self) -> None:
+        """Training starts."""
+        self._rhythm.next(self._actor.now())
+
+    def due(self) -> bool:
+        """Is it time for one, and the one before written?"""
+        return self._task is None and self._rhythm.due(self._actor.now())
+
+    @property
+    def kept(self) -> str:
+        """What there is, in words."""
+        return f"{self.last} is the last one" if self.last else "there is none of this run"
+
+    async def copy(self, of: Snapshot, idle_since: float) -> None:
+        """Nothing is under way: have everything copied, and write the copy beside what follows. One at a time: the one
+        before is waited for. Training has waited since `idle_since`."""
+        before = self._actor.now()
+        await self.written()
+        if (waited := self._actor.now() - before) > SLOW:
+            text = "training waited %.0f s for the disk: checkpoints are asked for faster than they are written"
+            self._actor.log.warning(text, waited)
+        names = tuple(dict.fromkeys((*self._servers, *self._keepers)))
+        copied = await asyncio.gather(*(self._actor.ask(name, KeepCopy(), Copied) for name in names))
+        self._actor.stepped()
+        now = self._actor.now()
+        exposed = now - idle_since
+        wait = self._rhythm.next(now, exposed)
+        if wait > self._seconds > 0 and not self._told:
+            self._told = True
+            text = "training waited %.2f s for a checkpoint: the next is due in %.0f s, not %g, so that it is 1 %%"
+            self._actor.log.warning(text, exposed, wait, self._seconds)
+        fetched = self._save(of, dict(zip(names, copied, strict=True)), exposed)
+        self._task = asyncio.get_running_loop().create_task(fetched, name="checkpoint")
+        self._task.add_done_callback(lambda task: self._wake())
+
+    async def written(self) -> None:
+        """Wait for the one that is being written, if one is. Raises what went wrong but for the disk."""
+        if self._task is not None:
+            self._waited_for = True
+            try:
+                await self._task
+            finally:
+                self._task, self._waited_for = None, False
+
+    async def look(self) -> None:
+        """As `written`, if it is."""
+        if self._task is not None and self._task.done():
+            await self.written()
+
+    async def end(self) -> None:
+        """The run is over, well or not: a file that is half written is finished, what was not fetched is lost."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+            if not self._task.cancelled():
+                self._task.exception()  # whoever ended the run has told
+
+    async def restored(self) -> list[float]:
+        """If the run resumes a checkpoint, give back what was beside its model to whoever has the name; the losses that
+        the next report is made of."""
+        if not self._job.resume:
+            return []
+        arrays, facts = await asyncio.to_thread(checkpoint.load, Path(self._job.resume))
+        beside = {name: array for name, array in arrays.items() if BESIDE in name}
+        for actor in self._keepers:
+            mine = {name: array for name, array in beside.items() if _owner(name) == actor}
+            if mine:
+                await self._actor.ask(actor, PutBeside(names=tuple(mine), arrays=tuple(mine.values())), Done)
+        lost = dict.fromkeys(owner for owner in map(_owner, beside) if owner not in self._keepers)
+        if lost:
+            text = "%s: what %s kept for the next gradients is dropped: nobody here has that name and keeps something"
+            self._actor.log.warning(text, Path(self._job.resume).name, ", ".join(lost))
+        return losses_of(facts)
+
+    # -- inside
+
+    async def _save(self, of: Snapshot, copied: dict[str, Copied], exposed: float) -> None:
+        """Fetch the copy, write it, read it back, remove what is now too old."""
+        began = self._actor.now()
+        mean = MeanState()
+        for name, copy in copied.items():
+            for array in copy.names:
+                answer = await self._actor.ask(name, GetCopy(name=array), CopiedArray)
+                slices = {array: copy.slices[array]} if array in copy.slices else {}
+                state = State(names=(array,), arrays=(answer.array,), version=0, slices=slices)
+                await asyncio.to_thread(mean.add, state)
+        arrays = await asyncio.to_thread(mean.arrays)
+        path = checkpoint_path(self._actor.run_directory, of.place[0])
+        try:
+            await self._write(writing(path, arrays, of.place, self._job, of.losses))
+            await asyncio.to_thread(checkpoint.verify, path)
+        except (OSError, NetError) as error:  # a full disk, a broken one: what was saved before stays
+            self.unsaved = f"{path.name}: {getattr(error, 'strerror', None) or error}"
+            text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
+            self._actor.log.warning(text, self.unsaved, self.kept)
+            return
+        self.last, self.unsaved = path.name, ""
+        removed = self._removed(self._rhythm.written(path, for_good=of.for_good))
+        fields = {"file": path.name, "exposed": exposed, "seconds": self._actor.now() - began}
+        self._actor.emit("checkpoint", iteration=of.place[0], **fields, **({"removed": removed} if removed else {}))
+
+    async def _write(self, pieces: Iterator[None]) -> None:
+        """Each piece is a call: a disk that is slow is none that stands still."""
+        while await asyncio.to_thread(_next, pieces):
+            if self._waited_for:
+                self._actor.stepped()
+
+    def _removed(self, old: Sequence[Path]) -> str:
+        """Remove them; the names of those that are gone."""
+        gone = []
+        for path in old:
+            try:
+                path.unlink(missing_ok=True)
+                gone.append(path.name)
+            except OSError as error:
+                self._actor.log.warning("%s is too old, and cannot be removed: %s", path.name, error.strerror)
+        return ", ".join(gone)
+
+
+def _next(pieces: Iterator[None]) -> bool:
+    """Do one piece, if there is one; no StopIteration can leave a thread."""
+    for _ in pieces:
+        return True
+    return False
+
+
+def _owner(name: str) -> str:
+    """Who had the array of this name beside the model."""
+    return name.rpartition(BESIDE)[2].partition(".")[2]

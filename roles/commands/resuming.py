@@ -1,0 +1,97 @@
+"""`up --resume`: which checkpoint of which run this one goes on from.
+
+`train.resume` is then set to it: what a checkpoint must be, the planner says for both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from nets import NetError
+from nets.files import checkpoint
+from roles.checkpoints.newest import newest, runs_below
+from roles.commands.common import told
+from roles.learning.resume import place_in
+from roles.messages import TRAIN
+from roles.options import AUTO, Options
+from roles.planning.contents import Contents
+from roles.planning.measured import options_of_run
+from roles.planning.planner import plan
+from roles.planning.strategies import preset_called
+from runtime.config.file import ClusterConfig
+from runtime.errors import ConfigError
+
+
+def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
+    """The options of a run that goes on from the newest checkpoint of `run`, or, if that is None, of the runs that this
+    cluster.toml has started; and what to tell: a line for it, and one for each that was skipped.
+
+    ConfigError if there is none, or cluster.toml has other mistakes.
+    """
+    search = _Search(config, options, named=run is not None)
+    runs = [search.located(run)] if run is not None else runs_below(search.directory, config.run.name or config.program)
+    found, skipped = newest(runs, search.wrong_run, search.wrong_file)
+    if found is None:
+        where = f"{runs[0]}" if run is not None else f"{search.directory}, among {len(runs)} runs of this name"
+        raise ConfigError([f"--resume: found no checkpoint to go on from in {where}", *skipped])
+    train = options.train.model_copy(update={"resume": str(found.absolute())})
+    return options.model_copy(update={"train": train}), [*skipped, search.taken(found)]
+
+
+class _Search:
+    """What fits a cluster.toml. `named`: a person chose the run, which may have had another preset."""
+
+    def __init__(self, config: ClusterConfig, options: Options, *, named: bool) -> None:
+        self.directory = Path(config.run.directory)
+        self._train, self._named = options.train, named
+        plain = options.model_copy(update={"train": options.train.model_copy(update={"resume": None})})
+        any_preset = preset_called("single") if self._preset == AUTO else None
+        topology = plan(config, plain, any_preset, tell=False)  # what else is wrong is told as always
+        (lead,) = (actor.options for actor in topology.actors if actor.name == topology.lead)
+        self._job = dataclasses.replace(lead.job, kernels="numpy")
+        with told():
+            self._net = self._job.build(TRAIN, "all", self._job.shapes(TRAIN, self._job.source(TRAIN)))
+
+    @property
+    def _preset(self) -> str:
+        return self._train.strategy.preset
+
+    def located(self, run: Path) -> Path:
+        """A run by its path, or by its name in `run.directory`. ConfigError if it is none."""
+        for path in (run, self.directory / run):
+            if path.is_dir():
+                return path
+        raise ConfigError(
+            [f"--resume {run}: found no such folder, expected a run directory, as those in {self.directory}"]
+        )
+
+    def wrong_run(self, run: Path) -> str:
+        """Why nothing of this run is taken."""
+        try:
+            theirs = options_of_run(run)
+        except ConfigError as error:
+            return f"its config.toml: {error.problems[0]}"
+        if theirs is None:
+            return "it is no run directory: it has no config.toml and events.jsonl"
+        before = theirs.train.strategy.preset
+        if self._named or before == self._preset or AUTO in (before, self._preset):
+            return ""
+        return f"it had preset '{before}', this one has '{self._preset}': to go on from it write --resume {run}"
+
+    def wrong_file(self, file: Path) -> str:
+        """Why this checkpoint is not taken."""
+        try:
+            Contents(dataclasses.replace(self._job, resume=str(file))).of_checkpoint(self._net)
+        except NetError as error:
+            return "; ".join(text.removeprefix(f"{file.name}: ") for text in error.problems[:2])
+        return ""
+
+    def taken(self, file: Path) -> str:
+        """What is told of the one that is."""
+        iteration, _ = place_in(str(file), checkpoint.verify(file))
+        theirs = options_of_run(file.parent)
+        before = theirs.train.strategy.preset if theirs is not None else self._preset
+        other = f", of a run with preset '{before}'" if before != self._preset else ""
+        instead = f", in place of train.resume = '{self._train.resume}'" if self._train.resume else ""
+        return f"resumes    {file}: iteration {iteration}{other}{instead}"
