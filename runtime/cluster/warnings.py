@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 WARNING = "warning"  # the event of an agent; its fields are `process` and `text`
 MOST = 20  # different ones of a process; what comes after is in its log
@@ -29,3 +30,15 @@ class LoggedWarnings(logging.Handler):
         self._told.add(text)
         enough = f"more than {MOST} different warnings: the others are in its log"
         self._tell(text if len(self._told) <= MOST else enough)
+
+
+@contextmanager
+def kept_warnings() -> Iterator[list[str]]:
+    """What is logged as a warning meanwhile, in this process, and is told nowhere else."""
+    told: list[str] = []
+    handler = LoggedWarnings(told.append)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield told
+    finally:
+        logging.getLogger().removeHandler(handler)

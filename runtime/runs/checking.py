@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers import launcher_of
-from runtime.cluster.warnings import LoggedWarnings
+from runtime.cluster.warnings import kept_warnings
 from runtime.config.file import Loaded, load_with_program
 from runtime.config.sections import ClusterConfig
 from runtime.config.unused import unused
@@ -58,10 +58,7 @@ class Checked:
 def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
     for whoever asked. `resume`: the run shall go on from another."""
-    told: list[str] = []
-    handler = LoggedWarnings(told.append)
-    logging.getLogger().addHandler(handler)
-    try:
+    with kept_warnings() as told:
         loaded = load_with_program(path, overrides)
         for line in unused(loaded.config):
             logging.getLogger("convoy").warning("%s", line)
@@ -73,8 +70,6 @@ def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = Non
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
         return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice, resumed)
-    finally:
-        logging.getLogger().removeHandler(handler)
 
 
 def _restarts(loaded: Loaded) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from pathlib import Path
 
 from runtime.cluster.launcher import Early
+from runtime.cluster.warnings import kept_warnings
 from runtime.errors import ConfigError, ConvoyError
 from runtime.plan.choice import Chosen
 from runtime.plan.program import checked as planned
@@ -22,7 +23,8 @@ from runtime.runs.choosing import settled
 from runtime.runs.restarts import Restarts
 from runtime.runs.run import Run, directory_of
 
-BEGINNING = "where it began: it has no checkpoint yet"
+RESTART = "restart"  # the event
+BEGINNING = "resumes    nothing: it has no checkpoint yet"
 
 
 class Restarting:
@@ -60,10 +62,12 @@ class Restarting:
             if self._over.is_set():
                 return error
             directory = directory_of(self._checked.loaded.config, asyncio.get_running_loop().time)
-            fields = {"count": restart.text, "after": self._run.directory.name, "from": told}
-            directory.event(SUPERVISOR, "restart", fields)
+            fields = {"count": restart.text, "after": self._run.directory.name}
+            directory.event(SUPERVISOR, RESTART, {**fields, "from": told})
             self._console.open()
-            self._console.event(SUPERVISOR, "restart", fields)
+            self._console.event(SUPERVISOR, RESTART, fields)
+            for line in told:
+                self._console.say(line)
             self._run = self._made(None, directory)
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
@@ -114,12 +118,14 @@ class Restarting:
         await self._run.save()
 
 
-def goes_on(checked: Checked, directory: Path) -> tuple[Checked, str]:
-    """What begins where the run in this directory has come to, and where that is, in words."""
+def goes_on(checked: Checked, directory: Path) -> tuple[Checked, list[str]]:
+    """What begins where the run in this directory has come to; a line for where that is, and one for each checkpoint
+    that was skipped. Before its first checkpoint that is where it began."""
     config, options, program = checked.loaded.config, checked.loaded.options, checked.loaded.program
-    try:
-        options, told = program.resumed(config, options, directory)
-    except ConfigError:
-        return checked, BEGINNING
-    chosen = Chosen(options, planned(program.plan(config, options)), ("restart", {}))
-    return settled(checked, chosen), "; ".join(told)
+    with kept_warnings():  # they were told when it was planned first
+        try:
+            options, told = program.resumed(config, options, directory)
+        except ConfigError:
+            return checked, [BEGINNING]
+        topology = planned(program.plan(config, options))
+    return settled(checked, Chosen(options, topology, (RESTART, {}))), told
