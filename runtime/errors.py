@@ -3,6 +3,7 @@
 ConvoyError                     (exit_code)
  |- ConfigError            2    mend the named lines of cluster.toml
  |- LaunchError            3    free the port, install the program, reach the host
+ |   `- Absent                    .machine cannot take part
  |- RoleDied               4    read the named role's log
  |- ProgramFailed          1    the program itself gave up (a loss of NaN): change its settings
  |- MessageError                a message was malformed: .reason labels the counter
@@ -38,6 +39,14 @@ class LaunchError(ConvoyError):
     """A process could not be placed or started: port in use, program missing, host out of reach."""
 
     exit_code = 3
+
+
+class Absent(LaunchError):
+    """A `machine` cannot be reached, or cannot take part as it is."""
+
+    def __init__(self, machine: str, why: str) -> None:
+        super().__init__(f"machine '{machine}'{why}")
+        self.machine = machine
 
 
 class RoleDied(ConvoyError):

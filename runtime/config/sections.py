@@ -108,11 +108,13 @@ class Liveness(Section):
 
 class Recovery(Section):
     """[recovery]: how often a run that lost a process or a machine begins anew, within `window_seconds`; 0: never.
-    After one that does not begin the next waits for `backoff_seconds`, and twice as long each time."""
+    After one that does not begin the next waits for `backoff_seconds`, and twice as long each time. It waits for all
+    `machines`, or goes on without those that are not "reachable"."""
 
     restarts: Annotated[int, Field(ge=0), Expected("a whole number >= 0")] = 0
     window_seconds: Seconds = 600.0
     backoff_seconds: Seconds = 1.0
+    machines: Literal["all", "reachable"] = "all"
 
 
 class Metrics(Section):

@@ -19,7 +19,7 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     ("launcher", "kind"),
     *(("liveness", key) for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")),
     ("liveness", "prepare_seconds"),
-    *(("recovery", key) for key in ("restarts", "window_seconds", "backoff_seconds")),
+    *(("recovery", key) for key in ("restarts", "window_seconds", "backoff_seconds", "machines")),
     ("metrics", "address"),
     ("metrics", "port"),
 )

@@ -8,23 +8,24 @@ Each is a whole run with a run directory of its own. To signals they are one.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 from runtime.cluster.launcher import Early
 from runtime.cluster.warnings import kept_warnings
-from runtime.errors import ConfigError, ConvoyError
+from runtime.errors import Absent, ConfigError, ConvoyError
 from runtime.plan.choice import Chosen
 from runtime.plan.program import checked as planned
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
-from runtime.runs.checking import Checked
+from runtime.runs.checking import Checked, placed
 from runtime.runs.choosing import settled
-from runtime.runs.restarts import Restarts
+from runtime.runs.restarts import Restart, Restarts
 from runtime.runs.run import Run, directory_of
 
 RESTART = "restart"  # the event
-BEGINNING = "resumes    nothing: it has no checkpoint yet"
+AS_BEFORE = "resumes    what the run before did: that left no checkpoint"
 
 
 class Restarting:
@@ -37,6 +38,7 @@ class Restarting:
         self._checked, self._console = checked, console
         recovery = checked.loaded.config.recovery
         self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
+        self._reachable = recovery.machines == "reachable"
         self._run = self._made(early, directory)
         self._over = asyncio.Event()  # somebody wants the end
 
@@ -54,6 +56,8 @@ class Restarting:
                 if self._restarts.why_not:
                     self._console.warn(self._restarts.why_not)
                 return error
+            if self._goes_on_without(error):
+                restart = Restart(0.0, restart.text)
             if restart.seconds:
                 self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
                 if await self._ends_within(restart.seconds):
@@ -76,6 +80,18 @@ class Restarting:
         return Run(
             checked.placement, config, options=options, console=lambda: console, early=early, directory=directory
         )
+
+    def _goes_on_without(self, error: ConvoyError) -> bool:
+        """Leave out a machine that cannot take part, if that is wanted and possible."""
+        if self._reachable and isinstance(error, Absent):
+            try:
+                self._checked = without(self._checked, error.machine)
+            except ConfigError as why:
+                self._console.warn(f"machine '{error.machine}' is waited for: {why.problems[0]}")
+            else:
+                self._console.say(f"{RESTART:<10} goes on without machine '{error.machine}'")
+                return True
+        return False
 
     async def _seen_through(self) -> ConvoyError | None:
         await self._run.start()
@@ -118,14 +134,28 @@ class Restarting:
         await self._run.save()
 
 
+def without(checked: Checked, machine: str) -> Checked:
+    """The same on the other machines. ConfigError if it cannot do without this one."""
+    config = checked.loaded.config
+    others = tuple(one for one in config.machine if one.name != machine)
+    if not others:
+        raise ConfigError(["it is the only one"])
+    config = config.model_copy(update={"machine": others})
+    try:
+        placement = placed(checked.placement.topology, config)
+    except ValueError as error:  # a [[process]] or placement.spread names it
+        raise ConfigError([f"cluster.toml keeps a place there: {error}"]) from None
+    return dataclasses.replace(checked, loaded=dataclasses.replace(checked.loaded, config=config), placement=placement)
+
+
 def goes_on(checked: Checked, directory: Path) -> tuple[Checked, list[str]]:
     """What begins where the run in this directory has come to; a line for where that is, and one for each checkpoint
-    that was skipped. Before its first checkpoint that is where it began."""
+    that was skipped. Before its first checkpoint that is where it began itself."""
     config, options, program = checked.loaded.config, checked.loaded.options, checked.loaded.program
     with kept_warnings():  # they were told when it was planned first
         try:
             options, told = program.resumed(config, options, directory)
         except ConfigError:
-            return checked, [BEGINNING]
+            return checked, [AS_BEFORE]
         topology = planned(program.plan(config, options))
     return settled(checked, Chosen(options, topology, (RESTART, {}))), told

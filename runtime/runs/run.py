@@ -89,7 +89,7 @@ class Run:
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
         self._error: ConvoyError | None = None
-        self._raised = False
+        self._raised = self._had_begun = False
 
     def __repr__(self) -> str:
         state = "not started" if self._task is None else "over" if self._task.done() else "running"
@@ -146,7 +146,8 @@ class Run:
                 self._events.end()
                 self._opened.set()
                 if self._house is not None:
-                    self._house.began.set()
+                    self._had_begun = self._house.began.is_set()
+                    self._house.began.set()  # nobody waits for it any more
                 directory.close()
                 for console in consoles:
                     console.close()
@@ -192,8 +193,9 @@ class Run:
 
     @property
     def has_begun(self) -> bool:
-        """Has every actor begun?"""
-        return self._house is not None and self._house.began.is_set()
+        """Has every actor begun, or had it, if the run is over?"""
+        over = self._task is not None and self._task.done()
+        return self._had_begun if over else self._house is not None and self._house.began.is_set()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""

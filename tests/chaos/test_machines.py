@@ -19,6 +19,7 @@ from benchmarks.machines import Refused
 from tests.chaos.running import NAMED_WITHIN, Running
 from tests.far_machines import Far, far_machines, folders
 from tests.journeys.test_launchers import PROCESS
+from tests.support import configure
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
@@ -162,3 +163,48 @@ def test_an_interrupt_ends_a_run_over_machines_well(running: Running, three: Far
     os.kill(running.process.pid, signal.SIGINT)
     assert running.finish(20) == (130, "")
     assert (left(three), running.left()) == ([], [])
+
+
+TRAINED = """
+[recovery]
+restarts = 4
+machines = "{machines}"
+[launcher]
+kind = "ssh"
+[train]
+solver = "solver.prototxt"
+[train.strategy]
+preset = "sync"
+workers = 4
+"""
+
+
+@pytest.mark.parametrize("machines", ["all", "reachable"])
+def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
+    tmp_path: Path, three: Far, machines: str
+) -> None:
+    configure(tmp_path, "single", iterations=400)
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 50"))
+    cluster = tmp_path / "cluster.toml"
+    cluster.write_text(three.tables(more=f'directory = "{tmp_path}"\n') + TRAINED.format(machines=machines))
+    run = Running(cluster, lambda line: " 60/400" in line, three.path())
+    ssh = three.folder / "bin" / "ssh"
+    script = ssh.read_text()
+    try:
+        ssh.write_text(script.replace("exec ", 'case "$*" in *" m1 "*) exit 255;; esac\nexec '))  # it cannot be reached
+        os.kill(agent_of(three, 1), signal.SIGKILL)
+        assert run.process.stdout is not None
+        said = iter(run.process.stdout)
+        assert any(line.startswith("restart ") for line in said)
+        if machines == "all":
+            assert any(re.match(r"restart +\d of 4 within 600 s, in 1 s", line) for line in said)
+            ssh.write_text(script)
+        else:
+            assert any(line.startswith("restart    goes on without machine 'm1'") for line in said)
+        assert any(line.startswith("finished") for line in said)
+        assert run.finish(20)[0] == 0
+        assert left(three) == []
+    finally:
+        ssh.write_text(script)
+        run.end()

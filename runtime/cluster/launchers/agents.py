@@ -26,7 +26,7 @@ from runtime.cluster.machines.facts import mismatch
 from runtime.cluster.machines.line import Reception, limits_of
 from runtime.cluster.machines.mirror import pieces
 from runtime.cluster.machines.words import Close, Orders, Piece, Private
-from runtime.errors import LaunchError, MessageError
+from runtime.errors import Absent, MessageError
 from runtime.machine.addresses import is_loopback
 from runtime.messages.message import Message
 from runtime.plan.run_plan import FILE, RunPlan
@@ -146,8 +146,8 @@ class AgentLauncher(Launcher):
             why = (
                 f"{handle.waiting() if handle else 'it was not started'}{f'; {self._refused}' if self._refused else ''}"
             )
-            text = f"machine '{machine.name}' was not ready within {self.start_seconds:g} s: {why}"
-            raise LaunchError(f"{text} (launcher.start_seconds)") from None
+            text = f" was not ready within {self.start_seconds:g} s: {why} (launcher.start_seconds)"
+            raise Absent(machine.name, text) from None
 
     async def _open(self, machine: Machine, run: RunPlan, reception: Reception) -> None:
         name = machine.name
@@ -162,7 +162,7 @@ class AgentLauncher(Launcher):
         self._watching.append(asyncio.create_task(self._watch(remote, handle, reception), name=f"end of {name}"))
         problem = await asyncio.to_thread(mismatch, await remote.joined)  # it reads all sources
         if problem:
-            raise LaunchError(f"machine '{name}': {problem}")
+            raise Absent(name, f": {problem}")
         text = (self.plan.directory / FILE).read_bytes()
         for piece in pieces(FILE, io.BytesIO(text), len(text)):
             tell(piece)

@@ -27,7 +27,7 @@ from runtime.cluster.machines.words import (
     Signal,
     Started,
 )
-from runtime.errors import LaunchError
+from runtime.errors import Absent, LaunchError
 from runtime.messages.message import Message
 
 
@@ -179,7 +179,7 @@ class RemoteMachine:
             self._end(why)
 
     def _end(self, why: str) -> None:
-        error = LaunchError(f"machine '{self.name}': {why}")
+        error = Absent(self.name, f": {why}")
         waited: list[asyncio.Future[Any]] = [self.joined, self.ready, *self._born.values()]
         for future in waited:
             if not future.done():
