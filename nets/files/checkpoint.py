@@ -80,7 +80,7 @@ def _write(file: int, data: memoryview) -> None:
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
