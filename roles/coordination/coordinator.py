@@ -297,7 +297,11 @@ class Coordinator(Actor):
             self._probing.ended(ended)
             await self._serve()
             return
-        if self._schedule.to_be_saved and self._schedule.under_way < len(self._shape.sizes) and self._idle_since is None:
+        if (
+            self._schedule.to_be_saved
+            and self._schedule.under_way < len(self._shape.sizes)
+            and self._idle_since is None
+        ):
             self._idle_since = self.now()
         self._scores.trained(ended, self._shape.batch)
         if ended.loss is not None:
