@@ -58,8 +58,11 @@ def replacing(path: Path) -> Iterator[Path]:
         with suppress(OSError):  # a file system without locks
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
+        written = os.open(temporary, os.O_RDWR)
+        try:
+            os.fsync(written)
+        finally:
+            os.close(written)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

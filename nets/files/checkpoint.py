@@ -50,11 +50,15 @@ def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[
     facts = json.dumps({**said, SUM: _sum_of(contiguous.items(), said)}, sort_keys=True)
     yield
     try:
-        with replacing(path) as temporary, temporary.open("rb+", buffering=0) as file:
-            for data in (_header(contiguous, facts), *(_bytes(array) for array in contiguous.values())):
-                for low in range(0, len(data), PIECE):
-                    _write(file.fileno(), data[low : low + PIECE])
-                    yield
+        with replacing(path) as temporary:
+            file = os.open(temporary, os.O_WRONLY)
+            try:
+                for data in (_header(contiguous, facts), *(_bytes(array) for array in contiguous.values())):
+                    for low in range(0, len(data), PIECE):
+                        _write(file, data[low : low + PIECE])
+                        yield
+            finally:
+                os.close(file)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
 
@@ -80,7 +84,7 @@ def _write(file: int, data: memoryview) -> None:
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 def load(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

@@ -3,7 +3,7 @@
 Bottoms: x (T, N, ...), cont (T, N) that is 0 where a sequence begins and 1 where it goes on, then perhaps a static
 input (N, ...) and, with `expose_hidden`, the states before the first step (1, N, H). Tops: the outputs (T, N, H) and,
 with `expose_hidden`, the states after the last step. Without it the last state of a pass is the first of the next, as
-in Caffe; cont 0 at the first step cuts that. No checkpoint holds that state. The rows of a pass are steps of time, so
+in Caffe; cont 0 at the first step cuts that. A checkpoint holds that state. The rows of a pass are steps of time, so
 one process takes them all.
 """
 

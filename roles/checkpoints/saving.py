@@ -85,7 +85,7 @@ class Checkpoints:
         self._actor.stepped()
         now = self._actor.now()
         exposed = now - idle_since
-        wait = self._rhythm.next(now, exposed)
+        wait = self._rhythm.next(now, 0.0 if of.for_good else exposed)
         if wait > self._seconds > 0 and not self._told:
             self._told = True
             text = "training waited %.2f s for a checkpoint: the next is due in %.0f s, not %g, so that it is 1 %%"

@@ -293,13 +293,16 @@ class Coordinator(Actor):
             return
         ended = self._ledger.end(number)
         self.stepped()
-        waits = self._schedule.stage in (RunStage.DRAINING, RunStage.SAVING)
-        if waits and self._schedule.under_way < len(self._shape.sizes) and self._idle_since is None:
-            self._idle_since = self.now()
         if self._probing.under_way:
             self._probing.ended(ended)
             await self._serve()
             return
+        if (
+            self._schedule.to_be_saved
+            and self._schedule.under_way < len(self._shape.sizes)
+            and self._idle_since is None
+        ):
+            self._idle_since = self.now()
         self._scores.trained(ended, self._shape.batch)
         if ended.loss is not None:
             self._loss.set(ended.loss)

@@ -223,6 +223,11 @@ class Schedule:
         return self._snapshot_due or self._save_asked or self._last_due
 
     @property
+    def to_be_saved(self) -> bool:
+        """Is nothing more handed out before the model is saved?"""
+        return self.save_wanted or self._timed_asked
+
+    @property
     def under_way(self) -> int:
         """Iterations that were handed out and have not ended."""
         return len(self._owed)
@@ -276,7 +281,7 @@ class Schedule:
             self._settle_after_test()
 
     def _settle_after_test(self) -> None:
-        if self.save_wanted or self._timed_asked:
+        if self.to_be_saved:
             self.stage = RunStage.SAVING
         else:
             self._go_on()

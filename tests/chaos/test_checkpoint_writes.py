@@ -1,0 +1,195 @@
+"""Checkpoint writers that are killed at any instant, disks that fail at any call: the one before or the new one loads.
+
+CONVOY_WRITES sets how many writers are killed in the slow run (200 by default), CONVOY_SEED when (1).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets.files import checkpoint
+from tests.support import ROOT, environment
+
+WRITES, SEED = int(os.environ.get("CONVOY_WRITES", "200")), int(os.environ.get("CONVOY_SEED", "1"))
+PIECE, NUMBERS = 1 << 15, 1 << 17  # bytes; half a megabyte in 16 pieces
+NAME = "checkpoint-0000001.safetensors"
+CALLS = ("open", "write", "fdatasync", "fsync", "replace", "close", "unlink")
+CODES = (errno.ENOSPC, errno.EIO, errno.EROFS)
+
+# forks a writer at each line of its standard input, which says its pid and every file that is whole; tells its end
+NURSERY = f"""
+import os, sys
+from pathlib import Path
+from nets.files import checkpoint
+from tests.chaos.test_checkpoint_writes import arrays_of
+checkpoint.PIECE = {PIECE}
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        for number in range(int(line), int(line) + 1000):
+            checkpoint.save(Path(sys.argv[1]), arrays_of(number), {{"iteration": str(number)}})
+            os.write(1, b"%d\\n" % number)
+    os.write(1, b"pid %d\\n" % pid)
+    os.waitpid(pid, 0)
+    os.write(1, b"ended\\n")
+"""
+
+
+def arrays_of(number: int) -> dict[str, np.ndarray]:
+    """What the checkpoint of this number holds."""
+    return {"w": np.full(NUMBERS, number, np.float32), "b": np.arange(3.0) + number}
+
+
+def loaded(path: Path) -> int:
+    """The number of a checkpoint, whose content fits it."""
+    arrays, facts = checkpoint.load(path)
+    number = int(facts["iteration"])
+    for name, expected in arrays_of(number).items():
+        assert (arrays[name] == expected).all(), name
+    return number
+
+
+class Nursery:
+    """The process that forks writers of `path`, one at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", NURSERY, str(path)],
+            cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._orders, self._said = self.process.stdin, self.process.stdout
+        self._buffer = b""
+        self.whole = 0  # the last file that its writers said to be
+
+    def start(self, number: int) -> int:
+        """A writer of this number and those that follow; its pid."""
+        self._orders.write(b"%d\n" % number)
+        self._orders.flush()
+        return int(next(line for line in self._lines() if line.startswith("pid ")).split()[1])
+
+    def kill(self, pid: int, after: float) -> None:
+        """Kill it at that instant and hear what it still had said."""
+        begin = time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._said, selectors.EVENT_READ)
+            while (left := begin + after - time.monotonic()) > 0:
+                if selector.select(left):
+                    self._read()
+        os.kill(pid, signal.SIGKILL)
+        assert "ended" in self._lines()
+
+    def _lines(self) -> Iterator[str]:
+        while True:
+            while b"\n" not in self._buffer:
+                self._read()
+            line, _, self._buffer = self._buffer.partition(b"\n")
+            text = line.decode()
+            self.whole = max(self.whole, int(text)) if text.isdigit() else self.whole
+            yield text
+
+    def _read(self) -> None:
+        data = os.read(self._said.fileno(), 4096)
+        assert data
+        self._buffer += data
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    made = Nursery(tmp_path / NAME)
+    yield made
+    made.process.stdin.close()  # type: ignore[union-attr]
+    made.process.stdout.close()  # type: ignore[union-attr]
+    made.process.wait()
+
+
+@pytest.mark.few("[10]")
+@pytest.mark.parametrize("kills", [10, WRITES])
+def test_a_writer_killed_at_any_instant_leaves_the_checkpoint_before_or_the_new_one(
+    tmp_path: Path, nursery: Nursery, kills: int
+) -> None:
+    draw, path, halves = random.Random(SEED), tmp_path / NAME, 0
+    checkpoint.save(path, arrays_of(0), {"iteration": "0"})
+    begin = time.monotonic()
+    checkpoint.save(path, arrays_of(0), {"iteration": "0"})
+    usual = time.monotonic() - begin
+    for _ in range(kills):
+        before = loaded(path)
+        nursery.kill(nursery.start(before + 1), draw.uniform(0, 4 * usual))
+        assert loaded(path) in (nursery.whole, nursery.whole + 1, before, before + 1)
+        assert loaded(path) >= max(before, nursery.whole)
+        halves += bool(list(tmp_path.glob(".*.tmp")))
+    assert halves, "no kill was in the middle of a write"
+    checkpoint.save(path, arrays_of(7), {"iteration": "7"})
+    assert [file.name for file in tmp_path.iterdir()] == [NAME], "what killed writers leave is swept by the next"
+
+
+class Disk:
+    """The calls of `os` that files are made of, of which one by its number (1 is the first) or all after it fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.fails, self.lasts, self.code = 0, False, 0
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self._double(name))
+
+    def arm(self, fails: int, code: int, *, lasts: bool = False) -> None:
+        self.calls, self.fails, self.code, self.lasts = [], fails, code, lasts
+
+    def _double(self, name: str) -> object:
+        real = getattr(os, name)
+
+        def called(*given: object, **named: object) -> object:
+            self.calls.append(name)
+            number = len(self.calls)
+            if number == self.fails or (self.lasts and 0 < self.fails < number and name != "close"):
+                if name == "close":
+                    real(*given, **named)  # Linux closes it, whatever it says
+                raise OSError(self.code, os.strerror(self.code))
+            return real(*given, **named)
+
+        return called
+
+
+@pytest.mark.parametrize("lasts", [False, True], ids=["once", "from there on"])
+def test_a_disk_that_fails_at_any_call_leaves_the_checkpoint_before_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lasts: bool
+) -> None:
+    monkeypatch.setattr(checkpoint, "PIECE", 1 << 18)
+    path = tmp_path / NAME
+    checkpoint.save(path, arrays_of(0), {"iteration": "0"})
+    disk = Disk(monkeypatch)
+    disk.arm(0, 0)
+    checkpoint.save(path, arrays_of(0), {"iteration": "0"})
+    calls = list(disk.calls)
+    assert set(calls) == set(CALLS) - {"unlink"}
+    failed = 0
+    for at in range(1, len(calls) + 1):
+        for code in CODES:
+            before = loaded(path)
+            disk.arm(at, code, lasts=lasts)
+            try:
+                checkpoint.save(path, arrays_of(before + 1), {"iteration": str(before + 1)})
+            except OSError as error:
+                assert str(error).startswith(f"[Errno {code}] {os.strerror(code)}: ")
+                failed += 1
+            disk.arm(0, 0)
+            assert loaded(path) in (before, before + 1)
+            if not lasts:
+                assert [file.name for file in tmp_path.iterdir()] == [NAME], calls[at - 1]
+    assert failed == len(calls) * len(CODES), "each of these calls matters"
+    checkpoint.save(path, arrays_of(9), {"iteration": "9"})
+    assert [file.name for file in tmp_path.iterdir()] == [NAME]

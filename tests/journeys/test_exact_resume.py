@@ -1,0 +1,154 @@
+"""A run that was broken off in the middle of an epoch and goes on from a checkpoint ends as the unbroken run.
+
+Parameters, histories, what senders kept and the losses that are told are equal to the last bit.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from nets.files import checkpoint
+from ops import Array
+from tests.chaos.running import Running
+from tests.journeys.fc_shards import configured, lenet_with_dropout, resume_from
+from tests.support import Simulated, configure, events, run_directory, run_up, train
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+HALF, WHOLE = 7, 14  # iterations; an epoch has 5
+DATA = 'data = { shuffle = true, train = { format = "synthetic", shape = [1, 28, 28], size = 100 } }\n'
+REPRODUCIBLE = "reproducible = true\n"
+GRADIENTS = "[train.gradients]\nformat = "
+PRESETS = [
+    ("single", 1, ""),
+    ("sync", 2, ""),
+    ("replicas", 2, ""),
+    ("firecaffe", 4, ""),
+    ("host-accumulate", 2, ""),
+    ("parameter-server", 2, ""),
+    ("mxnet-sync", 4, "servers = 2\n"),
+    ("singa", 2, "servers = 2\n"),
+    ("local-fc-shards", 2, "servers = 2\n"),
+    ("one-weird-trick", 2, 'scheme = "a"\n'),
+    ("one-weird-trick", 2, 'scheme = "b"\n'),
+    ("one-weird-trick", 2, 'scheme = "c"\n'),
+]
+MEMORY = """
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 4 } }
+layer { name: "cont" type: "Reshape" bottom: "label" top: "cont" reshape_param { shape { dim: 0 dim: 1 } } }
+layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm" recurrent_param { num_output: 3 } }
+layer { name: "ip" type: "InnerProduct" bottom: "lstm" top: "ip" inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+
+
+def broken(
+    directory: Path, preset: str, workers: int, more: str, net: str = "", solver: str = ""
+) -> tuple[Simulated, Simulated]:
+    """An unbroken run that saves in its middle, and one that goes on from there."""
+    runs = []
+    for name in ("whole", "rest"):
+        cluster = configured(
+            directory / name, preset, batch=20, net=net or lenet_with_mirrors(), train_more=DATA, workers=workers,
+            iterations=WHOLE, strategy=more,
+        )  # fmt: skip
+        file = cluster.parent / "solver.prototxt"
+        text = file.read_text().replace("snapshot: 0", f"snapshot: {HALF}").replace("display: 1", "display: 4")
+        file.write_text(text + solver)
+        if name == "rest":
+            resume_from(cluster, "whole", HALF)
+        runs.append(train(cluster))
+    return runs[0], runs[1]
+
+
+def lenet_with_mirrors() -> str:
+    """With all that is random: dropout, mirrors."""
+    text = lenet_with_dropout()
+    assert text.count("transform_param {") >= 1
+    return text.replace("transform_param {", "transform_param { mirror: true")
+
+
+def assert_same_arrays(found: Mapping[str, Array], wanted: Mapping[str, Array]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, expected in wanted.items():
+        assert found[name].tobytes() == expected.tobytes(), name
+
+
+def assert_the_same(rest: Simulated, whole: Simulated) -> None:
+    assert_same_arrays(rest.arrays, whole.arrays)
+    losses = {fields["iteration"]: fields["loss"] for fields in whole.journal.of("progress")}
+    again = {fields["iteration"]: fields["loss"] for fields in rest.journal.of("progress")}
+    told = [f"{number}/{WHOLE}" for number in (8, 12)]
+    assert [again[number] for number in told] == [losses[number] for number in told]
+
+
+@pytest.mark.few("[sync-2")
+@pytest.mark.parametrize(("preset", "workers", "more"), PRESETS)
+def test_a_run_that_goes_on_in_the_middle_of_an_epoch_ends_as_the_unbroken_one(
+    tmp_path: Path, preset: str, workers: int, more: str
+) -> None:
+    whole, rest = broken(tmp_path, preset, workers, more + REPRODUCIBLE)
+    assert_the_same(rest, whole)
+
+
+@pytest.mark.few("[one-bit")
+@pytest.mark.parametrize("said", ["one-bit", "threshold", "bfloat16"])
+def test_what_senders_kept_of_their_gradients_goes_on_too(tmp_path: Path, said: str) -> None:
+    whole, rest = broken(tmp_path, "sync", 2, f"{GRADIENTS}'{said}'\n")
+    kept = [name for name in whole.arrays if ".beside." in name]
+    assert bool(kept) is (said != "bfloat16")
+    assert_the_same(rest, whole)
+
+
+def test_what_recurrent_layers_hand_on_and_the_losses_of_a_mean_go_on_too(tmp_path: Path) -> None:
+    whole, rest = broken(tmp_path, "single", 1, "", net=MEMORY, solver="average_loss: 3\n")
+    assert [name for name in whole.arrays if ".beside." in name]
+    assert_the_same(rest, whole)
+
+
+def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = configure(tmp_path / "whole", "sync", workers=2, iterations=3, more=f"{GRADIENTS}'one-bit'\n")
+    train(whole)
+    rest = configure(tmp_path / "rest", "single", iterations=4)
+    resume_from(rest, "whole", 3)
+    train(rest)
+    text = "what conv-0-0, conv-0-1, reducer-0 kept for the next gradients is dropped: nobody here has that name"
+    assert any(f"checkpoint-0000003.safetensors: {text}" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.few("[-0.3]")
+@pytest.mark.parametrize("seconds", [0.3, 0.7])
+@pytest.mark.parametrize("gradients", ["", f"{GRADIENTS}'one-bit'\n"], ids=["", "one-bit"])
+def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, gradients: str, seconds: float) -> None:
+    def cluster(name: str) -> Path:
+        made = configure(tmp_path / name, "sync", workers=2, iterations=40, more=gradients, batch=32)
+        made.write_text(f"{made.read_text()}{REPRODUCIBLE}[checkpoint]\nseconds = {seconds}\n")
+        return made
+
+    whole, killed = train(cluster("whole")), cluster("killed")
+    run = Running(killed, lambda line: line.startswith("checkpoint "))
+    try:
+        run.process.send_signal(signal.SIGKILL)
+        run.process.wait()
+    finally:
+        run.end()
+    broken_off = run_directory(killed)
+    done = run_up(killed, "--resume")
+    assert done.returncode == 0, done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("resumes ")]
+    assert len(told) == 1
+    assert str(broken_off.relative_to(tmp_path / "killed")) in told[0]
+    rest = run_directory(killed)
+    assert rest != broken_off
+    arrays, _ = checkpoint.load(rest / events(rest, "checkpoint")[-1]["file"])
+    assert_same_arrays(arrays, whole.arrays)
+    losses = {entry["iteration"]: entry["loss"] for entry in events(rest, "progress")}
+    unbroken = {fields["iteration"]: fields["loss"] for fields in whole.journal.of("progress")}
+    assert 0 < len(losses) < 40
+    assert all(unbroken[number] == loss for number, loss in losses.items())

@@ -1,0 +1,75 @@
+"""When checkpoints are due by time, which are removed, and which one is the newest: plain decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roles.checkpoints.newest import newest, runs_below
+from roles.checkpoints.rhythm import MOST_EXPOSED, NEVER, Rhythm, Timing
+
+
+def paths(*numbers: int) -> list[Path]:
+    return [Path(f"checkpoint-{number:07d}.safetensors") for number in numbers]
+
+
+def test_one_is_due_when_its_seconds_are_over_and_never_if_there_are_none() -> None:
+    rhythm, never = Rhythm(Timing(10.0)), Rhythm(NEVER)
+    for each in (rhythm, never):
+        assert not each.due(1e9)
+        each.next(100.0)
+    assert [rhythm.due(now) for now in (100.0, 109.9, 110.0)] == [False, False, True]
+    assert not never.due(1e9)
+
+
+def test_the_wait_for_the_next_keeps_what_training_waits_for_them_to_a_hundredth() -> None:
+    rhythm = Rhythm(Timing(10.0))
+    assert rhythm.next(0.0, exposed=0.05) == 10.0
+    assert rhythm.next(0.0, exposed=0.5) == 0.5 / MOST_EXPOSED == 50.0
+
+
+def test_the_last_of_those_that_came_by_time_stay_and_all_that_were_asked_for() -> None:
+    rhythm, removed = Rhythm(Timing(1.0, keep=2)), []
+    for path, asked in zip(paths(1, 2, 3, 4, 5, 6), (False, True, False, False, True, False), strict=True):
+        removed += rhythm.written(path, for_good=asked)
+    assert removed == paths(1, 3)
+
+
+def test_one_that_came_by_time_and_is_then_asked_for_is_removed_no_more() -> None:
+    rhythm = Rhythm(Timing(1.0, keep=1))
+    one, other, third = paths(1, 2, 3)
+    assert rhythm.written(one, for_good=False) == []
+    assert rhythm.written(one, for_good=True) == []
+    assert rhythm.written(other, for_good=False) == []
+    assert rhythm.written(third, for_good=False) == [other]
+
+
+def test_runs_are_searched_from_the_newest_on_and_those_of_other_names_are_not(tmp_path: Path) -> None:
+    names = ["20260101-000000-roles", "20260102-000000-roles", "20260102-000000-roles-10", "20260102-000000-roles-9"]
+    for name in [*names, "20270101-000000-other", "notes", "20270101-000000-roles-x"]:
+        (tmp_path / name).mkdir()
+    assert [path.name for path in runs_below(tmp_path, "roles")] == [names[2], names[3], names[1], names[0]]
+
+
+@pytest.mark.parametrize(("bad", "found"), [((), 12345678), ((12345678,), 9999999), ((12345678, 9999999), None)])
+def test_the_first_that_fits_is_taken_and_every_other_before_it_is_named_with_its_reason(
+    tmp_path: Path, bad: tuple[int, ...], found: int | None
+) -> None:
+    empty, foreign, run = (tmp_path / name for name in ("empty", "foreign", "run"))
+    for directory in (empty, foreign, run):
+        directory.mkdir()
+    for number in (9999999, 12345678):
+        (run / f"checkpoint-{number:07d}.safetensors").touch()
+        (foreign / f"checkpoint-{number:07d}.safetensors").touch()
+    file, skipped = newest(
+        [empty, foreign, run],
+        lambda path: "of another preset" if path == foreign else "",
+        lambda path: "damaged" if any(str(number) in path.name for number in bad) else "",
+    )
+    assert file == (None if found is None else run / f"checkpoint-{found:07d}.safetensors")
+    assert skipped == [
+        f"skipped {empty}: it has no checkpoint",
+        f"skipped {foreign}: of another preset",
+        *(f"skipped {run / f'checkpoint-{number}.safetensors'}: damaged" for number in bad),
+    ]
