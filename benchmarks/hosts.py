@@ -75,14 +75,9 @@ class Bench:
             timed = clusters.timed_here(clusters.cluster(folder, work, self.made, "replicas"), len(self.made))
             found = clusters.candidates(folder, work, self.made)
             seconds = {name: clusters.predicted(checked, timed) for name, checked in found.items()}
-            self.known[work.net] = Known(
-                timed, found, seconds, torch_times(self.told(work, repeats=self.repeats(work)))
-            )
+            theirs = torch_times(self.told(work, repeats=REPEATS[work.net]))
+            self.known[work.net] = Known(timed, found, seconds, theirs)
         return self.known[work.net]
-
-    def repeats(self, work: Work) -> int:
-        """Of each layer of PyTorch's."""
-        return REPEATS[work.net]
 
     def told(self, work: Work, **more: Any) -> dict[str, Any]:
         """What a process of DDP is told."""
@@ -105,8 +100,10 @@ def main(arguments: list[str] | None = None) -> int:
         skip(records, "PyTorch is missing; bring it with: python -m pip install 'convoy-runtime[reference]'")
     else:
         measure(records, given)
-    print("results:", *write(given.results, "hosts", machine(), records))
-    return int(any(record.status == "failed" for record in records.values()))
+    measured = {name: record for name, record in records.items() if record.status != "skipped"}
+    if measured:
+        print("results:", *write(given.results, "hosts", machine(), measured))
+    return int(any(record.status == "failed" for record in measured.values()))
 
 
 def measure(records: Mapping[str, Record], given: argparse.Namespace) -> None:
