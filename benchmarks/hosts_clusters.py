@@ -32,6 +32,7 @@ encryption = "none"
 [liveness]
 start_seconds = 120.0
 heartbeat_seconds = 2.0
+standstill_seconds = 1000.0
 [train]
 net = "{net}"
 solver = "solver.prototxt"
@@ -121,7 +122,7 @@ def timed_here(path: Path, machines: int) -> Timed:
 
 def profile(checked: Checked, found: Timed) -> dict[str, Any]:
     """How long the array work of a cluster's actors takes, by what its layers take."""
-    return table_of(Shapes(plainly(checked.placement.topology)), found)
+    return table_of(Shapes(plainly(checked.placement.topology), shared_memory=False), found)
 
 
 def predicted(checked: Checked, found: Timed, bits_per_second: int = GIGABIT) -> float:
