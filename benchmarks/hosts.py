@@ -247,7 +247,7 @@ async def learning(record: Record, bench: Bench) -> None:
 def reached(record: Record, side: str, found: Learnt, theirs: Learnt) -> None:
     """A row; a failure if the loss was not reached."""
     sooner = theirs.seconds / found.seconds if max(found.loss, theirs.loss) <= TARGET else "-"
-    record.row(side, *found, found.seconds / found.iterations, sooner)
+    record.row(side, *found, found.seconds / max(1, found.iterations), sooner)
     if found.loss > TARGET:
         record.fail(f"{side}: a loss of {found.loss:.3f} after {found.seconds:.0f} s, expected {TARGET}")
 

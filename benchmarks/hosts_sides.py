@@ -6,6 +6,7 @@ They take turns: while one trains, the other is held or waits for orders, and do
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from benchmarks.machines import Machine
-from benchmarks.messages_pair import End
+from benchmarks.messages_pair import End, Lost
 from roles.messages import Held, Hold, Release, Released
 from runtime import Event
 from runtime.runs.checking import check
@@ -79,23 +80,25 @@ class Ours:
         chosen meanwhile, if something is chosen."""
         began, losses, done = (await self._next("began")).time, deque[float](maxlen=window), 0
         chosen: list[str] = []
-        while True:
-            event = await self._next("progress", "tuning")
-            if event.name == "tuning":
-                chosen.append(", ".join(f"{key} {value}" for key, value in event.fields.items()))
-                continue
-            losses.append(event["loss"])
-            done += 1
-            taken, loss = event.time - began, mean(losses)
-            if (len(losses) == window and loss <= target) or taken > seconds:
-                return Learnt(taken, done, loss), chosen
+        try:
+            async with asyncio.timeout(seconds):
+                while len(losses) < window or mean(losses) > target:
+                    event = await self._next("progress", "tuning")
+                    if event.name == "tuning":
+                        chosen.append(", ".join(f"{key} {value}" for key, value in event.fields.items()))
+                        continue
+                    losses.append(event["loss"])
+                    done, taken = done + 1, event.time - began
+        except TimeoutError:
+            taken = seconds
+        return Learnt(taken, done, mean(losses) if losses else math.inf), chosen
 
     async def _next(self, *names: str) -> Event:
-        """The next event of such a name. ConvoyError if the run ends first."""
+        """The next event of such a name. ConvoyError or Lost if the run ends first."""
         async for event in self._events:
             if event.name in names:
                 return event
-        raise RuntimeError(f"the run ended, expected an event {' or '.join(names)}")
+        raise Lost(f"the run ended, expected an event {' or '.join(names)}")
 
 
 class Ddp:

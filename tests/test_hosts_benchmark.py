@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from benchmarks.machines import Machine, Refused, machines
 from benchmarks.report import Record
 from roles.forecasting.costs import Timed
 from roles.planning.strategies import preset_called
+from runtime import Event
 
 LENET = Work("lenet", (1, 28, 28), 10, 16, 0.01, 0.0005)
 NOWHERE = [Machine(f"nowhere{number}", f"10.87.64.{number + 1}") for number in range(4)]
@@ -76,6 +78,32 @@ def test_a_loss_that_was_not_reached_is_a_failure_and_gets_no_ratio() -> None:
     hosts.reached(record, "ours", Learnt(120.0, 900, hosts.TARGET + 0.1), theirs)
     assert record.status == "failed"
     assert [row[-1] for row in record.tables[0].rows] == [2.0, "-"]
+
+
+async def told(*losses: float) -> AsyncGenerator[Event, None]:
+    """What a run tells of its losses, one a second; then nothing more."""
+    yield Event(5.0, "supervisor", "began", {})
+    yield Event(5.0, "tuner", "tuning", {"why": "so"})
+    for number, loss in enumerate(losses, 1):
+        yield Event(5.0 + number, "coordinator", "progress", {"loss": loss})
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ((0.5, 3.0, 2.0, 1.0, 0.0), Learnt(4.0, 4, 1.5)),
+        ((3.0, 2.0), Learnt(0.2, 2, 2.5)),
+        ((), Learnt(0.2, 0, math.inf)),
+    ],
+)
+async def test_a_loss_is_reached_as_a_mean_of_a_window_or_the_time_is_over(
+    losses: tuple[float, ...], expected: Learnt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, events = Ours.__new__(Ours), told(*losses)
+    monkeypatch.setattr(ours, "_events", events, raising=False)
+    assert await ours.learn(1.5, 2, 0.2) == (expected, ["why so"])
+    await events.aclose()
 
 
 def test_without_pytorch_it_says_what_brings_it_and_leaves_the_results_alone(
