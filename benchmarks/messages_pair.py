@@ -29,12 +29,20 @@ class Lost(Exception):
 
 
 class End:
-    """One process. `before` is put in front of its command."""
+    """One process of `module`, with more in its `environment`. `before` is put in front of its command."""
 
-    def __init__(self, kind: str, name: str, options: dict[str, Any], before: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        options: dict[str, Any],
+        before: tuple[str, ...],
+        module: str = "benchmarks.messages_end",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.title = f"{kind}, end {name}"
-        command = [*before, sys.executable, "-m", "benchmarks.messages_end", kind, name, json.dumps(options)]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        command = [*before, sys.executable, "-m", module, kind, name, json.dumps(options)]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(environment or {})}
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True)
 
