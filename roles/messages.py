@@ -238,10 +238,12 @@ class Probe(Message):
 @message
 class Probed(Message):
     """Answer: the losses of the iterations of a probe, in the order in which they ended, and the seconds that they took
-    (of the event loop). One that `diverged`, whose loss was no number, was cut there."""
+    (of the event loop); `pace`: seconds from one end to the next in the later half, 0 if there is none. One that
+    `diverged`, whose loss was no number, was cut there."""
 
     losses: tuple[float, ...]
     seconds: float
+    pace: float = 0.0
     diverged: bool = False
 
 

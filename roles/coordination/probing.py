@@ -83,7 +83,8 @@ class Probing:
         self._held = self._going_back = False
         self._divergence = Divergence()
         self._before: Settings | None = None  # what was before it
-        self._held_at = self._began = self._ended = 0.0
+        self._held_at = self._began = 0.0
+        self._ends: list[float] = []  # of the iterations of the present probe
         self._until = NO_LIMIT
         self._losses: list[float] = []
         self._diverged = False
@@ -140,10 +141,11 @@ class Probing:
 
     def ended(self, iteration: Iteration) -> None:
         """An iteration of the probe has ended."""
-        self._ended = self._actor.now()
+        now = self._actor.now()
+        self._ends.append(now)
         if iteration.loss is not None and not self._diverged:
             self._losses.append(iteration.loss)
-        if self._ended >= self._until:
+        if now >= self._until:
             self._schedule.cut_probe()
 
     def diverged(self) -> bool:
@@ -227,8 +229,8 @@ class Probing:
     async def _begin(self, probe: Probe, envelope: Envelope) -> None:
         self._before = self._shape.settings
         await self._shape.become(self._shape.wanted(probe))
-        self._asked, self._losses, self._diverged = envelope, [], False
-        self._began = self._ended = self._actor.now()
+        self._asked, self._losses, self._ends, self._diverged = envelope, [], [], False
+        self._began = self._actor.now()
         self._until = self._began + probe.seconds if probe.seconds > 0 else NO_LIMIT
         self._schedule.probe(probe.iterations)
 
@@ -239,7 +241,8 @@ class Probing:
         await self._shape.become(self._before)
         self._asked = self._before = None
         self._standing.move(PUT_BACK, RUN)
-        probed = Probed(losses=tuple(self._losses), seconds=self._ended - self._began, diverged=self._diverged)
+        seconds = self._ends[-1] - self._began if self._ends else 0.0
+        probed = Probed(losses=tuple(self._losses), seconds=seconds, pace=pace(self._ends), diverged=self._diverged)
         await self._actor.reply(asked, probed)
 
     async def _put_back(self) -> None:
@@ -251,3 +254,10 @@ class Probing:
                 back = SetState(names=state.names, arrays=state.arrays, version=state.version)
                 await self._actor.ask(name, back, Done)
         await self._tell_keepers(TakeBack(last=False))
+
+
+def pace(ends: Sequence[float]) -> float:
+    """Seconds from one end of an iteration to the next in the later half: the first iterations of a run are slow, and
+    groups that begin together do not share anything yet. 0 where there is no later half."""
+    half = len(ends) // 2
+    return (ends[-1] - ends[half - 1]) / (len(ends) - half) if half else 0.0

@@ -25,10 +25,10 @@ from collections.abc import Mapping, Sequence
 
 from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike
 from roles.tuning.grids import Grids
-from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean, rises
+from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
+from roles.tuning.short import AS_FAST, Short, holds
 from roles.tuning.trials import SpentUp, Trials
 
-AS_FAST = 1.05  # times the fastest seconds per iteration
 UNTRIED = Trial((), 0.0, diverged=True)  # worse than all that was tried
 
 
@@ -80,13 +80,19 @@ class _Search:
     async def cold_start(self) -> Setting:
         """See the module docstring."""
         best = self.now
+        self._alike = self._learning_as(best)
+        short = Short(self.trials, [best, *self._alike])
+        if self._alike:
+            await short.time()
+            self.saturated = short.saturated
+            if self._is_poor():
+                return await self._by_theory(short)
         await self.trials.of(best)  # first: what is chosen is held against what the run has
         if self.choices.groups:
             await self._measure_groups(best)
-        if self._counts() and self._costs() > self.trials.left_to_spend:
+        if self._is_poor():
             if self._alike:
-                self.trials.tell("the budget pays for no grid at each number of groups: what learns alike is compared")
-                return await self._race([best, *self._alike])
+                return await self._by_theory(short)
             self.trials.tell(
                 f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
             )
@@ -104,6 +110,12 @@ class _Search:
             by_theory = [setting for setting in self._alike if setting.groups == groups]
             bests.append(await self.grids.around(bests[-1], groups, beside=by_theory))
         return await self._momentum_alone(await self._race(bests))
+
+    async def _by_theory(self, short: Short) -> Setting:
+        self.trials.tell("the budget pays for no grid at each number of groups: theory says what learns alike")
+        best = await short.choose()
+        self.why = short.why
+        return best
 
     async def _momentum_alone(self, best: Setting) -> Setting:
         """Where one group is the best after all: a grid of its momenta too, if the budget pays for it. The paper
@@ -150,6 +162,10 @@ class _Search:
     def _counts(self) -> list[int]:
         """The numbers of groups whose grids the cold start asks for."""
         return [groups for groups in self.choices.groups if 1 < groups <= self.saturated]
+
+    def _is_poor(self) -> bool:
+        """Does the budget not pay for the grids of a cold start, as far as is known?"""
+        return bool(self._counts()) and self._costs() > self.trials.left_to_spend
 
     def _costs(self) -> float:
         """Seconds of the grids of a cold start over groups, as far as is known before; 0 where groups alone are chosen,
@@ -230,8 +246,7 @@ class _Search:
 
     def _holds(self, setting: Setting) -> bool:
         """Is nothing seen that speaks against theory?"""
-        trial = self._longest(setting)
-        return not trial.diverged and not rises(trial)
+        return holds(self._longest(setting))
 
     def _longest(self, setting: Setting) -> Trial:
         return self.trials.longest(setting) or UNTRIED

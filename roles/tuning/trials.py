@@ -58,7 +58,7 @@ class Trials:
         self._found: dict[tuple[Setting, int], Trial] = {}
         self._known = dict(known or {})
         self._fallen: list[Setting] = []
-        self._beside = 0.0  # the longest that a probe took beside its iterations
+        self._beside = 0.0  # the longest that a probe took beside its iterations at their pace
 
     def __repr__(self) -> str:
         return f"<{len(self.made)} probes, {self.spent:.3g} s spent, {self.left_to_spend:.3g} s left>"
@@ -110,7 +110,8 @@ class Trials:
         trial = _told(await self._lab.probe(setting, iterations, left - self._beside if self._known else 0.0))
         self.spent += trial.cost
         self.made.append((setting, trial))
-        self._beside = max(self._beside, trial.cost - trial.seconds)
+        if trial.losses:
+            self._beside = max(self._beside, trial.cost - len(trial.losses) * trial.iteration_seconds)
         tells = setting.batch == self.batch and len(trial.losses) >= FEWEST
         if tells and not (trial.diverged and setting.groups in self._known):
             self._known[setting.groups] = trial.iteration_seconds

@@ -16,7 +16,7 @@ from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
 from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
 from roles.tuning.batches import Batches, noise_of, worth_telling
-from roles.tuning.choices import WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.choices import Choices, Chosen, Setting, Trial
 from roles.tuning.following import EVERY, Change, Following
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
@@ -153,8 +153,6 @@ class Tuner(Actor):
     async def _choose(self, cluster: _Cluster, now: Setting, left: int, began: float) -> tuple[Trials, Chosen]:
         """What is tried in a run that has `left` iterations to go and stands still since `began`; what is chosen."""
         before = self._chosen
-        if before is None:
-            await cluster.probe(now, WARM, 0.0)
         trials = Trials(
             cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
             known=before.iteration_seconds if before else None, batch=now.batch, tell=self._tell,
@@ -207,8 +205,8 @@ class Tuner(Actor):
         paid = self._choices.budget * training - self._paused
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
-        elif epoch >= left:
-            self._tell(f"no further search: the next would be after {epoch} iterations, and the run has {left}")
+        elif 2 * epoch > left:  # what it finds must be used as long as this, or it does not repay the search
+            self._tell(f"no further search: it would come after {epoch} iterations and pay after as many, of {left}")
         elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
             self._tell(f"no further search: the budget has too little left for one ({used})")
@@ -239,7 +237,7 @@ class _Cluster:
         found = await tuner.ask(self._coordinator, wish, Probed)
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for
-        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began)
+        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began, found.pace)
         loss = "diverged" if trial.diverged else mean(judged(trial))
         tuner.emit("probe", **tuner.shown(setting), iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
         return trial

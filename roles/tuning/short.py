@@ -1,0 +1,81 @@
+"""The cold start of a run that is too short for grids: theory says which setting of each number of groups learns alike
+(`choices.alike`), so what is asked is what theory does not know.
+
+How fast they are: from the most groups down, until fewer are clearly slower. With fewer groups an iteration takes no
+less time, so what is slow is never waited for: an iteration of one group may take as long as six of eight.
+
+Whether the published rate is too low: three times as much beside it, as long as the more is clearly better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roles.tuning.choices import Setting, Trial
+from roles.tuning.judgement import clearly_worse, judged, mean, rises
+from roles.tuning.trials import Trials
+
+AS_FAST = 1.05  # times the fastest seconds per iteration
+STEP = 3.0  # times a rate: the next. Half a decade: ten times what learns well diverges as a rule
+LOOK, TURNS = 24, 6  # iterations, and of each group: what diverges with stale gradients has risen after 4 to 6 turns
+
+
+class Short:
+    """Of `alike` settings with different groups, in the order of these; the first is what the run has. `saturated`: the
+    fewest groups that are as fast as any, once they are timed; `why`: what was taken."""
+
+    def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
+        self._trials, self._alike = trials, list(alike)
+        self.saturated, self.why = 0, ""
+
+    def __repr__(self) -> str:
+        return f"<{len(self._alike)} settings that learn alike, {self.saturated or 'no'} groups are as fast as any>"
+
+    async def time(self) -> None:
+        """Seconds of an iteration. SpentUp: the budget ends before."""
+        timed: dict[int, float] = {}
+        for setting in reversed(self._alike):
+            timed[setting.groups] = _pace(await self._trials.of(setting))
+            if timed[setting.groups] > AS_FAST * min(timed.values()):
+                break
+        self.saturated = min(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
+        shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in timed.values())
+        text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
+        self._trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
+
+    async def choose(self) -> Setting:
+        """The most groups that are worth having and whose probe speaks for theory; with the rate that they bear."""
+        best = self._alike[0]
+        for setting in reversed([each for each in self._alike if each.groups <= self.saturated]):
+            if holds(await self._trials.of(setting)):
+                best = setting
+                break
+        self.why = f"by theory it learns as what the run had, and {best.groups} groups are the fastest that hold"
+        return await self._bolder(best)
+
+    async def _bolder(self, best: Setting) -> Setting:
+        while True:
+            wider = best.but(base_lr=STEP * best.base_lr)
+            length = max(LOOK, TURNS * best.groups, self._trials.length)
+            if sum(self._trials.cost(each, length) for each in (best, wider)) > self._trials.left_to_spend:
+                self.why += f"; the budget is too small to try base_lr {wider.base_lr:.4g}"
+                return best
+            here, there = [await self._trials.of(each, length) for each in (best, wider)]
+            if not holds(there) or not clearly_worse(judged(here), judged(there), paired=True):
+                self.why += f"; base_lr {wider.base_lr:.4g} is not clearly better ({_loss(there)}, {_loss(here)})"
+                return best
+            self.why += f"; base_lr {wider.base_lr:.4g} is clearly better ({_loss(there)}, {_loss(here)})"
+            best = wider
+
+
+def holds(trial: Trial) -> bool:
+    """Does nothing speak against going on so?"""
+    return not trial.diverged and not rises(trial)
+
+
+def _pace(trial: Trial) -> float:
+    return float("inf") if trial.diverged else trial.iteration_seconds
+
+
+def _loss(trial: Trial) -> str:
+    return "diverges" if trial.diverged else f"loss {mean(judged(trial)):.4g}"
