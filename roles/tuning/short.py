@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from roles.tuning.choices import Setting, Trial
-from roles.tuning.judgement import clearly_worse, judged, mean, rises
+from roles.tuning.judgement import RISES, clearly_worse, judged, mean, rises
 from roles.tuning.trials import Trials
 
 AS_FAST = 1.05  # times the fastest seconds per iteration
 STEP = 3.0  # times a rate: the next. Half a decade: ten times what learns well diverges as a rule
+MARGIN = 1.25  # times what two probes cost, as far as is known: the second shall not end with the budget
 LOOK, TURNS = 24, 6  # iterations, and of each group: what diverges with stale gradients has risen after 4 to 6 turns
 
 
@@ -57,20 +58,24 @@ class Short:
         while True:
             wider = best.but(base_lr=STEP * best.base_lr)
             length = max(LOOK, TURNS * best.groups, self._trials.length)
-            if sum(self._trials.cost(each, length) for each in (best, wider)) > self._trials.left_to_spend:
+            costs = sum(self._trials.cost(each, length) for each in (best, wider))
+            if MARGIN * costs > self._trials.left_to_spend:
                 self.why += f"; the budget is too small to try base_lr {wider.base_lr:.4g}"
                 return best
             here, there = [await self._trials.of(each, length) for each in (best, wider)]
-            if not holds(there) or not clearly_worse(judged(here), judged(there), paired=True):
-                self.why += f"; base_lr {wider.base_lr:.4g} is not clearly better ({_loss(there)}, {_loss(here)})"
+            both = min(len(here.losses), len(there.losses))
+            better = holds(there) and clearly_worse(judged(here, both), judged(there, both), paired=True)
+            compared = f"{_loss(there)}, {_loss(here)} with {best.base_lr:.4g}"
+            self.why += f"; base_lr {wider.base_lr:.4g} is {'' if better else 'not '}clearly better ({compared})"
+            if not better:
                 return best
-            self.why += f"; base_lr {wider.base_lr:.4g} is clearly better ({_loss(there)}, {_loss(here)})"
             best = wider
 
 
 def holds(trial: Trial) -> bool:
-    """Does nothing speak against going on so?"""
-    return not trial.diverged and not rises(trial)
+    """Does nothing speak against going on so? Its loss goes down, or is not far above that of an untrained model."""
+    losses = judged(trial)
+    return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
 
 
 def _pace(trial: Trial) -> float:
