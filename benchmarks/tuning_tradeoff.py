@@ -2,12 +2,12 @@
 7), and what the tuner makes of them.
 
 LeNet learns MNIST, cifar10_quick CIFAR-10, with real gradients on the virtual clock (`tuning_runs`). For each number of
-groups every momentum and learning rate of a grid is tried up to the target. A trial ends when it has taken
-longer than the best with as many groups by then: it could not become the best. The best of each number of groups is
-repeated with FEW seeds, and the best of these with SEEDS. One that does not reach the target with each of its seeds is no
-best point: what it had cut is tried again, and the next best counts. Beside them stand one group and as many groups as workers at momentum 0.9 and the published
-rate, as other systems run, and a run that is told nothing: what its tuner spends is part of its seconds. Last, a
-Bayesian search asks for points of the same grid.
+groups every momentum and learning rate of a grid is tried up to the target. A trial ends when it has taken longer than
+the best with as many groups by then: it could not become the best. The best of each number of groups is repeated with
+FEW seeds, and the best of these with SEEDS. One that does not reach the target with each of its seeds is no best point:
+what it had cut is tried again, and the next best counts. Beside them stand one group and as many groups as workers at
+momentum 0.9 and the published rate, as other systems run, and a run that is told nothing: what its tuner spends is part
+of its seconds. Last, a Bayesian search asks for points of the same grid.
 """
 
 from __future__ import annotations
@@ -142,12 +142,17 @@ class _Grid:
                 return
 
     def best(self, seeds: int) -> Setting:
-        """The best point of all that reaches the target with each of so many seeds."""
+        """The best point of all that reaches the target with each of so many seeds. What is better with a few only has
+        the others to come."""
+        count: dict[Setting, int] = {}
         while True:
-            point = min(self.bests.values(), key=lambda setting: self._trials.repeated(setting, self._few).took)
-            if not math.isfinite(self.found[point].took) or self._reaches(point, seeds):
+            few = {setting: count.get(setting, self._few) for setting in self.bests.values()}
+            point = min(few, key=lambda setting: self._trials.repeated(setting, few[setting]).took)
+            if not math.isfinite(self.found[point].took) or few[point] == seeds:
                 return point
-            self.search(point.groups)
+            count[point] = seeds
+            if not self._reaches(point, seeds):
+                self.search(point.groups)
 
     def _reaches(self, point: Setting, seeds: int) -> bool:
         runs = self._trials.repeated(point, seeds)
@@ -173,7 +178,9 @@ def _told(record: Record, grid: _Grid, rates: Sequence[float], best: Setting) ->
     """How the best point was found."""
     found = grid.found.values()
     cut, diverged = sum(each.cut is not None for each in found), sum(each.diverged for each in found)
-    text = f"of {len(found)} points with one seed {cut} were cut when they could not be the best of their groups any more"
+    text = (
+        f"of {len(found)} points with one seed {cut} were cut when they could not be the best of their groups any more"
+    )
     record.note(f"{text}, and {diverged} diverged; the best point: {best}")
     for point, runs in grid.lost.items():
         reached = [f"{each.seconds:.3g}" for each in runs.runs if each.seconds is not None]

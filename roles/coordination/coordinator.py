@@ -21,7 +21,7 @@ from roles.coordination.shape import Shape
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import checkpoint_path, sweep, write
-from roles.learning.scoreboard import ITERATION, Scoreboard
+from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
 from roles.learning.state_average import MeanState
 from roles.messages import (
     STOP,
@@ -85,8 +85,9 @@ class Coordinator(Actor):
         servers = () if self._job.emulated else options.servers  # there is no model
         keepers = () if self._job.emulated else options.keepers
         self._probing = Probing(
-            self, self._schedule, self._shape, servers=servers, holders=options.holders, keepers=keepers
-        )
+            self, self._schedule, self._shape, servers=servers, holders=options.holders, keepers=keepers,
+            trained=self._kept_one,
+        )  # fmt: skip
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
@@ -280,20 +281,29 @@ class Coordinator(Actor):
             self._probing.ended(ended)
             await self._serve()
             return
+        self.took(ITERATION, self._scores.lap(self.now()))
+        self._trained(ended, self._schedule.completed)
+        if ended.loss is not None:
+            await self._probing.trained(ended.loss)
+        await self._serve()
+
+    def _trained(self, ended: Iteration, done: int) -> None:
+        """An iteration has ended, after which so many are."""
         self._scores.trained(ended, self._shape.batch)
         if ended.loss is not None:
             self._loss.set(ended.loss)
-        done = self._schedule.completed
         self._done.inc()
-        self.took(ITERATION, self._scores.lap(self.now()))
         self._images.inc(self._shape.batch)
         self._rate.set(self._shape.solver.rate(done))
         first = done == self._schedule.table.first + 1
         if first or (self._display and done % self._display == 0):
             self.emit("progress", **self._scores.progress(done, self._schedule.table.last, self.now()))
-        if ended.loss is not None:
-            await self._probing.trained(ended.loss)
-        await self._serve()
+
+    def _kept_one(self, ended: Iteration, done: int) -> None:
+        """The same of one of a probe that is kept: the run is held, and its time does not count."""
+        self._scores.resume(self.now())
+        self._trained(ended, done)
+        self._scores.pause(self.now())
 
     def _report_test(self) -> None:
         self._scores.resume(self.now())

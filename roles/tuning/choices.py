@@ -60,13 +60,14 @@ def alike(setting: Setting, groups: int) -> Setting | None:
 class Trial:
     """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the `seconds` that they
     took. `cost`: seconds that training stood still for it; `pace`: seconds of an iteration in its later half, 0: as in
-    the whole."""
+    the whole; `kept`: it was training, and what comes later begins where it ended."""
 
     losses: tuple[float, ...]
     seconds: float
     diverged: bool = False
     cost: float = 0.0
     pace: float = 0.0
+    kept: bool = False
 
     @property
     def iteration_seconds(self) -> float:
@@ -125,6 +126,10 @@ class Choices:
         faster groups, which make it smaller, ties, edges."""
         paid = int(self.budget * left / (2 * self.probes(cold=True)))
         return self.probe_iterations or max(LEAST, min(paid, MOST))
+
+    def is_short(self, left: int) -> bool:
+        """Has a run with so many iterations left too few for the shortest probes of a cold start?"""
+        return self.budget * left < self.probes(cold=True) * self.length(left)
 
     def affordable(self, left: int) -> bool:
         """Does a run that has so many iterations left pay for one probe?"""

@@ -80,19 +80,16 @@ class _Search:
     async def cold_start(self) -> Setting:
         """See the module docstring."""
         best = self.now
-        self._alike = self._learning_as(best)
-        short = Short(self.trials, [best, *self._alike])
+        self._alike = self._learning_as(best) if self.choices.is_short(self.trials.left) else []
         if self._alike:
-            await short.time()
-            self.saturated = short.saturated
-            if self._is_poor():
-                return await self._by_theory(short)
+            return await self._by_theory()
         await self.trials.of(best)  # first: what is chosen is held against what the run has
         if self.choices.groups:
             await self._measure_groups(best)
-        if self._is_poor():
+        if self._counts() and self._costs() > self.trials.left_to_spend:
             if self._alike:
-                return await self._by_theory(short)
+                self.trials.tell("the budget pays for no grid at each number of groups: what learns alike is compared")
+                return await self._race([best, *self._alike])
             self.trials.tell(
                 f"the budget pays for no grid at each number of groups, so for that at {self.saturated} only"
             )
@@ -111,8 +108,11 @@ class _Search:
             bests.append(await self.grids.around(bests[-1], groups, beside=by_theory))
         return await self._momentum_alone(await self._race(bests))
 
-    async def _by_theory(self, short: Short) -> Setting:
+    async def _by_theory(self) -> Setting:
         self.trials.tell("the budget pays for no grid at each number of groups: theory says what learns alike")
+        short = Short(self.trials, [self.now, *self._alike])
+        await short.time()
+        self.saturated = short.saturated
         best = await short.choose()
         self.why = short.why
         return best
@@ -162,10 +162,6 @@ class _Search:
     def _counts(self) -> list[int]:
         """The numbers of groups whose grids the cold start asks for."""
         return [groups for groups in self.choices.groups if 1 < groups <= self.saturated]
-
-    def _is_poor(self) -> bool:
-        """Does the budget not pay for the grids of a cold start, as far as is known?"""
-        return bool(self._counts()) and self._costs() > self.trials.left_to_spend
 
     def _costs(self) -> float:
         """Seconds of the grids of a cold start over groups, as far as is known before; 0 where groups alone are chosen,
@@ -225,9 +221,13 @@ class _Search:
 
     def best_seen(self, because: str = "the budget was spent") -> Setting:
         """The best of the settings that were probed, after equal seconds."""
-        seen = {setting: self._longest(setting) for setting, _ in self.trials.made}
+        seen = {setting: self._longest(setting) for setting, _ in self.trials.comparable}
         whole = {setting: trial for setting, trial in seen.items() if trial.diverged or len(trial.losses) >= LEAST_IN}
-        if not whole:
+        kept = [setting for setting, trial in self.trials.made if trial.kept and not self.trials.diverges(setting)]
+        if len(whole) < 2 and kept and self.saturated:
+            self.why = f"{because}; of what learns alike by theory it has the most groups"
+            return max(kept, key=lambda setting: setting.groups)
+        if not any(holds(trial) for trial in whole.values()) and self.now not in whole:
             self.why = f"{because}; nothing else can be compared"
             return self.now
         seconds = _comparable(list(whole.values()))

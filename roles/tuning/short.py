@@ -5,6 +5,8 @@ How fast they are: from the most groups down, until fewer are clearly slower. Wi
 less time, so what is slow is never waited for: an iteration of one group may take as long as six of eight.
 
 Whether the published rate is too low: three times as much beside it, as long as the more is clearly better.
+
+As all of these learn alike, a probe of them is training, and is kept.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 
 from roles.tuning.choices import Setting, Trial
 from roles.tuning.judgement import RISES, clearly_worse, judged, mean, rises
-from roles.tuning.trials import Trials
+from roles.tuning.trials import SpentUp, Trials
 
 AS_FAST = 1.05  # times the fastest seconds per iteration
 STEP = 3.0  # times a rate: the next. Half a decade: ten times what learns well diverges as a rule
@@ -27,6 +29,7 @@ class Short:
 
     def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
         self._trials, self._alike = trials, list(alike)
+        self._timed: dict[Setting, Trial] = {}
         self.saturated, self.why = 0, ""
 
     def __repr__(self) -> str:
@@ -36,7 +39,8 @@ class Short:
         """Seconds of an iteration. SpentUp: the budget ends before."""
         timed: dict[int, float] = {}
         for setting in reversed(self._alike):
-            timed[setting.groups] = _pace(await self._trials.of(setting))
+            trial = self._timed[setting] = await self._trials.of(setting, kept=True)
+            timed[setting.groups] = _pace(trial)
             if timed[setting.groups] > AS_FAST * min(timed.values()):
                 break
         self.saturated = min(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
@@ -48,7 +52,7 @@ class Short:
         """The most groups that are worth having and whose probe speaks for theory; with the rate that they bear."""
         best = self._alike[0]
         for setting in reversed([each for each in self._alike if each.groups <= self.saturated]):
-            if holds(await self._trials.of(setting)):
+            if holds(self._timed.get(setting) or await self._trials.of(setting)):
                 best = setting
                 break
         self.why = f"by theory it learns as what the run had, and {best.groups} groups are the fastest that hold"
@@ -62,7 +66,12 @@ class Short:
             if MARGIN * costs > self._trials.left_to_spend:
                 self.why += f"; the budget is too small to try base_lr {wider.base_lr:.4g}"
                 return best
-            here, there = [await self._trials.of(each, length) for each in (best, wider)]
+            try:
+                there = await self._trials.of(wider, length)
+                here = await self._trials.of(best, length, kept=True)
+            except SpentUp:
+                self.why += f"; the budget ended before base_lr {wider.base_lr:.4g} was tried"
+                return best
             both = min(len(here.losses), len(there.losses))
             better = holds(there) and clearly_worse(judged(here, both), judged(there, both), paired=True)
             compared = f"{_loss(there)}, {_loss(here)} with {best.base_lr:.4g}"

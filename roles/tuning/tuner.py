@@ -99,20 +99,22 @@ class Tuner(Actor):
         except Refused:
             await self._release(now, now)
             raise
+        self._trained += trials.kept_seconds
+        self._paused -= trials.kept_seconds
         was, falls = now, 0
         while True:
             self._since, self._chosen = self.now(), chosen
             self._paused += self._since - began
-            await self._choice(held.iteration, chosen, self._since - began)
+            await self._choice(held.iteration + trials.kept, chosen, self._since - began)
             again = not self._follow and self._pays_for_another(trials, chosen, left)
             watched = 0 if trials.diverges(chosen.setting) or falls == FALLS else self._choices.epoch(trials.length)
-            released = await self._release(was, chosen.setting, min(left, watched))
+            released = await self._release(was, chosen.setting, min(left - trials.kept, watched))
             if not released.diverged:
                 return again
             began, was, falls = self._since, chosen.setting, falls + 1  # what is undone was no training
             self._tell(
                 f"training diverged within {released.iterations} iterations with {was}: "
-                f"it goes back to iteration {held.iteration}"
+                f"it goes back to iteration {held.iteration + trials.kept}"
             )
             trials.fell(was)
             chosen = instead(trials, self._choices, now, chosen)
@@ -230,16 +232,17 @@ class _Cluster:
     def __init__(self, tuner: Tuner, coordinator: str, now: Setting) -> None:
         self._tuner, self._coordinator, self._now = tuner, coordinator, now
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         """See `Lab`. Refused or _Ends if the run winds down."""
         tuner, began = self._tuner, self._tuner.now()
-        wish = Probe(iterations=iterations, seconds=seconds, **_changed(self._now, setting))
+        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, **_changed(self._now, setting))
         found = await tuner.ask(self._coordinator, wish, Probed)
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for
-        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began, found.pace)
+        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began, found.pace, found.kept)
         loss = "diverged" if trial.diverged else mean(judged(trial))
-        tuner.emit("probe", **tuner.shown(setting), iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
+        shown = {**tuner.shown(setting), "iterations": len(trial.losses), "seconds": trial.seconds, "loss": loss}
+        tuner.emit("probe", **shown, **({"kept": True} if trial.kept else {}))
         return trial
 
 

@@ -73,7 +73,8 @@ class Coordinator(Actor):
         if self._patience < 0:
             raise MessageError("bad_value", "the run ends")
         wanted = self._wanted(message)
-        trial = await self._lab.probe(wanted, message.iterations, message.seconds / self._times(wanted))
+        seconds = message.seconds / self._times(wanted)
+        trial = await self._lab.probe(wanted, message.iterations, seconds, kept=message.kept)
         seconds = trial.seconds * self._times(wanted)
         was_cut = len(trial.losses) < message.iterations and not trial.diverged  # with the first end after the limit
         trial = dataclasses.replace(trial, seconds=max(seconds, message.seconds) if was_cut else seconds)
@@ -83,7 +84,9 @@ class Coordinator(Actor):
             self.released.set()
             await self.reply(envelope, Probed(losses=trial.losses[:4], seconds=trial.seconds * 4 / len(trial.losses)))
             return
-        await self.reply(envelope, Probed(losses=trial.losses, seconds=trial.seconds, diverged=trial.diverged))
+        await self.reply(
+            envelope, Probed(losses=trial.losses, seconds=trial.seconds, diverged=trial.diverged, kept=trial.kept)
+        )
 
     async def on_release(self, message: Release, envelope: Envelope) -> None:
         self._now = self._wanted(message)
@@ -227,12 +230,13 @@ def test_where_training_diverges_after_all_the_next_best_that_is_less_bold_is_ta
     falls = usual["base_lr"]
     journal = tuned(tmp_path, everything(3000), falls=falls)
     made = choices_of(journal)
-    *fell, taken = [each for each in made if each["iteration"] == 0]
+    at = usual["iteration"]
+    *fell, taken = [each for each in made if each["iteration"] == at]
     assert fell[0] == usual
     assert all(each["base_lr"] >= falls > taken["base_lr"] for each in fell)
     for each, later in itertools.pairwise([*fell, taken]):
         setting = Setting(each["groups"], each["momentum"], each["base_lr"])
-        assert f"training diverged within 5 iterations with {setting}: it goes back to iteration 0" in told(journal)
+        assert f"training diverged within 5 iterations with {setting}: it goes back to iteration {at}" in told(journal)
         assert later["why"].startswith(f"not {setting}; ")
     assert journal.of("finished") == [{"iterations": 3000}]
 
