@@ -221,7 +221,7 @@ class Held(Message):
 class Probe(Message):
     """The tuner asks the coordinator of a run that is held: train so for `iterations` or until `seconds` have passed
     (0: no limit), then put the model back; samples come again. What is to be `kept` and ends before anything else is
-    due is training instead, if its loss does not rise. 0 and negative: as before the hold. Answered with Probed, or refused."""
+    due is training instead, if its loss does not rise. 0 and negative: as before. Answered with Probed, or refused."""
 
     iterations: int
     seconds: float = 0.0

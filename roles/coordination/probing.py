@@ -4,8 +4,8 @@ going on -- Hold --> to be held -- all that was handed out is in the model --> h
                                                                                held -- Probe --> probing --> held
 going on, watched -- training diverges --> held
 
-A probe that is kept and whose loss does not rise is training: its iterations are the run's, and the model that it leaves is the
-one that is kept from then on.
+A probe that is kept and whose loss does not rise is training: its iterations are the run's, and the model that it leaves
+is the one that is kept from then on.
 
 Whoever releases it may have it watched: for so many iterations the model stays in memory, and is put back should
 training diverge, as after a probe.
@@ -250,6 +250,7 @@ class Probing:
     async def _end_probe(self, asked: Envelope) -> None:
         """All is as before it, but for the model if that is kept."""
         assert self._before is not None
+        each = pace(self._ends, len(self._shape.sizes))
         if self._schedule.keeps:
             self._count()
             await self._keep()
@@ -259,7 +260,7 @@ class Probing:
         self._asked = self._before = None
         self._standing.move(PUT_BACK, RUN)
         seconds = self._ends[-1] - self._began if self._ends else 0.0
-        probed = Probed(losses=tuple(self._losses), seconds=seconds, pace=pace(self._ends), diverged=self._diverged)
+        probed = Probed(losses=tuple(self._losses), seconds=seconds, pace=each, diverged=self._diverged)
         await self._actor.reply(asked, dataclasses.replace(probed, kept=self._schedule.keeps))
 
     def _count(self) -> None:
@@ -285,8 +286,9 @@ class Probing:
         await self._tell_keepers(TakeBack(last=False))
 
 
-def pace(ends: Sequence[float]) -> float:
+def pace(ends: Sequence[float], groups: int) -> float:
     """Seconds from one end of an iteration to the next in the later half: the first iterations of a run are slow, and
-    groups that begin together do not share anything yet. 0 where there is no later half."""
-    half = len(ends) // 2
+    groups that begin together do not share anything yet. The halves are cut between two turns of all groups, which may
+    end together. 0 where there is no later half."""
+    half = len(ends) // groups // 2 * groups
     return (ends[-1] - ends[half - 1]) / (len(ends) - half) if half else 0.0
