@@ -4,8 +4,8 @@ going on -- Hold --> to be held -- all that was handed out is in the model --> h
                                                                                held -- Probe --> probing --> held
 going on, watched -- training diverges --> held
 
-A probe that is kept and whose loss does not rise is training: its iterations are the run's, and the model that it leaves
-is the one that is kept from then on.
+A probe that is kept and whose loss does not rise is training: its iterations are the run's, and the model that it
+leaves is the one that is kept from then on.
 
 Whoever releases it may have it watched: for so many iterations the model stays in memory, and is put back should
 training diverge, as after a probe.
