@@ -89,8 +89,8 @@ class Quadratic:
         self._seconds = {groups: chance.uniform(0.05, 0.4) + 1.0 / groups for groups in counts_up_to(WORKERS)}
         self._seed = seed
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
-        """See `Lab`."""
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+        """See `Lab`; nothing is kept here."""
         each = self._seconds[setting.groups]
         most = math.floor(seconds / each + 1e-9) if seconds else iterations
         losses = self.losses(setting, min(iterations, most))

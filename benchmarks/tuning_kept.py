@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -13,7 +14,17 @@ from benchmarks.report import ROOT, machine
 from benchmarks.tuning_runs import AUTO, OMNIVORE, Reached, Setting, Task, Times, measured, trial
 
 FILE = ROOT / "runs" / "tuning-trials.jsonl"
+CODE = ("roles/tuning/*.py", "roles/coordination/*.py")  # what a tuner's run depends on, beside what all runs do
 Make = Callable[[Setting | None, int, Reached | None, str], Reached]  # setting, seed, rival, preset
+
+
+def digest() -> str:
+    """Of the tuner's code: its runs are made again when that changes."""
+    files = sorted(path for pattern in CODE for path in ROOT.glob(pattern))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+TUNER = f"{AUTO} {digest()}"  # of the code that this process runs
 
 
 class Kept:
@@ -128,7 +139,7 @@ class Trials:
 
     def _name(self, setting: Setting | None, seed: int, preset: str) -> str:
         task = self.task
-        cluster = f"{self.workers} workers, {self.where}, {preset}, {setting or AUTO}, seed {seed}"
+        cluster = f"{self.workers} workers, {self.where}, {preset}, {setting or TUNER}, seed {seed}"
         return f"{task.name} to {task.target} in {task.iterations}, {cluster}"
 
     def _known(self, name: str) -> Reached | None:

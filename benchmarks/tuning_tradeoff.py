@@ -2,11 +2,12 @@
 7), and what the tuner makes of them.
 
 LeNet learns MNIST, cifar10_quick CIFAR-10, with real gradients on the virtual clock (`tuning_runs`). For each number of
-groups every momentum and learning rate of a grid is tried up to the target. A trial ends when it has taken
-longer than the best with as many groups by then: it could not become the best. The best of each number of groups is
-repeated with SEEDS seeds. Beside them stand one group and as many groups as workers at momentum 0.9 and the published
-rate, as other systems run, and a run that is told nothing: what its tuner spends is part of its seconds. Last, a
-Bayesian search asks for points of the same grid.
+groups every momentum and learning rate of a grid is tried up to the target. A trial ends when it has taken longer than
+the best with as many groups by then: it could not become the best. The best of each number of groups is repeated with
+FEW seeds, and the best of these with SEEDS. One that does not reach the target with each of its seeds is no best point:
+what it had cut is tried again, and the next best counts. Beside them stand one group and as many groups as workers at
+momentum 0.9 and the published rate, as other systems run, and a run that is told nothing: what its tuner spends is part
+of its seconds. Last, a Bayesian search asks for points of the same grid.
 """
 
 from __future__ import annotations
@@ -95,16 +96,12 @@ def compare(record: Record, trials: Trials, momenta: Sequence[float], factors: S
         "Up to the target; of the grid the best of each number of groups", "groups", "momentum", "base_lr",
         "ms an iteration", "iterations", "seconds", "least", "most", "seeds",
     )  # fmt: skip
-    grid: dict[Setting, Reached] = {}
-    bests: dict[Setting, Repeated] = {}
-    nearest = Setting(1, 0.9, task.usual)
+    grid = _Grid(trials, momenta, rates, min(FEW, seeds))
     for groups in counts_up_to(workers):
-        found = trials.first_of(around(Setting(groups, nearest.momentum, nearest.base_lr), momenta, rates))
-        nearest = min(found, key=lambda setting: found[setting].took)
-        grid |= found
-        bests[nearest] = trials.repeated(nearest, min(FEW, seeds))
-        row(record, str(groups), nearest, bests[nearest])
-    point = min(bests, key=lambda setting: bests[setting].took)
+        grid.search(groups)
+    point = grid.best(seeds)
+    for groups, setting in grid.bests.items():
+        row(record, str(groups), setting, trials.repeated(setting, min(FEW, seeds)))
     least = row(record, f"{point.groups}, best", point, trials.repeated(point, seeds))
     for groups in (1, workers):
         usual = Setting(groups, 0.9, task.usual)
@@ -115,7 +112,53 @@ def compare(record: Record, trials: Trials, momenta: Sequence[float], factors: S
     record.facts["auto / best point"] = auto / least
     _told(record, grid, rates, point)
     _judged(record, tuned, task, least)
-    searches_of(record, {setting: (found.took, _cost(found, task)) for setting, found in grid.items()}, auto)
+    points = {setting: (found.took, _cost(found, task)) for setting, found in grid.found.items()}
+    searches_of(record, points, auto)
+
+
+class _Grid:
+    """Every momentum with every rate for each number of groups. `found`: with the first seed; `bests`: by groups;
+    `lost`: points that did not reach the target with each of their seeds."""
+
+    def __init__(self, trials: Trials, momenta: Sequence[float], rates: Sequence[float], few: int) -> None:
+        self._trials, self._momenta, self._rates, self._few = trials, momenta, rates, few
+        self._nearest = Setting(1, 0.9, trials.task.usual)
+        self.found: dict[Setting, Reached] = {}
+        self.bests: dict[int, Setting] = {}
+        self.lost: dict[Setting, Repeated] = {}
+
+    def search(self, groups: int) -> None:
+        """The best point with so many groups that reaches the target with FEW seeds, if there is one."""
+        first = Setting(groups, self._nearest.momentum, self._nearest.base_lr)
+        while True:
+            points = [each for each in around(first, self._momenta, self._rates) if each not in self.lost]
+            if not points:
+                return
+            found = self._trials.first_of(points)
+            best = min(found, key=lambda setting: found[setting].took)
+            self.found |= found
+            self.bests[groups] = self._nearest = best
+            if not math.isfinite(found[best].took) or self._reaches(best, self._few):
+                return
+
+    def best(self, seeds: int) -> Setting:
+        """The best point of all that reaches the target with each of so many seeds. What is better with a few only has
+        the others to come."""
+        count: dict[Setting, int] = {}
+        while True:
+            few = {setting: count.get(setting, self._few) for setting in self.bests.values()}
+            point = min(few, key=lambda setting: self._trials.repeated(setting, few[setting]).took)
+            if not math.isfinite(self.found[point].took) or few[point] == seeds:
+                return point
+            count[point] = seeds
+            if not self._reaches(point, seeds):
+                self.search(point.groups)
+
+    def _reaches(self, point: Setting, seeds: int) -> bool:
+        runs = self._trials.repeated(point, seeds)
+        if math.isinf(runs.took):
+            self.lost[point] = runs
+        return point not in self.lost
 
 
 def row(record: Record, name: str, setting: Setting | None, found: Repeated) -> float:
@@ -131,13 +174,17 @@ def _cost(found: Reached, task: Task) -> float:
     return found.cut or found.seconds or found.pace * task.iterations
 
 
-def _told(record: Record, grid: dict[Setting, Reached], rates: Sequence[float], best: Setting) -> None:
+def _told(record: Record, grid: _Grid, rates: Sequence[float], best: Setting) -> None:
     """How the best point was found."""
-    cut = sum(found.cut is not None for found in grid.values())
+    found = grid.found.values()
+    cut, diverged = sum(each.cut is not None for each in found), sum(each.diverged for each in found)
     text = (
-        f"of {len(grid)} points with one seed {cut} were cut when they had taken longer than the best of their groups"
+        f"of {len(found)} points with one seed {cut} were cut when they could not be the best of their groups any more"
     )
-    record.note(f"{text}, and {sum(found.diverged for found in grid.values())} diverged; the best point: {best}")
+    record.note(f"{text}, and {diverged} diverged; the best point: {best}")
+    for point, runs in grid.lost.items():
+        reached = [f"{each.seconds:.3g}" for each in runs.runs if each.seconds is not None]
+        record.note(f"no best point: {point}, {runs.seconds}; the others took {', '.join(reached)} s")
     if best.base_lr in (rates[0], rates[-1]):
         record.note("the rate of the best point is at an edge of the grid")
 

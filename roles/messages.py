@@ -219,12 +219,9 @@ class Held(Message):
 
 @message
 class Probe(Message):
-    """The tuner asks the coordinator of a run that is held: train so from the model that is kept, for `iterations` or
-    until `seconds` have passed, whichever is first (0 seconds: no limit), then put that model back.
-
-    The samples are those that come next, for every probe, and come again after it. 0 workers, groups or images of a
-    `batch`, a negative rate or momentum: as before the hold. Answered with Probed, or refused if it cannot be.
-    """
+    """The tuner asks the coordinator of a run that is held: train so for `iterations` or until `seconds` have passed
+    (0: no limit), then put the model back; samples come again. What is to be `kept` and ends before anything else is
+    due is training instead, if its loss does not rise. 0 and negative: as before. Answered with Probed, or refused."""
 
     iterations: int
     seconds: float = 0.0
@@ -233,16 +230,19 @@ class Probe(Message):
     base_lr: float = -1.0
     momentum: float = -1.0
     batch: int = 0
+    kept: bool = False
 
 
 @message
 class Probed(Message):
-    """Answer: the losses of the iterations of a probe, in the order in which they ended, and the seconds that they took
-    (of the event loop). One that `diverged`, whose loss was no number, was cut there."""
+    """Answer: the losses of the iterations of a probe, in the order of their ends, and the seconds that they took;
+    `pace`: seconds between two ends of the later half, 0: none. It `diverged`: cut there; is `kept`: they count."""
 
     losses: tuple[float, ...]
     seconds: float
+    pace: float = 0.0
     diverged: bool = False
+    kept: bool = False
 
 
 @message

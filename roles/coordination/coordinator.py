@@ -23,7 +23,7 @@ from roles.coordination.shape import Shape
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
 from roles.learning.resume import sweep
-from roles.learning.scoreboard import ITERATION, Scoreboard
+from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
 from roles.messages import (
     STOP,
     TEST,
@@ -85,8 +85,9 @@ class Coordinator(Actor):
         servers = () if self._job.emulated else options.servers  # there is no model
         keepers = () if self._job.emulated else options.keepers
         self._probing = Probing(
-            self, self._schedule, self._shape, servers=servers, holders=options.holders, keepers=keepers
-        )
+            self, self._schedule, self._shape, servers=servers, holders=options.holders, keepers=keepers,
+            trained=self._kept_one,
+        )  # fmt: skip
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
@@ -297,30 +298,35 @@ class Coordinator(Actor):
             self._probing.ended(ended)
             await self._serve()
             return
-        if (
-            self._schedule.to_be_saved
-            and self._schedule.under_way < len(self._shape.sizes)
-            and self._idle_since is None
-        ):
+        resting = self._schedule.under_way < len(self._shape.sizes)
+        if self._schedule.to_be_saved and resting and self._idle_since is None:
             self._idle_since = self.now()
-        self._scores.trained(ended, self._shape.batch)
-        if ended.loss is not None:
-            self._loss.set(ended.loss)
-        done = self._schedule.completed
-        self._done.inc()
         self.took(ITERATION, self._scores.lap(self.now()))
-        self._images.inc(self._shape.batch)
-        self._rate.set(self._shape.solver.rate(done))
-        first, regular = done == self._schedule.table.first + 1, bool(self._display and done % self._display == 0)
-        if first or regular:
-            between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does
-            table = self._schedule.table
-            self.emit("progress", **self._scores.progress(done, table.last, self.now(), between=between))
+        self._trained(ended, self._schedule.completed)
         if ended.loss is not None:
             await self._probing.trained(ended.loss)
         if self._checkpoints.due() and not self._probing.watched:
             self._schedule.save(timed=True)
         await self._serve()
+
+    def _trained(self, ended: Iteration, done: int) -> None:
+        """An iteration has ended, after which so many are."""
+        self._scores.trained(ended, self._shape.batch)
+        if ended.loss is not None:
+            self._loss.set(ended.loss)
+        self._done.inc()
+        self._images.inc(self._shape.batch)
+        self._rate.set(self._shape.solver.rate(done))
+        table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
+        if (first := done == table.first + 1) or regular:
+            between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does
+            self.emit("progress", **self._scores.progress(done, table.last, self.now(), between=between))
+
+    def _kept_one(self, ended: Iteration, done: int) -> None:
+        """The same of one of a probe that is kept: the run is held, and its time does not count."""
+        self._scores.resume(self.now())
+        self._trained(ended, done)
+        self._scores.pause(self.now())
 
     def _report_test(self) -> None:
         self._scores.resume(self.now())

@@ -4,6 +4,9 @@ going on -- Hold --> to be held -- all that was handed out is in the model --> h
                                                                                held -- Probe --> probing --> held
 going on, watched -- training diverges --> held
 
+A probe that is kept and whose loss does not rise is training: its iterations are the run's, and the model that it
+leaves is the one that is kept from then on.
+
 Whoever releases it may have it watched: for so many iterations the model stays in memory, and is put back should
 training diverge, as after a probe.
 """
@@ -11,8 +14,9 @@ training diverge, as after a probe.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from roles.coordination.divergence import Divergence
@@ -46,6 +50,7 @@ HOLDING = Conversation(
 )
 RUN = ("this",)
 NO_LIMIT = math.inf
+ROSE = 1.5  # times the first loss of a probe: from there on it is not kept
 
 
 class Watch(NamedTuple):
@@ -61,7 +66,8 @@ class Watch(NamedTuple):
 
 class Probing:
     """Of the run of one coordinator. `servers` have the model; `holders` hold it or parts of it, or replicas of it;
-    `keepers` have something beside it that goes from one iteration to the next."""
+    `keepers` have something beside it that goes from one iteration to the next; `trained` hears of iterations of a
+    probe that turn out to be the run's, the how manieth each is."""
 
     def __init__(
         self,
@@ -72,6 +78,7 @@ class Probing:
         servers: Sequence[str],
         holders: Sequence[str],
         keepers: Sequence[str] = (),
+        trained: Callable[[Iteration, int], None] = lambda iteration, number: None,
     ) -> None:
         self._actor, self._schedule, self._shape = actor, schedule, shape
         self._servers, self._holders, self._keepers = tuple(servers), tuple(holders), tuple(keepers)
@@ -83,9 +90,12 @@ class Probing:
         self._held = self._going_back = False
         self._divergence = Divergence()
         self._before: Settings | None = None  # what was before it
-        self._held_at = self._began = self._ended = 0.0
+        self._held_at = self._began = 0.0
+        self._ends: list[float] = []  # of the iterations of the present probe
         self._until = NO_LIMIT
         self._losses: list[float] = []
+        self._trained = trained
+        self._iterations: list[Iteration] = []  # of a probe that is to be kept
         self._diverged = False
 
     def __repr__(self) -> str:
@@ -124,8 +134,7 @@ class Probing:
         if self._watch is not None and not self._going_back:
             await self._watched(self._watch)
         if self._kept is None:
-            self._kept = {name: await self._actor.ask(name, GetState(), State) for name in self._servers}
-            await self._tell_keepers(SetAside())
+            await self._keep()
             self._held = True
         if self._asked is not None:
             await self._end_probe(self._asked)
@@ -145,11 +154,16 @@ class Probing:
 
     def ended(self, iteration: Iteration) -> None:
         """An iteration of the probe has ended."""
-        self._ended = self._actor.now()
+        now = self._actor.now()
+        self._ends.append(now)
+        if self._schedule.keeps:
+            self._iterations.append(iteration)
         if iteration.loss is not None and not self._diverged:
             self._losses.append(iteration.loss)
-        if self._ended >= self._until:
-            self._schedule.cut_probe()
+            if iteration.loss > ROSE * self._losses[0]:
+                self._schedule.undo_probe()
+        if now >= self._until:
+            self._schedule.cut_probe(kept=True)
 
     def diverged(self) -> bool:
         """A loss is no number: the probe ends with the iterations under way, and so does what is watched, to be undone.
@@ -232,20 +246,39 @@ class Probing:
     async def _begin(self, probe: Probe, envelope: Envelope) -> None:
         self._before = self._shape.settings
         await self._shape.become(self._shape.wanted(probe))
-        self._asked, self._losses, self._diverged = envelope, [], False
-        self._began = self._ended = self._actor.now()
+        self._asked, self._losses, self._ends, self._diverged = envelope, [], [], False
+        self._began = self._actor.now()
         self._until = self._began + probe.seconds if probe.seconds > 0 else NO_LIMIT
-        self._schedule.probe(probe.iterations)
+        self._iterations = []
+        self._schedule.probe(probe.iterations, kept=probe.kept)
 
     async def _end_probe(self, asked: Envelope) -> None:
-        """All is as before it."""
+        """All is as before it, but for the model if that is kept."""
         assert self._before is not None
-        await self._put_back()
+        each = pace(self._ends, len(self._shape.sizes))
+        if self._schedule.keeps:
+            self._count()
+            await self._keep()
+        else:
+            await self._put_back()
         await self._shape.become(self._before)
         self._asked = self._before = None
         self._standing.move(PUT_BACK, RUN)
-        probed = Probed(losses=tuple(self._losses), seconds=self._ended - self._began, diverged=self._diverged)
-        await self._actor.reply(asked, probed)
+        seconds = self._ends[-1] - self._began if self._ends else 0.0
+        probed = Probed(losses=tuple(self._losses), seconds=seconds, pace=each, diverged=self._diverged)
+        await self._actor.reply(asked, dataclasses.replace(probed, kept=self._schedule.keeps))
+
+    def _count(self) -> None:
+        first = self._schedule.completed - len(self._iterations) + 1
+        for number, iteration in enumerate(self._iterations, first):
+            self._trained(iteration, number)
+            if iteration.loss is not None:
+                self._divergence.shows(iteration.loss)
+
+    async def _keep(self) -> None:
+        """The model as it is now, in memory."""
+        self._kept = {name: await self._actor.ask(name, GetState(), State) for name in self._servers}
+        await self._tell_keepers(SetAside())
 
     async def _put_back(self) -> None:
         """Everybody who holds something of the model gets it back; replicas what the first of them gave."""
@@ -256,3 +289,11 @@ class Probing:
                 back = SetState(names=state.names, arrays=state.arrays, version=state.version)
                 await self._actor.ask(name, back, Done)
         await self._tell_keepers(TakeBack(last=False))
+
+
+def pace(ends: Sequence[float], groups: int) -> float:
+    """Seconds from one end of an iteration to the next in the later half: the first iterations of a run are slow, and
+    groups that begin together do not share anything yet. The halves are cut between two turns of all groups, which may
+    end together. 0 where there is no later half."""
+    half = len(ends) // groups // 2 * groups
+    return (ends[-1] - ends[half - 1]) / (len(ends) - half) if half else 0.0

@@ -4,9 +4,9 @@ Iterations are handed out one by one, to whichever group asks, or several in a r
 test, a snapshot or a change of the groups is due, no further iteration is handed out until every one that was is in the
 model; so each sees one definite model, whatever the number of groups.
 
-A run that is held can be probed: iterations are handed out that do not count. The samples of a probe come again, but
-its numbers do not: whoever hears of an iteration knows it by a number that only grows. Which samples an iteration has
-is counted by itself, since batches may become larger.
+A run that is held can be probed: iterations are handed out that do not count, unless the probe is to be kept. The
+samples of a probe come again, but its numbers do not: whoever hears of an iteration knows it by a number that only
+grows. Which samples an iteration has is counted by itself, since batches may become larger.
 """
 
 from __future__ import annotations
@@ -99,6 +99,7 @@ class Schedule:
         self._save_asked = self._timed_asked = False
         self._change_asked = self._hold_asked = False
         self._probe: range | None = None  # the iterations of the present probe; what is held is the model before them
+        self.keeps = False  # if it ends as it should, they are the run's; so was the last one if there is none
         self._saved_at = -1  # iterations in the model that was saved last
         self._test_due = timetable.test_first and bool(self._tests)
         self._snapshot_due = False
@@ -168,13 +169,21 @@ class Schedule:
         self._hold_asked = True
         self._drain()
 
-    def probe(self, iterations: int) -> None:
-        """Hand out so many iterations of a run that is held; when they have ended, it is held again."""
+    def probe(self, iterations: int, *, kept: bool = False) -> None:
+        """Hand out so many iterations of a run that is held; when they have ended, it is held again. If they are to be
+        `kept` and nothing is due up to their end, they count then."""
         self._probe, self._kept = range(self.completed, self.completed + iterations), self.images
+        self.keeps = kept and self._probe.stop < self._next_boundary(self.completed)
         self.stage = RunStage.PROBING
 
-    def cut_probe(self) -> None:
-        """The probe ends with the iterations that were handed out."""
+    def undo_probe(self) -> None:
+        """The iterations of the probe that is under way shall not count, whatever was wanted."""
+        self.keeps = self.keeps and self._probe is None
+
+    def cut_probe(self, *, kept: bool = False) -> None:
+        """The probe ends with the iterations that were handed out, which do not count unless it is `kept` as wanted."""
+        if not kept:
+            self.undo_probe()
         if self.stage is RunStage.PROBING:
             self.stage = RunStage.DRAINING
             self._settle()
@@ -188,6 +197,7 @@ class Schedule:
         """As if all that was handed out after so many iterations, and so many images, had been a probe: when it has
         ended, the run is held."""
         self._probe, self._kept, self._hold_asked = range(iterations, self.issued), images, True
+        self.keeps = False
         self._tested_at, self._saved_at = min(self._tested_at, iterations - 1), min(self._saved_at, iterations - 1)
         self._last = iterations if self._winding_down else self._last
         self.stage = RunStage.DRAINING
@@ -262,9 +272,10 @@ class Schedule:
         if self.stage is not RunStage.DRAINING or self._owed:
             return
         if self._probe is not None:
-            self.probed += self.completed - self._probe.start
-            self.issued = self.completed = self._probe.start
-            self.images = self._kept
+            if not self.keeps:
+                self.probed += self.completed - self._probe.start
+                self.issued = self.completed = self._probe.start
+                self.images = self._kept
             self._probe, self.stage = None, RunStage.HELD
             return
         done, table = self.completed, self.table

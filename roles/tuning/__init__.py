@@ -3,6 +3,7 @@ learning says of itself while it goes on.
 
 tuner      the actor: asks the coordinator to hold, to probe, to go on
 search     what is asked in which order: the cold start, and an epoch's Algorithm 1
+short      the cold start of a run too short for grids
 grids      the grid over learning rates and momenta at one number of groups
 batches    the batch with which a second of training brings most
 trials     what was tried and what it cost; when the budget ends a search

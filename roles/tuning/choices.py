@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 LEAST, MOST = 10, 50  # iterations of a probe that nobody gave a length; 50 are judged at most (Omnivore, E.3)
-WARM = 3  # iterations before the first probe of a run, or with another batch: they are slower than all that follow
+WARM = 3  # iterations before the first probe with another batch: they are slower than all that follow
 TENTH = 0.1  # the step of the grid of learning rates
 
 
@@ -59,17 +59,20 @@ def alike(setting: Setting, groups: int) -> Setting | None:
 @dataclass(frozen=True)
 class Trial:
     """What a probe of a setting showed: `losses` of its iterations in the order of their ends, the `seconds` that they
-    took. `cost`: seconds that training stood still for it."""
+    took. `cost`: seconds that training stood still for it; `pace`: seconds of an iteration in its later half, 0: as in
+    the whole; `kept`: it was training, and what comes later begins where it ended."""
 
     losses: tuple[float, ...]
     seconds: float
     diverged: bool = False
     cost: float = 0.0
+    pace: float = 0.0
+    kept: bool = False
 
     @property
     def iteration_seconds(self) -> float:
-        """Mean seconds of an iteration; infinite where none ended."""
-        return self.seconds / len(self.losses) if self.losses else math.inf
+        """Mean seconds of an iteration once all groups are under way; infinite where none ended."""
+        return self.pace or self.seconds / len(self.losses) if self.losses else math.inf
 
     def iterations_in(self, seconds: float) -> float:
         """How many such iterations fit into so many seconds; infinite where they take no time."""
@@ -123,6 +126,10 @@ class Choices:
         faster groups, which make it smaller, ties, edges."""
         paid = int(self.budget * left / (2 * self.probes(cold=True)))
         return self.probe_iterations or max(LEAST, min(paid, MOST))
+
+    def is_short(self, left: int) -> bool:
+        """Has a run with so many iterations left too few for the shortest probes of a cold start?"""
+        return self.budget * left < self.probes(cold=True) * self.length(left)
 
     def affordable(self, left: int) -> bool:
         """Does a run that has so many iterations left pay for one probe?"""

@@ -25,10 +25,10 @@ from collections.abc import Mapping, Sequence
 
 from roles.tuning.choices import TENTH, Choices, Chosen, Setting, Trial, alike
 from roles.tuning.grids import Grids
-from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean, rises
+from roles.tuning.judgement import LEAST_IN, clearly_worse, ended_in, judged, mean
+from roles.tuning.short import AS_FAST, Short, holds
 from roles.tuning.trials import SpentUp, Trials
 
-AS_FAST = 1.05  # times the fastest seconds per iteration
 UNTRIED = Trial((), 0.0, diverged=True)  # worse than all that was tried
 
 
@@ -80,6 +80,9 @@ class _Search:
     async def cold_start(self) -> Setting:
         """See the module docstring."""
         best = self.now
+        self._alike = self._learning_as(best) if self.choices.is_short(self.trials.left) else []
+        if self._alike:
+            return await self._by_theory()
         await self.trials.of(best)  # first: what is chosen is held against what the run has
         if self.choices.groups:
             await self._measure_groups(best)
@@ -104,6 +107,15 @@ class _Search:
             by_theory = [setting for setting in self._alike if setting.groups == groups]
             bests.append(await self.grids.around(bests[-1], groups, beside=by_theory))
         return await self._momentum_alone(await self._race(bests))
+
+    async def _by_theory(self) -> Setting:
+        self.trials.tell("the budget pays for no grid at each number of groups: theory says what learns alike")
+        short = Short(self.trials, [self.now, *self._alike])
+        await short.time()
+        self.saturated = short.saturated
+        best = await short.choose()
+        self.why = short.why
+        return best
 
     async def _momentum_alone(self, best: Setting) -> Setting:
         """Where one group is the best after all: a grid of its momenta too, if the budget pays for it. The paper
@@ -209,9 +221,13 @@ class _Search:
 
     def best_seen(self, because: str = "the budget was spent") -> Setting:
         """The best of the settings that were probed, after equal seconds."""
-        seen = {setting: self._longest(setting) for setting, _ in self.trials.made}
+        seen = {setting: self._longest(setting) for setting, _ in self.trials.comparable}
         whole = {setting: trial for setting, trial in seen.items() if trial.diverged or len(trial.losses) >= LEAST_IN}
-        if not whole:
+        kept = [setting for setting, trial in self.trials.made if trial.kept and not self.trials.diverges(setting)]
+        if len(whole) < 2 and kept and self.saturated:
+            self.why = f"{because}; of what learns alike by theory it has the most groups"
+            return max(kept, key=lambda setting: setting.groups)
+        if not any(holds(trial) for trial in whole.values()) and self.now not in whole:
             self.why = f"{because}; nothing else can be compared"
             return self.now
         seconds = _comparable(list(whole.values()))
@@ -230,8 +246,7 @@ class _Search:
 
     def _holds(self, setting: Setting) -> bool:
         """Is nothing seen that speaks against theory?"""
-        trial = self._longest(setting)
-        return not trial.diverged and not rises(trial)
+        return holds(self._longest(setting))
 
     def _longest(self, setting: Setting) -> Trial:
         return self.trials.longest(setting) or UNTRIED

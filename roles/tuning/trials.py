@@ -1,15 +1,16 @@
 """What was tried in one search, what it cost, and when there is no more to spend.
 
-All probes of a search begin from the same model with the same samples, so none is made twice. The budget is a share of
-the seconds that the training takes without probes: those so far, and what is left at the fastest seconds per iteration
-that was measured. So the budget shrinks when faster groups are found; it is asked before each probe, and the seconds
-that are left are the probe's limit.
+Probes begin from the same model with the same samples, so none is made twice; until one is kept, which is training:
+what was tried before is compared with nothing that comes later, and its iterations cost nothing. The budget is a share
+of the seconds that the training takes without probes: those so far, and what is left at the fastest seconds per
+iteration that was measured. So the budget shrinks when faster groups are found; it is asked before each probe, and the
+seconds that are left are the probe's limit.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from roles.tuning.choices import Choices, Setting, Trial
@@ -23,8 +24,9 @@ ROUNDS = 2  # iterations of each group in a probe, at least
 class Lab(Protocol):
     """Where settings are tried: the training cluster, or a model of one."""
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
-        """Train so, from the model that is kept, for `iterations` or `seconds`, whichever is first (0: no limit)."""
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
+        """Train so, from the model that is kept, for `iterations` or `seconds`, whichever is first (0: no limit). If it
+        is to be `kept` and can be, the model that it leaves is the one that is kept."""
         ...
 
 
@@ -54,11 +56,13 @@ class Trials:
         self.length, self.batch = choices.length(left), batch
         self._planned = choices.probes(cold=not known)
         self.spent = 0.0
+        self.kept, self.kept_seconds = 0, 0.0  # iterations of probes that were training
+        self._comparable = 0  # probes before the first that began from the present model
         self.made: list[tuple[Setting, Trial]] = []
         self._found: dict[tuple[Setting, int], Trial] = {}
         self._known = dict(known or {})
         self._fallen: list[Setting] = []
-        self._beside = 0.0  # the longest that a probe took beside its iterations
+        self._beside = 0.0  # the longest that a probe took beside its iterations at their pace
 
     def __repr__(self) -> str:
         return f"<{len(self.made)} probes, {self.spent:.3g} s spent, {self.left_to_spend:.3g} s left>"
@@ -99,7 +103,7 @@ class Trials:
         nearest = min(self._known, key=lambda known: abs(known - groups), default=0)
         return _whole(iterations or self.length, groups) * self._known.get(nearest, 0.0) + self._beside
 
-    async def of(self, setting: Setting, iterations: int = 0) -> Trial:
+    async def of(self, setting: Setting, iterations: int = 0, *, kept: bool = False) -> Trial:
         """The probe of a setting, of the usual length or so many iterations; made once. SpentUp: it costs too much."""
         iterations = _whole(iterations or self.length, setting.groups)
         if (setting, iterations) in self._found:
@@ -107,21 +111,40 @@ class Trials:
         left = self.left_to_spend
         if self.cost(setting, iterations) > left:
             raise SpentUp
-        trial = _told(await self._lab.probe(setting, iterations, left - self._beside if self._known else 0.0))
-        self.spent += trial.cost
+        limit = left - self._beside if self._known else 0.0
+        trial = _told(await self._lab.probe(setting, iterations, limit, kept=kept))
         self.made.append((setting, trial))
-        self._beside = max(self._beside, trial.cost - trial.seconds)
+        self._count(trial)
+        if trial.losses:
+            self._beside = max(self._beside, trial.cost - len(trial.losses) * trial.iteration_seconds)
         tells = setting.batch == self.batch and len(trial.losses) >= FEWEST
         if tells and not (trial.diverged and setting.groups in self._known):
             self._known[setting.groups] = trial.iteration_seconds
         if not trial.diverged and len(trial.losses) < min(iterations, LEAST_IN):
             raise SpentUp
-        self._found[setting, iterations] = trial
+        if not trial.kept:
+            self._found[setting, iterations] = trial
         return trial
 
+    def _count(self, trial: Trial) -> None:
+        self.spent += trial.cost
+        if trial.kept:
+            self.spent -= trial.seconds
+            self._trained += trial.seconds
+            self.left -= len(trial.losses)
+            self.kept += len(trial.losses)
+            self.kept_seconds += trial.seconds
+            self._comparable = len(self.made)
+            self._found.clear()
+
+    @property
+    def comparable(self) -> Sequence[tuple[Setting, Trial]]:
+        """The probes that began from the present model."""
+        return self.made[self._comparable :]
+
     def longest(self, setting: Setting) -> Trial | None:
-        """The longest probe of a setting that was made; one that diverged, if training would."""
-        found = [trial for made, trial in self.made if made == setting]
+        """The longest probe of a setting that can be compared; one that diverged, if training would."""
+        found = [trial for made, trial in self.comparable if made == setting]
         longest = max(found, key=lambda trial: len(trial.losses), default=None)
         if any(setting.as_bold_as(fallen) for fallen in self._fallen):
             return dataclasses.replace(longest or Trial((), 0.0), diverged=True)

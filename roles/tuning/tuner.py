@@ -16,7 +16,7 @@ from roles.base.role import RoleOptions
 from roles.base.shapes import Shapes
 from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Released
 from roles.tuning.batches import Batches, noise_of, worth_telling
-from roles.tuning.choices import WARM, Choices, Chosen, Setting, Trial
+from roles.tuning.choices import Choices, Chosen, Setting, Trial
 from roles.tuning.following import EVERY, Change, Following
 from roles.tuning.judgement import judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
@@ -99,20 +99,22 @@ class Tuner(Actor):
         except Refused:
             await self._release(now, now)
             raise
+        self._trained += trials.kept_seconds
+        self._paused -= trials.kept_seconds
         was, falls = now, 0
         while True:
             self._since, self._chosen = self.now(), chosen
             self._paused += self._since - began
-            await self._choice(held.iteration, chosen, self._since - began)
+            await self._choice(held.iteration + trials.kept, chosen, self._since - began)
             again = not self._follow and self._pays_for_another(trials, chosen, left)
             watched = 0 if trials.diverges(chosen.setting) or falls == FALLS else self._choices.epoch(trials.length)
-            released = await self._release(was, chosen.setting, min(left, watched))
+            released = await self._release(was, chosen.setting, min(left - trials.kept, watched))
             if not released.diverged:
                 return again
             began, was, falls = self._since, chosen.setting, falls + 1  # what is undone was no training
             self._tell(
                 f"training diverged within {released.iterations} iterations with {was}: "
-                f"it goes back to iteration {held.iteration}"
+                f"it goes back to iteration {held.iteration + trials.kept}"
             )
             trials.fell(was)
             chosen = instead(trials, self._choices, now, chosen)
@@ -153,8 +155,6 @@ class Tuner(Actor):
     async def _choose(self, cluster: _Cluster, now: Setting, left: int, began: float) -> tuple[Trials, Chosen]:
         """What is tried in a run that has `left` iterations to go and stands still since `began`; what is chosen."""
         before = self._chosen
-        if before is None:
-            await cluster.probe(now, WARM, 0.0)
         trials = Trials(
             cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
             known=before.iteration_seconds if before else None, batch=now.batch, tell=self._tell,
@@ -207,8 +207,8 @@ class Tuner(Actor):
         paid = self._choices.budget * training - self._paused
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
-        elif epoch >= left:
-            self._tell(f"no further search: the next would be after {epoch} iterations, and the run has {left}")
+        elif 2 * epoch > left:  # what it finds must be used as long as this, or it does not repay the search
+            self._tell(f"no further search: it would come after {epoch} iterations and pay after as many, of {left}")
         elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
             self._tell(f"no further search: the budget has too little left for one ({used})")
@@ -232,16 +232,17 @@ class _Cluster:
     def __init__(self, tuner: Tuner, coordinator: str, now: Setting) -> None:
         self._tuner, self._coordinator, self._now = tuner, coordinator, now
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         """See `Lab`. Refused or _Ends if the run winds down."""
         tuner, began = self._tuner, self._tuner.now()
-        wish = Probe(iterations=iterations, seconds=seconds, **_changed(self._now, setting))
+        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, **_changed(self._now, setting))
         found = await tuner.ask(self._coordinator, wish, Probed)
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for
-        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began)
+        trial = Trial(found.losses, found.seconds, found.diverged, tuner.now() - began, found.pace, found.kept)
         loss = "diverged" if trial.diverged else mean(judged(trial))
-        tuner.emit("probe", **tuner.shown(setting), iterations=len(trial.losses), seconds=trial.seconds, loss=loss)
+        shown = {**tuner.shown(setting), "iterations": len(trial.losses), "seconds": trial.seconds, "loss": loss}
+        tuner.emit("probe", **shown, **({"kept": True} if trial.kept else {}))
         return trial
 
 

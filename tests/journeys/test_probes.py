@@ -13,6 +13,7 @@ import pytest
 
 from nets.files.checkpoint import load as load_checkpoint
 from roles import ROLES, Options, plan
+from roles.coordination.probing import pace
 from roles.messages import Held, Hold, Probe, Probed, Release, Released
 from runtime import Actor, Message, ProgramFailed, Refused, Topology, WindDown
 from runtime.config.file import load_with_program
@@ -127,6 +128,40 @@ def test_probes_leave_no_trace_in_the_model_and_their_samples_come_again(tmp_pat
     assert other[0] == first[0]
     assert other[2] != first[2]
     assert [fields["iterations"] for fields in found.journal.of("finished")] == [ITERATIONS]
+
+
+@pytest.mark.few("[sync]")
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_probe_that_is_kept_is_training_and_uses_no_sample_twice(tmp_path: Path, preset: str) -> None:
+    plain = train(configure(tmp_path / "apart", preset, workers=2, iterations=ITERATIONS))
+    probes = ({"iterations": 3, "kept": True}, {"iterations": 3, "base_lr": 0.05}, {"iterations": 2, "kept": True})
+    found = tried(configure(tmp_path / "tried", preset, workers=2, iterations=ITERATIONS), asks(*probes))
+    same(found, plain)
+    at = found.journal.of("hold")[0]["iteration"]
+    first, between, second = found.journal.of("probe")
+    assert (first["kept"], between["kept"], second["kept"]) == (True, False, True)
+    assert first["losses"] + second["losses"] == tuple(plain.losses()[at : at + 5])
+    assert between["losses"][0] == second["losses"][0]
+    assert [fields["iterations"] for fields in found.journal.of("finished")] == [ITERATIONS]
+
+
+@pytest.mark.parametrize(
+    "probe", [{"iterations": 5, "base_lr": 3.0}, {"iterations": 4, "base_lr": 1e6}, {"iterations": ITERATIONS}]
+)
+def test_a_probe_whose_loss_rises_or_that_would_outlast_the_run_is_not_kept(
+    tmp_path: Path, probe: dict[str, Any]
+) -> None:
+    plain = train(configure(tmp_path / "apart", "sync", workers=2, iterations=ITERATIONS))
+    cluster = configure(tmp_path / "tried", "sync", workers=2, iterations=ITERATIONS)
+    found = tried(cluster, asks({**probe, "kept": True}))
+    same(found, plain)
+    assert [fields["kept"] for fields in found.journal.of("probe")] == [False]
+
+
+def test_the_pace_of_a_probe_is_that_of_its_later_half_between_two_turns_of_all_groups() -> None:
+    assert pace([9.0, 10.0, 11.0, 12.0], 1) == 1.0
+    assert pace([9.0, 9.0, 10.0, 10.0, 11.0, 11.0, 12.0, 12.0, 13.0, 13.0], 2) == 0.5
+    assert pace([9.0, 9.0, 9.0], 2) == pace([], 1) == 0.0
 
 
 PROBES = ({"iterations": 3, "base_lr": 0.05}, {"iterations": 5, "momentum": 0.0}, {"iterations": 4, "groups": 4})

@@ -21,7 +21,7 @@ class Written:
         self._losses, self._seconds, self._beside = losses, seconds, beside
         self.asked: list[tuple[Setting, int]] = []
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         self.asked.append((setting, iterations))
         each = self._seconds(setting.groups)
         if seconds:
@@ -48,14 +48,17 @@ class Quadratic:
         self.iteration = 0
         self.asked: list[tuple[Setting, int]] = []
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         self.asked.append((setting, iterations))
         each = self._seconds[setting.groups]
         if seconds:
             iterations = min(iterations, math.floor(seconds / each + 1e-9))
-        losses, _, diverged = self.learnt(setting, iterations)
+        losses, model, diverged = self.learnt(setting, iterations)
         taken = (len(losses) + diverged) * each
-        return Trial(tuple(losses), taken, diverged, taken)
+        if kept := kept and not diverged and max(losses) <= 1.5 * losses[0]:
+            self.now = model
+            self.iteration += len(losses)
+        return Trial(tuple(losses), taken, diverged, taken, kept=kept)
 
     def train(self, setting: Setting, iterations: int) -> list[float]:
         """Go on from the model that is kept."""

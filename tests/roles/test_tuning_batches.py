@@ -26,7 +26,7 @@ class Lab:
         self._seconds, self._wild = seconds, wild
         self.asked: list[tuple[int, int]] = []
 
-    async def probe(self, setting: Setting, iterations: int, seconds: float) -> Trial:
+    async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         self.asked.append((setting.batch, iterations))
         each = self._seconds(setting.batch)
         if setting.batch == self._wild:

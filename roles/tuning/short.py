@@ -1,0 +1,95 @@
+"""The cold start of a run that is too short for grids: theory says which setting of each number of groups learns alike
+(`choices.alike`), so what is asked is what theory does not know.
+
+How fast they are: from the most groups down, until fewer are clearly slower. With fewer groups an iteration takes no
+less time, so what is slow is never waited for: an iteration of one group may take as long as six of eight.
+
+Whether the published rate is too low: three times as much beside it, as long as the more is clearly better.
+
+As all of these learn alike, a probe of them is training, and is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from roles.tuning.choices import Setting, Trial
+from roles.tuning.judgement import RISES, clearly_worse, judged, mean, rises
+from roles.tuning.trials import SpentUp, Trials
+
+AS_FAST = 1.05  # times the fastest seconds per iteration
+STEP = 3.0  # times a rate: the next. Half a decade: ten times what learns well diverges as a rule
+MARGIN = 1.25  # times what two probes cost, as far as is known: the second shall not end with the budget
+LOOK, TURNS = 24, 6  # iterations, and of each group: what diverges with stale gradients has risen after 4 to 6 turns
+
+
+class Short:
+    """Of `alike` settings with different groups, in the order of these; the first is what the run has. `saturated`: the
+    fewest groups that are as fast as any, once they are timed; `why`: what was taken."""
+
+    def __init__(self, trials: Trials, alike: Sequence[Setting]) -> None:
+        self._trials, self._alike = trials, list(alike)
+        self._timed: dict[Setting, Trial] = {}
+        self.saturated, self.why = 0, ""
+
+    def __repr__(self) -> str:
+        return f"<{len(self._alike)} settings that learn alike, {self.saturated or 'no'} groups are as fast as any>"
+
+    async def time(self) -> None:
+        """Seconds of an iteration. SpentUp: the budget ends before."""
+        timed: dict[int, float] = {}
+        for setting in reversed(self._alike):
+            trial = self._timed[setting] = await self._trials.of(setting, kept=True)
+            timed[setting.groups] = _pace(trial)
+            if timed[setting.groups] > AS_FAST * min(timed.values()):
+                break
+        self.saturated = min(groups for groups in timed if timed[groups] <= AS_FAST * min(timed.values()))
+        shown = ", ".join(f"{1000 * seconds:.4g}" for seconds in timed.values())
+        text = f"an iteration takes {shown} ms with {', '.join(map(str, timed))} groups"
+        self._trials.tell(f"{text}; the fewest that are as fast as any: {self.saturated}")
+
+    async def choose(self) -> Setting:
+        """The most groups that are worth having and whose probe speaks for theory; with the rate that they bear."""
+        best = self._alike[0]
+        for setting in reversed([each for each in self._alike if each.groups <= self.saturated]):
+            if holds(self._timed.get(setting) or await self._trials.of(setting)):
+                best = setting
+                break
+        self.why = f"by theory it learns as what the run had, and {best.groups} groups are the fastest that hold"
+        return await self._bolder(best)
+
+    async def _bolder(self, best: Setting) -> Setting:
+        while True:
+            wider = best.but(base_lr=STEP * best.base_lr)
+            length = max(LOOK, TURNS * best.groups, self._trials.length)
+            costs = sum(self._trials.cost(each, length) for each in (best, wider))
+            if MARGIN * costs > self._trials.left_to_spend:
+                self.why += f"; the budget is too small to try base_lr {wider.base_lr:.4g}"
+                return best
+            try:
+                there = await self._trials.of(wider, length)
+                here = await self._trials.of(best, length, kept=True)
+            except SpentUp:
+                self.why += f"; the budget ended before base_lr {wider.base_lr:.4g} was tried"
+                return best
+            both = min(len(here.losses), len(there.losses))
+            better = holds(there) and clearly_worse(judged(here, both), judged(there, both), paired=True)
+            compared = f"{_loss(there)}, {_loss(here)} with {best.base_lr:.4g}"
+            self.why += f"; base_lr {wider.base_lr:.4g} is {'' if better else 'not '}clearly better ({compared})"
+            if not better:
+                return best
+            best = wider
+
+
+def holds(trial: Trial) -> bool:
+    """Does nothing speak against going on so? Its loss goes down, or is not far above that of an untrained model."""
+    losses = judged(trial)
+    return bool(losses) and not rises(trial) and mean(losses) <= RISES * trial.losses[0]
+
+
+def _pace(trial: Trial) -> float:
+    return float("inf") if trial.diverged else trial.iteration_seconds
+
+
+def _loss(trial: Trial) -> str:
+    return "diverges" if trial.diverged else f"loss {mean(judged(trial)):.4g}"
