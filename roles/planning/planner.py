@@ -27,6 +27,7 @@ from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite, unmatched
 from roles.planning.devices import Devices
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
+from roles.planning.homes import laid_out
 from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
@@ -36,7 +37,7 @@ from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.placement import cores_in_all, data_here
+from runtime.plan.placement import data_here
 from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
@@ -112,7 +113,6 @@ class _Planner(Remarks):
         self._look_into_files(job, sources, nets)
         self.tuned.check(self, job, timetable)
         self.stop_if_wrong()
-        strategy = self.train.strategy
         timetable = self._with_tests(timetable, job, sources)
         self._check_tests(timetable)
         request = Request(
@@ -120,16 +120,18 @@ class _Planner(Remarks):
             timetable=timetable,
             display=job.solver_spec.display,
             image_shape=job.all_shapes(sources),
-            strategy=strategy,
+            strategy=self.train.strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
-            exchange=strategy.exchange or self.preset.exchange,
+            exchange=self.train.strategy.exchange or self.preset.exchange,
             options=self.options,
-            cores=cores_in_all(self.config),
         )
-        topology = self.tuned.with_tuner(self, checked(self.preset.layout(request)), timetable)
+        topology = laid_out(self._laid_out, request, self.config, self)
         self.stop_if_wrong()
         self._check_messages(topology, nets[TRAIN])
         return self._on_devices(self._with_formats(topology, job), sources)
+
+    def _laid_out(self, request: Request) -> Topology:
+        return self.tuned.with_tuner(self, checked(self.preset.layout(request)), request.timetable)
 
     def _look_into_files(self, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> None:
         """Whatever would end the run soon after its start is told before it."""

@@ -26,6 +26,7 @@ WHY = {
     "scheme": "preset '{}' does not share out the FC phase",
     "variable_batch": "preset '{}' does not share out the FC phase",
     "exchange": "the workers of preset '{}' hold no replicas that exchange anything",
+    "between": "the workers of preset '{}' hold no replicas that are summed on each host first",
 }
 
 
@@ -103,7 +104,7 @@ def _unused(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str
     """Keys that say something else than by default and that the preset does not look at."""
     used = preset.uses | (preset.uses_live if strategy.live else frozenset())
     if not preset.exchange:
-        used -= {"exchange"}
+        used -= {"exchange", "between"}
     for key in (key for key in Strategy.model_fields if key in SHAPE - used):
         found = getattr(strategy, key)
         if found != Strategy.model_fields[key].default and not (key == "workers" and found == 1):
@@ -121,6 +122,9 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
         return
     if not exchange.fans and strategy.fan_in != Strategy.model_fields["fan_in"].default:
         yield f"found {strategy.fan_in}, but exchange '{name}' has no tree", ("strategy", "fan_in")
+    if not exchange.ways and strategy.between != Strategy.model_fields["between"].default:
+        text = f"found '{strategy.between}', but exchange '{name}' has no choice of ways between hosts"
+        yield text, ("strategy", "between")
     if strategy.reproducible and not exchange.repeats:
         text = f"found true, but exchange '{name}' adds up in an order of its own, a reproducible run in pairs"
         yield text, ("strategy", "reproducible")
