@@ -54,10 +54,10 @@ class TreeOptions(ExchangeOptions):
         return place_over(self.hosts or (self.members,), name, self.fan_in)
 
     def copies(self, name: str) -> bool:
-        """Does it get the sum from another host and tell it to members of its own? They read it in its memory."""
+        """Does it get the sum and tell it to members of its host? What they read in place lies in its own memory."""
         parent, levels = self.place(name)
         here = next((host for host in self.hosts if name in host), ())
-        return parent is not None and parent not in here and any(child in here for level in levels for child in level)
+        return parent is not None and any(child in here for level in levels for child in level)
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its sum up, the whole down."""
@@ -71,7 +71,7 @@ class TreeOptions(ExchangeOptions):
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
         """At each level, its children's arrays."""
         yield from (Load("reduce", added=size * len(children)) for children in self.place(name).levels)
-        if self.hosts and self.copies(name):
+        if self.copies(name):
             yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
@@ -85,7 +85,7 @@ class TreeOptions(ExchangeOptions):
         if place.parent is not None:
             yield Step((name, "Contribution", bucket), Sending((place.parent,), whole), (above,))
             above = (place.parent, "SharedSum", bucket, name)
-            if self.hosts and self.copies(name):
+            if self.copies(name):
                 yield Step((name, "gather", bucket), Work("gather"), (above,))
                 above = (name, "gather", bucket)
         children = [child for below in reversed(place.levels) for child in below]
@@ -112,7 +112,7 @@ class TreeExchange(Exchange):
     ) -> None:
         self._actor, self._ops = actor, ops
         self._parent, self._levels = options.place(actor.name)
-        self._copies = bool(options.hosts) and options.copies(actor.name)
+        self._copies = options.copies(actor.name)
         self._children = {child for children in self._levels for child in children}
         self._summands = Summands(SUMS, self._awaited, sizes, dtype)
 

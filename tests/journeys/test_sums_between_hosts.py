@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections import Counter
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,6 @@ from tests.support import configure, events, get, train
 
 __all__ = ["three"]  # the fixture
 ITERATIONS = 12
-ALONE = re.compile(r'convoy_message_bytes_received_total\{actor="(.*?)",kind="roles\.\w+",role="\w*"\} (\S+)')
 PRESETS = {
     "replicas": "",
     "replicas in a ring": 'between = "ring"\n',
@@ -41,7 +40,7 @@ PRESETS = {
 
 class Trained:
     """A run over this host and two others, held when most of it is over: `iterations` by then; the bytes of arrays that
-    each actor got from each, those that came to it by a socket, and what each cable had carried; what was foretold."""
+    each actor got from each, and what each cable had carried; what was foretold."""
 
     def __init__(self, cluster: Path, others: list[Machine]) -> None:
         loaded = load_with_program(cluster)
@@ -53,7 +52,7 @@ class Trained:
         self.foretold = {
             link: sum(filter(None, kinds.values())) for link, kinds in forecast(self._topology).traffic.items()
         }
-        self.payload, self.by_socket = Counter[tuple[str, str]](), Counter[str]()
+        self.payload = Counter[tuple[str, str]]()
         self.states = Counter[str]()  # host -> bytes of the model that left it when the run was held
         self.iterations = 0
         self.carried: list[list[int]] = []
@@ -61,9 +60,10 @@ class Trained:
     async def go(self) -> None:
         before = [carried(machine) for machine in self._others]
         async with Run(self._placement, self._config) as run:
-            async for event in run.events():
-                if event.name == "progress" and event.fields["iteration"] == f"{ITERATIONS // 2}/{ITERATIONS}":
-                    break
+            async with aclosing(run.events()) as heard:
+                async for event in heard:
+                    if event.name == "progress" and event.fields["iteration"] == f"{ITERATIONS // 2}/{ITERATIONS}":
+                        break
             self.directory = run.directory
             self.iterations = (await run.ask("coordinator", Hold(), Held)).iteration
             now = [carried(machine) for machine in self._others]
@@ -75,8 +75,6 @@ class Trained:
                         self.states[self.home[sender]] += int(float(size))
                     else:
                         self.payload[sender, receiver] += int(float(size))
-                for receiver, size in ALONE.findall(page):
-                    self.by_socket[receiver] += int(float(size))
             await run.ask("coordinator", Release(), Released)
             await run.result()
 
@@ -91,7 +89,7 @@ class Trained:
 
 @pytest.mark.few("[replicas]", "[firecaffe]")
 @pytest.mark.parametrize("case", PRESETS)
-async def test_two_workers_on_each_of_three_hosts_send_what_was_foretold_and_learn_what_one_process_does(
+def test_two_workers_on_each_of_three_hosts_send_what_was_foretold_and_learn_what_one_process_does(
     case: str, tmp_path: Path, three: list[Machine]
 ) -> None:
     preset = case.partition(" in ")[0]
@@ -101,7 +99,7 @@ async def test_two_workers_on_each_of_three_hosts_send_what_was_foretold_and_lea
     cluster = configure(tmp_path / "apart", preset, workers=6, iterations=ITERATIONS, more=more)
     cluster.write_text(cluster.read_text() + PRESETS[case])
     found = Trained(cluster, three[:2])
-    await found.go()
+    asyncio.run(found.go())
     whole = {link: found.iterations * size for link, size in found.foretold.items()}
     assert {link: size for link, size in found.payload.items() if size} == {k: v for k, v in whole.items() if v}
     for machine, (*grown, within) in zip(three, found.carried, strict=False):
@@ -111,10 +109,6 @@ async def test_two_workers_on_each_of_three_hosts_send_what_was_foretold_and_lea
         for got, least in zip(grown, leasts, strict=True):
             assert least < got < 1.08 * least + 250_000  # heartbeats, greetings, headers: TCP's and IP's are 4 in 100
         assert within < 20_000  # nothing goes round by the network of the host
-    for actor in found.home:  # whoever hears of its own host only reads all arrays in place
-        peers = {sender for sender, receiver in whole if receiver == actor}
-        if peers and {found.home[peer] for peer in peers} == {found.home[actor]}:
-            assert found.by_socket[actor] < 0.02 * sum(whole[peer, actor] for peer in peers) + 20_000
     if PRESETS[case].startswith("tau"):
         return
     losses = [event["loss"] for event in events(found.directory, "progress")]
