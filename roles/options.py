@@ -29,11 +29,8 @@ else:
     Rate = Annotated[Positive | Literal[AUTO], Expected("a finite number > 0, or 'auto'")]
     Momentum = Annotated[Fraction | Literal[AUTO], Expected("a number >= 0 and < 1, or 'auto'")]
 
-Device = Annotated[
-    str,
-    Field(pattern=r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"),
-    Expected("'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
-]
+DEVICE, DEVICES = r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$", "'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"
+Device = Annotated[str, Field(pattern=DEVICE), Expected(DEVICES)]
 
 
 if TYPE_CHECKING:

@@ -43,6 +43,13 @@ class HostOptions(ExchangeOptions):
         """The accumulator of a member."""
         return self.elsewhere.get(name, self.accumulator)
 
+    @property
+    def told(self) -> str:
+        """That hosts are summed first."""
+        hosts = len({*self.elsewhere.values()}) + 1
+        text = f"sums are made by an accumulator on each of {hosts} hosts first, then by {self.accumulator}"
+        return text if self.elsewhere else ""
+
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its array."""
         yield self.of(name), Contribution, shapes.number * size

@@ -59,6 +59,11 @@ class TreeOptions(ExchangeOptions):
         here = next((host for host in self.hosts if name in host), ())
         return parent is not None and any(child in here for level in levels for child in level)
 
+    @property
+    def told(self) -> str:
+        """That hosts are summed first."""
+        return f"sums are made on each of {len(self.hosts)} hosts first, along a tree" if self.hosts else ""
+
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its sum up, the whole down."""
         parent, levels = self.place(name)

@@ -22,17 +22,16 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options, Train
-from roles.planning.asynchrony import told_of_momentum
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite, unmatched
-from roles.planning.devices import Devices
+from roles.planning.devices import Devices, by_machine
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
 from roles.planning.homes import laid_out
 from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
 from roles.planning.remarks import Remarks
-from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
+from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called, told_of_momentum
 from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
@@ -177,7 +176,8 @@ class _Planner(Remarks):
 
     def _on_devices(self, topology: Topology, sources: dict[str, Source]) -> Topology:
         """Tell each actor that computes where to do so."""
-        devices = Devices(self.train.devices, sources, self.config.simulation.seed, self.base)
+        patterns = by_machine(self.train.devices, topology, self.config, self)
+        devices = Devices(patterns, sources, self.config.simulation.seed, self.base)
         for text, keys in devices.mistakes(topology, self.train):
             self.problem(text, "train", *keys)
         self.stop_if_wrong()

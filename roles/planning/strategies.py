@@ -1,18 +1,23 @@
-"""Presets by name, and what may be asked of each. A strategy is data: which actors, which links; the roles do not know
-it."""
+"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A strategy is data: which
+actors, which links; the roles do not know it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from nets import SolverSpec
 from roles import registry
 from roles.exchange.choice import exchange_called
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
+from roles.tuning.momentum import expected, total
 from runtime.errors import ConfigError
 from runtime.options import typed
 
+HIGH = 0.95  # total momentum from which runs were seen to end in NaN, see docs/tuning.md
+ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
+KINDS = ("SGD", "Nesterov")
 LIVE_ONLY = "every group of preset '{}' has one worker, and without live = true that stays so"
 WHY = {
     "workers": "preset '{}' is one worker",
@@ -144,3 +149,17 @@ def _shards_that_repeat(strategy: Strategy, preset: Preset) -> Iterator[tuple[st
     if strategy.scheme == "c" and strategy.workers > 2:
         text = f"found {strategy.workers}: of so many, scheme 'c' takes parts of a reproducible run's micro-batches"
         yield text, ("strategy", "workers")
+
+
+def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> str:
+    """A line on a total momentum that may not hold, and one that does; "" if it does."""
+    groups, momentum = preset.groups(strategy), solver.momentum
+    together = total(momentum, expected(groups))
+    if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - ROUNDING:
+        return ""
+    kept = 1.0 - groups * (1.0 - momentum)
+    advice = f"{kept:.3g} keeps the total at" if kept > ROUNDING else "0, or fewer groups, come nearest to"
+    return (
+        f"preset '{strategy.preset}' with momentum {momentum:.3g} and {groups} groups learns as with momentum "
+        f"{together:.3g}, and may diverge; momentum {advice} {momentum:.3g}"
+    )

@@ -31,10 +31,8 @@ PRESETS = {
     "firecaffe": "",
     "host-accumulate": "",
     "sync": "",
-    "singa": "",
     "one-weird-trick": "",
     "sparknet": "tau = 1\n",
-    "dl4j": "tau = 1\n",
 }
 
 
@@ -87,7 +85,7 @@ class Trained:
         )
 
 
-@pytest.mark.few("[replicas]", "[firecaffe]")
+@pytest.mark.few("[replicas]")
 @pytest.mark.parametrize("case", PRESETS)
 def test_two_workers_on_each_of_three_hosts_send_what_was_foretold_and_learn_what_one_process_does(
     case: str, tmp_path: Path, three: list[Machine]
