@@ -147,7 +147,8 @@ def by_machine(
             text = f"says nothing: no worker of machine '{machine.name}' is without a device of train.devices"
             _note(remarks.warnings, config, machine, text)
         elif len(mine) > count and {*machine.devices} != {"cpu"}:
-            text = f"machine '{machine.name}' has {len(mine)} workers and {count} devices: they share them in turn"
+            devices = f"{count} device{'s' * (count > 1)}"
+            text = f"machine '{machine.name}' has {len(mine)} workers for {devices}: they share in turn"
             _note(remarks.warnings, config, machine, text)
     return found
 

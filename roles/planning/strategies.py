@@ -1,5 +1,5 @@
-"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A strategy is data: which
-actors, which links; the roles do not know it."""
+"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A strategy is data:
+which actors, which links; the roles do not know it."""
 
 from __future__ import annotations
 
