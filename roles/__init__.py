@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from roles.choosing.preset import PresetChoice
     from roles.commands.resuming import resumed
     from roles.forecasting.observer import observer
-    from roles.forecasting.outlook import forecast, memory
+    from roles.forecasting.outlook import decided, forecast, memory
     from roles.options import Options
     from roles.planning.planner import plan
     from roles.planning.prospects import prospects
@@ -72,6 +72,7 @@ __all__ = [
     "ROLES",
     "Options",
     "choice",
+    "decided",
     "forecast",
     "memory",
     "observer",
@@ -119,7 +120,7 @@ def __getattr__(name: str) -> Any:
         from roles.forecasting.observer import observer
 
         return observer
-    if name in ("forecast", "memory"):
+    if name in ("decided", "forecast", "memory"):
         from roles.forecasting import outlook
 
         return getattr(outlook, name)

@@ -9,6 +9,8 @@ from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.collective import Collective
 from roles.exchange.host import HostExchange
+from roles.exchange.per_host import PerHost
+from roles.exchange.ring import RingExchange
 from roles.exchange.tree import TreeExchange
 from roles.fc.server import FcServer
 from roles.fc.shard import FcShard
@@ -19,7 +21,8 @@ from runtime.actors.conversation import Said
 from runtime.cluster.lifecycle import LIFE
 
 SPEAKERS: tuple[type, ...] = (
-    Coordinator, ConvModel, TreeReducer, FcServer, FcShard, Collective, TreeExchange, HostExchange, HostAccumulator,
+    Coordinator, ConvModel, TreeReducer, FcServer, FcShard, Collective, PerHost, TreeExchange, RingExchange,
+    HostExchange, HostAccumulator,
 )  # fmt: skip
 OPENING = """# Which message may come when
 

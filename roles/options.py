@@ -29,11 +29,8 @@ else:
     Rate = Annotated[Positive | Literal[AUTO], Expected("a finite number > 0, or 'auto'")]
     Momentum = Annotated[Fraction | Literal[AUTO], Expected("a number >= 0 and < 1, or 'auto'")]
 
-Device = Annotated[
-    str,
-    Field(pattern=r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$"),
-    Expected("'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"),
-]
+DEVICE, DEVICES = r"^(cpu|cuda:[0-9]{1,3}|emulated(:.+)?)$", "'cpu', 'cuda:N', 'emulated' or 'emulated:PROFILE.json'"
+Device = Annotated[str, Field(pattern=DEVICE), Expected(DEVICES)]
 
 
 if TYPE_CHECKING:
@@ -94,8 +91,9 @@ class Strategy(Section):
     rows FC batches are made: "a" all at once, "b" one worker's after the other's, "c" a part of everyone's at a time;
     with `variable_batch` each of them is an update.
 
-    Where workers hold replicas, `exchange` says how these add up, if not as the preset has it. `options` are those of a
-    preset that another package brings."""
+    Where workers hold replicas, `exchange` says how these add up, if not as the preset has it, and `between` which way
+    sums take from host to host; "auto": large ones round a ring and small ones along a tree, as is predicted to be
+    faster. `options` are those of a preset that another package brings."""
 
     preset: Annotated[str, AfterValidator(_preset)] = "omnivore"
     workers: Count = 2
@@ -110,6 +108,7 @@ class Strategy(Section):
     scheme: Literal["a", "b", "c"] = "a"
     variable_batch: bool = False
     exchange: Annotated[str, AfterValidator(registry.EXCHANGES.judged)] | None = None
+    between: Literal["auto", "tree", "ring"] = "auto"
     options: dict[str, Any] = Field(default={})
 
     @property

@@ -72,7 +72,9 @@ EXCHANGES = Registry(
     "convoy.exchanges",
     {
         "collective": "roles.exchange.collective:Collective",
+        "per-host": "roles.exchange.per_host:PerHost",
         "tree": "roles.exchange.tree:TreeExchange",
+        "ring": "roles.exchange.ring:RingExchange",
         "host": "roles.exchange.host:HostExchange",
     },
 )

@@ -12,6 +12,7 @@
     anew            what becomes of it when it is started anew
     any_batch       does it take the rows of each batch as they come, up to `Job.largest`?
     spread          are actors of its kind shared out over the machines, where cluster.toml says nothing of them?
+    beside          the actor on whose machine it lives then, if it is not spread; "": on the first
 
 Others ask these instead of knowing roles by name. A role that says nothing sends, holds and computes nothing.
 """
@@ -140,6 +141,7 @@ class SummingOptions(RoleOptions):
     """Of a role that only adds up, in host memory."""
 
     kernels: str = "numpy"
+    beside: str = ""
 
     def on_device(self, device: str, blank: Mapping[str, Any]) -> Self | None:
         """Its sums can take no time, but they are made nowhere but here."""

@@ -2,72 +2,99 @@
 
 That is "collecting and accumulating gradients on CPUs" (section 3): bucket by bucket, during the backward pass.
 Arrays are added in pairs of neighbours by rank, and these in pairs, each pair as soon as it is there; every device
-updates its own replica.
+updates its own replica. Of accumulators on several hosts the first adds up the sums of all hosts in the same way:
+
+    member -> accumulator of its host -> the first one -> accumulators -> members
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ops import Array
 from roles.base.loads import Load, Loads
 from roles.base.role import Held, Sent, SummingOptions
 from roles.base.shapes import Shapes
-from roles.base.steps import Sending, Step, Steps, Turn, Work
-from roles.exchange.partial_sums import check_array, check_count
+from roles.base.steps import Key, Sending, Step, Steps, Turn, Work
+from roles.exchange.partial_sums import BY, HERE, NOT_THEIRS, SUM, SUMMED, check_array, check_count, copied
 from roles.learning.gradient_sum import GradientSum
 from roles.learning.job import cpu_ops
 from roles.learning.parts import Parts, in_parts
-from roles.messages import Contribution, SharedSum
-from runtime import Actor, Conversation, Envelope
+from roles.messages import Blobs, Contribution, SharedSum
+from runtime import Actor, Conversation, Envelope, Standing
 
-PART = in_parts("a member's array of a sum", "iteration bucket", Contribution)
+PART = in_parts("a member's array of a sum, or another host's sum", "iteration bucket", Contribution)
+AWAITED, NOT_GIVEN = "awaited from the first accumulator", "before this host's sum was given"
+TOTAL = Conversation(
+    "the sum of all hosts",
+    BY,
+    AWAITED,
+    {(AWAITED, SharedSum): (HERE,), (HERE, SUM): (SUMMED,)},
+    closed=(NOT_GIVEN, NOT_THEIRS),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccumulatorOptions(SummingOptions):
-    """The names of the `members` by rank, the kernels it computes with and the dtype of what it adds up."""
+    """The names of the `members` by rank, the kernels it computes with and the dtype of what it adds up. On several
+    hosts: the accumulators of the others (`below`), or the first one (`above`)."""
 
     members: tuple[str, ...]
     dtype: str = "float32"
+    above: str = ""
+    below: tuple[str, ...] = ()
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
-        """Every sum, to every member."""
-        for member in self.members:
-            for size in shapes.options[member].summed(shapes):
-                yield member, SharedSum, shapes.number * size
+        """Every sum, to every member; to and from the first accumulator."""
+        for size in shapes.options[self.members[0]].summed(shapes):
+            if self.above:
+                yield self.above, Contribution, shapes.number * size
+            yield from ((told, SharedSum, shapes.number * size) for told in (*self.below, *self.members))
 
     def steps(self, name: str, shapes: Shapes, turn: Turn) -> Steps:
-        """Each member's array is added; with the last one, all are told the sum."""
-        for bucket, size in enumerate(shapes.options[self.members[0]].sums(shapes, turn)):
-            added = [(name, "accumulate", str(bucket), member) for member in self.members]
-            for key in added:
-                yield Step(key, Work("accumulate"), ((key[-1], "Contribution", str(bucket)),))
-            for member in self.members:
-                told = Sending((member,), shapes.number * size)
-                yield Step((name, "SharedSum", str(bucket), member), told, tuple(added))
+        """Each array is added; with the last one, all are told the sum, or first the accumulator above."""
+        for number, size in enumerate(shapes.options[self.members[0]].sums(shapes, turn)):
+            bucket, whole = str(number), shapes.number * size
+            above: tuple[Key, ...] = tuple(
+                (name, "accumulate", bucket, sender) for sender in (*self.members, *self.below)
+            )
+            for key in above:
+                yield Step(key, Work("accumulate"), ((key[-1], "Contribution", bucket),))
+            if self.above:
+                yield Step((name, "Contribution", bucket), Sending((self.above,), whole), above)
+                above = ((name, "gather", bucket),)
+                yield Step(above[0], Work("gather"), ((self.above, "SharedSum", bucket, name),))
+            for told in (*self.below, *self.members):
+                yield Step((name, "SharedSum", bucket, told), Sending((told,), whole), above)
 
     def holds(self, name: str, shapes: Shapes) -> Held:
         """A sum of each bucket."""
         return {"sums": shapes.number * sum(shapes.options[self.members[0]].summed(shapes))}
 
     def loads(self, name: str, shapes: Shapes) -> Loads:
-        """Every member's array of every bucket, as it comes."""
+        """Every array of every bucket, as it comes."""
         for size in shapes.options[self.members[0]].summed(shapes):
-            yield from (Load("accumulate", added=size if rank else 0) for rank in range(len(self.members)))
+            arrays = len(self.members) + len(self.below)
+            yield from (Load("accumulate", added=size if rank else 0) for rank in range(arrays))
+            if self.above:
+                yield Load("gather", added=size)
 
 
 class HostAccumulator(Actor):
     """See the module docstring."""
 
     Options = AccumulatorOptions
-    conversations: ClassVar[tuple[Conversation, ...]] = (PART,)
+    conversations: ClassVar[tuple[Conversation, ...]] = (PART, TOTAL)
 
     def __init__(self, options: AccumulatorOptions) -> None:
         self._members, self._kernels, self._dtype = options.members, options.kernels, options.dtype
+        self._above, self._below = options.above, options.below
         self._sizes: dict[int, int] = {}  # bucket -> numbers in it, from the first array that came of it
+        self._given: dict[int, int] = {}  # bucket -> iteration of this host's last sum that went to the first
+        self._done: dict[int, int] = {}  # bucket -> iteration of the last sum of all that came
         self._parts = Parts(PART)
+        self._totals: Standing[tuple[int, int, str]] = Standing(TOTAL, self._unheard)
 
     async def on_start(self) -> None:
         """Prepare the sums."""
@@ -75,26 +102,46 @@ class HostAccumulator(Actor):
         self._sums = self.counter("reductions", "Sums made and told.")
 
     def _build(self) -> None:
-        ops = cpu_ops(self._kernels)
-        ops.memory = self.memory
-        self._sum = GradientSum(ops)
+        self._ops = cpu_ops(self._kernels)
+        self._ops.memory = self.memory
+        self._sum, self._of_hosts = GradientSum(self._ops), GradientSum(self._ops)
 
     async def on_contribution(self, message: Contribution, envelope: Envelope) -> None:
-        """Add a member's array; with the last one, tell everybody the sum."""
-        members, sender = self._members, envelope.sender
-        rank = members.index(sender) if sender in members else -1
-        part = (message.number, message.bucket), rank, len(members)
+        """Add an array; with the last one, tell everybody the sum, or give it to the first accumulator."""
+        senders, sender = (*self._members, *self._below), envelope.sender
+        place = senders.index(sender) if sender in senders else -1
+        part = (message.number, message.bucket), place, len(senders)
         self._parts.check(message, sender, *part)
         self._check(message, sender)
         with self.phase("accumulate"):
-            total = await self.compute("accumulate", self._add, message, rank)
+            total = await self.compute("accumulate", self._add, message, place)
         self._parts.came(message, sender, *part)
         if total is None:
             return
         self._sums.inc()
-        told = SharedSum(number=message.number, bucket=message.bucket, values=(total,))
-        for name in self._members:
-            await self.tell(name, told, step=message.number)
+        if self._above:
+            self._given[message.bucket] = message.number
+            given = Contribution(number=message.number, bucket=message.bucket, values=total, into=())
+            await self.tell(self._above, given, step=message.number)
+        else:
+            await self._tell(SharedSum(number=message.number, bucket=message.bucket, values=(total,)))
+
+    async def on_shared_sum(self, message: SharedSum, envelope: Envelope) -> None:
+        """The sum of all hosts, for the members of this one."""
+        sender, subject = envelope.sender, (message.number, message.bucket, envelope.sender)
+        self._totals.check(message, sender, subject)
+        check_count(message, sender, "arrays", len(message.values), 1)
+        check_array(message.values[0], self._sizes[message.bucket], self._dtype, sender)
+        self._totals.hear(message, sender, subject)
+        self._done[message.bucket] = message.number
+        self._totals.move(SUM, subject)
+        total = await self.compute("gather", copied, message.values[0], self._ops)
+        await self._tell(replace(message, values=(total,)))
+
+    async def _tell(self, told: SharedSum) -> None:
+        """First those that have others to tell."""
+        for name in (*self._below, *self._members):
+            await self.tell(name, told, step=told.number)
 
     def _check(self, message: Contribution, sender: str) -> None:
         """MessageError unless its array is as large as those that came of its bucket before."""
@@ -102,7 +149,20 @@ class HostAccumulator(Actor):
         check_array(message.values, self._sizes.get(message.bucket, message.values.size), self._dtype, sender)
         self._sizes[message.bucket] = message.values.size
 
-    def _add(self, message: Contribution, rank: int) -> Array | None:
-        key = (message.number, message.bucket)
-        total = self._sum.add(key, rank, len(self._members), (message.values,))
-        return None if total is None else total[0]
+    def _unheard(self, subject: tuple[int, int, str]) -> str:
+        step, bucket, sender = subject
+        if sender != self._above:
+            return NOT_THEIRS
+        if step <= self._done.get(bucket, -1):
+            return SUMMED
+        return AWAITED if step <= self._given.get(bucket, -1) else NOT_GIVEN
+
+    def _add(self, message: Contribution, place: int) -> Array | None:
+        """An array of a member, then this host's sum as the first of all hosts'; or another host's sum."""
+        key, members = (message.number, message.bucket), len(self._members)
+        blobs: Blobs | None = (message.values,)
+        if place < members:
+            blobs, place = self._sum.add(key, place, members, (message.values,)), members - 1
+        if blobs is not None:
+            blobs = self._of_hosts.add(key, place - members + 1, 1 + len(self._below), blobs)
+        return None if blobs is None else blobs[0]

@@ -4,10 +4,14 @@ Written in base `fan_in`, a rank's lowest digit other than 0 says at which level
 0 there. With fan_in 2 that is the binomial tree: at level l every 2**(l + 1)-th rank receives from the one 2**l above.
 
     8 members, fan_in 2       level 0: 1 -> 0, 3 -> 2, 5 -> 4, 7 -> 6    level 1: 2 -> 0, 6 -> 4    level 2: 4 -> 0
+
+Members of several hosts make such a tree in each host, and the first of each host one between the hosts: so one sum
+leaves a host, and one comes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -36,3 +40,26 @@ def place_of(rank: int, members: int, fan_in: int) -> Position:
             levels.append(tuple(children))
         stride *= fan_in
     return Position(None, tuple(levels))
+
+
+class Place(NamedTuple):
+    """A Position in names."""
+
+    parent: str | None
+    levels: tuple[tuple[str, ...], ...]
+
+
+def place_over(hosts: Sequence[Sequence[str]], name: str, fan_in: int) -> Place:
+    """The place of a member of one of these `hosts`, which are their members by rank."""
+    host = next(members for members in hosts if name in members)
+    inside = _named(host, name, fan_in)
+    if inside.parent is not None:
+        return inside
+    between = _named([members[0] for members in hosts], name, fan_in)
+    return Place(between.parent, inside.levels + between.levels)
+
+
+def _named(members: Sequence[str], name: str, fan_in: int) -> Place:
+    parent, levels = place_of(members.index(name), len(members), fan_in)
+    named = tuple(tuple(members[child] for child in children) for children in levels)
+    return Place(None if parent is None else members[parent], named)

@@ -6,7 +6,7 @@
     first member -> rest   SharedSum: the sum is there
 
 In shared memory every byte is read once and written once, whatever p is, and nothing but places travels. There are as
-many adders as the machines have cores: more would only have to be told (30 MB of 8 members on two busy cores: 30 and
+many adders as the host has cores: more would only have to be told (30 MB of 8 members on two busy cores: 30 and
 43 ms with 2 adders, 36 and 51 with 8). Small arrays have one adder; of few members each adds them up for itself:
 that is sooner done than told. All get the same bits either way.
 """
@@ -28,12 +28,11 @@ from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
 from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count, shares
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Conversation
 from runtime.memory.arena import writable
 
-CUT = 16  # numbers: shares begin with cache lines
 ALONE_BYTES = 4 << 20  # of the others' arrays: adding up so much takes 0.4 ms, about as long as one more message
 ALONE_MEMBERS = 3  # that tell one another everything. 256 KB of 8 took a busy host 15 ms so, with one adder 4.5
 
@@ -58,13 +57,6 @@ SHARE = Conversation(
 )
 
 
-def shares(size: int, members: int) -> list[tuple[int, int]]:
-    """[low, high) of each member's share of `size` numbers: nearly equal, some may be empty."""
-    lines = -(-size // CUT)
-    cuts = [min(size, lines * rank // members * CUT) for rank in range(members + 1)]
-    return list(itertools.pairwise(cuts))
-
-
 def adding(size: int, members: int, adders: int | None) -> int:
     """How many of the members add up a sum of so many bytes for all. 0: everybody does, for itself."""
     if (members - 1) * size > ALONE_BYTES:
@@ -73,8 +65,8 @@ def adding(size: int, members: int, adders: int | None) -> int:
 
 
 def adders_of(members: Sequence[str], cores: int | None) -> int:
-    """How many of them add up, on machines with so many cores in all: decided once, when a run is planned. All, where
-    that is not known: each has a core of its machine at least."""
+    """How many of them add up, on a host with so many cores: decided once, when a run is planned. All, where that is
+    not known."""
     return min(len(members), cores or len(members))
 
 
@@ -151,6 +143,8 @@ class Collective(Exchange):
     Options = CollectiveOptions
     fans = False
     repeats = True
+    over_hosts = "per-host"
+    ways = True
 
     conversations: ClassVar[tuple[Conversation, ...]] = (ARRAY, SHARE)
 
@@ -230,9 +224,9 @@ class Collective(Exchange):
         """A member's share is added up, or the whole."""
         key = (message.number, message.bucket)
         size, count = self._sums.size(message, sender, key), self._counts[message.bucket]
-        adds = self._rank < count
-        check_count(message, sender, "arrays", len(message.values), *((0, 1) if adds else (1,)))
-        low, high = shares(size, count)[self._members.index(sender)] if adds else (0, size)
+        joins = self._joins(count)
+        check_count(message, sender, "arrays", len(message.values), *((0, 1) if joins else (1,)))
+        low, high = shares(size, count)[self._members.index(sender)] if joins else (0, size)
         self._sums.arrived(message, sender, key, message.values, high - low)
 
     def _array_awaited(self, bucket: int, sender: str) -> str | None:
@@ -245,9 +239,13 @@ class Collective(Exchange):
         count = self._counts[bucket]
         if sender not in self._members[:count] or sender == self._actor.name:
             return None
-        if self._rank < count:
+        if self._joins(count):
             return SHARE_AWAITED
         return SUM_AWAITED if sender == self._members[0] else None
+
+    def _joins(self, count: int) -> bool:
+        """Does this member get the shares of `count` adders? The others get the whole."""
+        return self._rank < count
 
     def _adding(self, size: int) -> int:
         return adding(size * self._dtype.itemsize, len(self._members), self._adders)

@@ -45,11 +45,26 @@ class ExchangeOptions:
         (name, "summed", bucket)."""
         yield Step((name, "summed", bucket), None, ((name, "bucket", bucket),))
 
+    @property
+    def told(self) -> str:
+        """What a person should know of the way that sums take, when a run starts; "": nothing."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Home:
+    """A host with `members`, by rank, and its cores, if they are known."""
+
+    members: tuple[str, ...]
+    cores: int | None = None
+
 
 @dataclass(frozen=True)
 class Members:
     """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are those of an actor that
-    adds up for others: how it computes, of what, and its name. `cores`: of all machines where they live, if known."""
+    adds up for others: how it computes, of what, and its name. `cores`: of the host where they live, if known. `hosts`:
+    where they live on several; then `ring_from` says from how many bytes on a sum shall go round a ring from host to
+    host (None: never)."""
 
     names: tuple[str, ...]
     fan_in: int = 2
@@ -57,6 +72,8 @@ class Members:
     dtype: str = "float32"
     server: str = "accumulator"
     cores: int | None = None
+    hosts: tuple[Home, ...] = ()
+    ring_from: int | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,8 @@ class Exchange(ABC):
     Options: ClassVar[type[Any]]
     fans: ClassVar[bool] = True  # it looks at the fan-in of its members
     repeats: ClassVar[bool] = False  # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
+    over_hosts: ClassVar[str] = ""  # the exchange that takes its place among members on several hosts; "": itself
+    ways: ClassVar[bool] = False  # from host to host it has a tree and a ring to choose from
 
     @abstractmethod
     def __init__(

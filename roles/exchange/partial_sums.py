@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ops import Array
+from ops import Array, Backend
 from runtime import Conversation, Message, MessageError, Standing
 
 Key = tuple[int, int]  # iteration, bucket
@@ -17,6 +18,14 @@ BY = "iteration bucket sender"
 HERE, SUMMED, NO_BUCKET, NOT_THEIRS = "here", "summed before", "of no bucket", "not from there"
 CLOSED = (NO_BUCKET, NOT_THEIRS)
 SUM = "sum"
+CUT = 16  # numbers: shares begin with cache lines
+
+
+def shares(size: int, members: int) -> list[tuple[int, int]]:
+    """[low, high) of each member's share of `size` numbers: nearly equal, some may be empty."""
+    lines = -(-size // CUT)
+    cuts = [min(size, lines * rank // members * CUT) for rank in range(members + 1)]
+    return list(itertools.pairwise(cuts))
 
 
 class Summands:
@@ -92,3 +101,10 @@ def check_count(message: Message, sender: str, what: str, found: int, *expected:
     if found not in expected:
         wanted = " or ".join(map(str, expected))
         raise MessageError("bad_shape", f"{message!r} of {sender}: found {found} {what}, expected {wanted}")
+
+
+def copied(array: Array, ops: Backend) -> Array:
+    """What came from another host, in memory that peers on this host can read."""
+    mine = ops.empty(array.shape, array.dtype)
+    mine[:] = array
+    return mine

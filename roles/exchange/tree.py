@@ -7,7 +7,7 @@ A node adds its own array and those of its children level by level, in the order
 fan_in 2 and one network interface for each member a sum of |W| bytes travels |W| * 2 log2(p) / BW (equation 4): every
 level moves |W| once each way, and down the tree those come first who have most to tell. One after the other: told at
 once, all would have it as late as the last, since they share the sender's interface.
-The shape of the tree: `binomial`.
+The shape of the tree: `binomial`. Members of one host have a tree of their own, whose root sums with those of others.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
 from roles.base.steps import Sending, Step, Steps, Work, sent
-from roles.exchange.binomial import place_of
+from roles.exchange.binomial import Place, place_over
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
-from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count
+from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Key, Summands, check_count, copied
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, Conversation
 
@@ -42,39 +42,58 @@ SUMS = Conversation(
 
 @dataclass(frozen=True, kw_only=True)
 class TreeOptions(ExchangeOptions):
-    """All `members` by rank, the receiver of this too; each node adds the arrays of `fan_in` at each level."""
+    """All `members` by rank, the receiver of this too; each node adds the arrays of `fan_in` at each level. `hosts`:
+    the members of each host; none: they are on one."""
 
     members: tuple[str, ...]
     fan_in: int
+    hosts: tuple[tuple[str, ...], ...] = ()
+
+    def place(self, name: str) -> Place:
+        """Who is above a member, and who below."""
+        return place_over(self.hosts or (self.members,), name, self.fan_in)
+
+    def copies(self, name: str) -> bool:
+        """Does it get the sum and tell it to members of its host? What they read in place lies in its own memory."""
+        parent, levels = self.place(name)
+        here = next((host for host in self.hosts if name in host), ())
+        return parent is not None and any(child in here for level in levels for child in level)
+
+    @property
+    def told(self) -> str:
+        """That hosts are summed first."""
+        return f"sums are made on each of {len(self.hosts)} hosts first, along a tree" if self.hosts else ""
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its sum up, the whole down."""
-        place = place_of(self.members.index(name), len(self.members), self.fan_in)
-        if place.parent is not None:
-            yield self.members[place.parent], Contribution, shapes.number * size
-        for children in place.levels:
+        parent, levels = self.place(name)
+        if parent is not None:
+            yield parent, Contribution, shapes.number * size
+        for children in levels:
             for child in children:
-                yield self.members[child], SharedSum, shapes.number * size
+                yield child, SharedSum, shapes.number * size
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
         """At each level, its children's arrays."""
-        place = place_of(self.members.index(name), len(self.members), self.fan_in)
-        yield from (Load("reduce", added=size * len(children)) for children in place.levels)
+        yield from (Load("reduce", added=size * len(children)) for children in self.place(name).levels)
+        if self.copies(name):
+            yield Load("gather", added=size)
 
     def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
         """Level by level the sums of those below are added; up; and down again, one child after the other."""
-        rank, whole = self.members.index(name), shapes.number * size
-        place = place_of(rank, len(self.members), self.fan_in)
+        place, whole = self.place(name), shapes.number * size
         above: Name = (name, "bucket", bucket)
         for level, below in enumerate(place.levels):
-            came = tuple((self.members[child], "Contribution", bucket) for child in below)
+            came = tuple((child, "Contribution", bucket) for child in below)
             yield Step((name, "reduce", bucket, str(level)), Work("reduce"), (above, *came))
             above = (name, "reduce", bucket, str(level))
         if place.parent is not None:
-            parent = self.members[place.parent]
-            yield Step((name, "Contribution", bucket), Sending((parent,), whole), (above,))
-            above = (parent, "SharedSum", bucket, name)
-        children = [self.members[child] for below in reversed(place.levels) for child in below]
+            yield Step((name, "Contribution", bucket), Sending((place.parent,), whole), (above,))
+            above = (place.parent, "SharedSum", bucket, name)
+            if self.copies(name):
+                yield Step((name, "gather", bucket), Work("gather"), (above,))
+                above = (name, "gather", bucket)
+        children = [child for below in reversed(place.levels) for child in below]
         for child in children:
             told = (name, "SharedSum", bucket, child)
             yield Step(told, Sending((child,), whole), (above,))
@@ -96,11 +115,9 @@ class TreeExchange(Exchange):
     def __init__(
         self, actor: Actor, options: TreeOptions, sizes: Mapping[int, int], ops: Backend, dtype: DTypeLike
     ) -> None:
-        members, fan_in = options.members, options.fan_in
-        place = place_of(list(members).index(actor.name), len(members), fan_in)
         self._actor, self._ops = actor, ops
-        self._parent = None if place.parent is None else members[place.parent]
-        self._levels = [[members[child] for child in children] for children in place.levels]
+        self._parent, self._levels = options.place(actor.name)
+        self._copies = options.copies(actor.name)
         self._children = {child for children in self._levels for child in children}
         self._summands = Summands(SUMS, self._awaited, sizes, dtype)
 
@@ -110,10 +127,10 @@ class TreeExchange(Exchange):
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
         """Everybody talks to the members above and below."""
-        names, fan_in = members.names, members.fan_in
-        parents = [place_of(rank, len(names), fan_in).parent for rank in range(len(names))]
-        links = [(names[parent], name) for parent, name in zip(parents, names, strict=True) if parent is not None]
-        return Layout(TreeOptions(members=names, fan_in=fan_in), tuple(links))
+        hosts = tuple(host.members for host in members.hosts)
+        options = TreeOptions(members=members.names, fan_in=members.fan_in, hosts=hosts)
+        parents = {name: options.place(name).parent for name in members.names}
+        return Layout(options, tuple((parent, name) for name, parent in parents.items() if parent is not None))
 
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
         """See Exchange."""
@@ -126,6 +143,8 @@ class TreeExchange(Exchange):
             upward = Contribution(number=step, bucket=bucket, values=total, into=())
             await self._actor.tell(self._parent, upward, step=step)
             (total,) = await self._summands.of(key, self._parent)
+            if self._copies:
+                total = await self._actor.compute("gather", copied, total, self._ops)
         whole = SharedSum(number=step, bucket=bucket, values=(total,))
         *before, last = [child for children in reversed(self._levels) for child in children] or [""]
         for child in before:

@@ -38,6 +38,12 @@ def memory(topology: Topology) -> dict[str, int]:
     return found
 
 
+def decided(topology: Topology) -> tuple[str, ...]:
+    """Which way sums take from host to host, where there are several."""
+    exchanges = [getattr(getattr(actor.options, "exchange", None), "options", None) for actor in topology.actors]
+    return tuple(dict.fromkeys(told for options in exchanges if (told := getattr(options, "told", ""))))
+
+
 def _in_most_groups(topology: Topology) -> Iterator[Topology]:
     """The run as a tuner may make it while it goes on: then every worker has the most rows."""
     told = [actor.options for actor in topology.actors if isinstance(actor.options, RoleOptions)]

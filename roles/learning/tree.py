@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
+
+ALIKE: Mapping[str, str] = MappingProxyType({})  # no leaf has a host of its own
 
 
 @dataclass(frozen=True)
@@ -16,26 +19,35 @@ class TreeReducerSpec:
     parent: str
 
 
-def reduction_tree(leaves: list[str], fan_in: int, root: str, prefix: str) -> list[TreeReducerSpec]:
+def reduction_tree(
+    leaves: list[str], fan_in: int, root: str, prefix: str, homes: Mapping[str, str] = ALIKE
+) -> list[TreeReducerSpec]:
     """Reducers called `<prefix>-<n>` between `leaves` and `root`: about log_fan_in(leaves) levels.
 
     Every level takes its children in order, `fan_in` at a time; a child left alone moves up a level. One leaf needs
-    no reducer: it sends to `root` itself.
+    no reducer: it sends to `root` itself. `homes`: leaf -> its host; leaves of one host are summed before others come.
     """
     if fan_in < 2:
         raise ValueError(f"fan_in is {fan_in}, expected at least 2")
     made: list[tuple[str, tuple[str, ...]]] = []
-    level = list(leaves)
-    while len(level) > 1:
-        above: list[str] = []
-        for start in range(0, len(level), fan_in):
-            children = tuple(level[start : start + fan_in])
-            if len(children) == 1:
-                above.append(children[0])
-            else:
-                above.append(f"{prefix}-{len(made)}")
-                made.append((above[-1], children))
-        level = above
+
+    def summed(level: list[str]) -> list[str]:
+        while len(level) > 1:
+            above: list[str] = []
+            for start in range(0, len(level), fan_in):
+                children = tuple(level[start : start + fan_in])
+                if len(children) == 1:
+                    above.append(children[0])
+                else:
+                    above.append(f"{prefix}-{len(made)}")
+                    made.append((above[-1], children))
+            level = above
+        return level
+
+    hosts: dict[str, list[str]] = {}
+    for leaf in leaves:
+        hosts.setdefault(homes.get(leaf, ""), []).append(leaf)
+    summed([name for members in hosts.values() for name in summed(members)])
     parents = {child: name for name, children in made for child in children}
     return [TreeReducerSpec(name, children, parents.get(name, root)) for name, children in made]
 
@@ -60,16 +72,21 @@ def parents(leaves: Sequence[str], reducers: Sequence[TreeReducerSpec], root: st
 
 
 def forest(
-    groups: Sequence[Sequence[str]], fan_in: int | None, root: str, reducers: Sequence[str]
+    groups: Sequence[Sequence[str]],
+    fan_in: int | None,
+    root: str,
+    reducers: Sequence[str],
+    homes: Mapping[str, str] = ALIKE,
 ) -> dict[str, Parent]:
     """The parent of every worker, and of every reducer that is needed, with one tree in each group; without a
     `fan_in`, the root's children are all the workers of a group.
 
-    `reducers` are names to choose from, in order; ValueError if they are too few (`reducers_needed`).
+    `reducers` are names to choose from, in order; ValueError if they are too few (`reducers_needed`). `homes`: see
+    `reduction_tree`.
     """
     left, found = list(reducers), {}
     for members in groups:
-        made = [] if fan_in is None else reduction_tree(list(members), fan_in, root, "")
+        made = [] if fan_in is None else reduction_tree(list(members), fan_in, root, "", homes)
         if len(made) > len(left):
             raise ValueError(f"{len(reducers)} reducers are too few for groups of {[len(group) for group in groups]}")
         names = {reducer.name: left.pop(0) for reducer in made}
@@ -78,11 +95,11 @@ def forest(
     return found
 
 
-def reducers_needed(workers: int, groups: int, fan_in: int | None) -> int:
-    """Of a `forest` over so many workers in groups of nearly the same size."""
+def reducers_needed(groups: Sequence[Sequence[str]], fan_in: int | None, homes: Mapping[str, str] = ALIKE) -> int:
+    """Of a `forest` over these groups."""
     if fan_in is None:
         return 0
-    return sum(len(reduction_tree([str(n) for n in range(size)], fan_in, "", "")) for size in split(workers, groups))
+    return sum(len(reduction_tree(list(members), fan_in, "", "", homes)) for members in groups)
 
 
 def split(total: int, parts: int) -> list[int]:

@@ -4,8 +4,8 @@ planner  remarks            reads net, solver and data once; what it finds wrong
 by_solver                   what the solver says and cluster.toml does not
 scripting                   the same from a script
 strategies  refusals        what may be asked of a preset; what cannot go together
+homes                       lays it out for the hosts where its actors will live
 tuned                       what is "auto", and the tuner that chooses it
-asynchrony                  what groups make of a solver's momentum
 contents                    what stands in files and cannot be; warnings of it
 largest                     the largest array that a run will send
 devices  gradient_links     where actors compute; which link has which format

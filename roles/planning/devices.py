@@ -1,5 +1,5 @@
-"""On which device each actor computes: from [train.devices] to the options of the actors. The devices themselves:
-`ops`, `runtime.compute.emulated`.
+"""On which device each actor computes: from [train.devices] and the machines to the options of the actors. The devices
+themselves: `ops`, `runtime.compute.emulated`.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,14 @@ from typing import Any
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.formats.base import FORMATS
-from roles.options import Train
+from roles.options import DEVICE, DEVICES, Train
 from roles.planning.refusals import Problem
+from roles.planning.remarks import Remarks
 from runtime.compute.service_times import ServiceTimes
+from runtime.config.file import ClusterConfig
+from runtime.config.sections import Machine
 from runtime.errors import ConfigError
+from runtime.plan.placement import place
 from runtime.plan.topology import ActorSpec, Topology
 
 
@@ -107,3 +112,48 @@ def _without_model(lead: ActorSpec) -> ActorSpec:
 
 def _emulated(device: str) -> bool:
     return device.partition(":")[0] == EMULATED
+
+
+def by_machine(
+    patterns: Mapping[str, str], topology: Topology, config: ClusterConfig, remarks: Remarks
+) -> Mapping[str, str]:
+    """`patterns` of [train.devices], which count first, then worker -> device as its machine says. Notes kinds that
+    there are not, and warns of workers that share a device or lists that nobody takes from."""
+    listing = [machine for machine in config.machine if machine.devices]
+    for machine in {machine.entry: machine for machine in listing}.values():
+        for device in machine.devices:
+            if not re.match(DEVICE, device):
+                _note(remarks.problems, config, machine, f"found '{device}', expected {DEVICES}")
+    if not listing or remarks.problems:
+        return patterns
+    try:
+        placement = place(topology, config)
+    except ConfigError:
+        return patterns  # whoever starts it places it next, and is told then
+    machine_of = {actor: spec.machine for spec in placement.processes for actor in spec.actors}
+    free = [
+        actor.name
+        for actor in topology.actors
+        if isinstance(actor.options, RoleOptions)
+        and actor.options.spread
+        and not any(fnmatch.fnmatchcase(actor.name, pattern) for pattern in patterns)
+    ]
+    found = dict(patterns)
+    for machine in listing:
+        mine = [name for name in free if machine_of[name] == machine.name]
+        count = len(machine.devices)
+        found |= {name: machine.devices[number % count] for number, name in enumerate(mine)}
+        if not mine:
+            text = f"says nothing: no worker of machine '{machine.name}' is without a device of train.devices"
+            _note(remarks.warnings, config, machine, text)
+        elif len(mine) > count and {*machine.devices} != {"cpu"}:
+            devices = f"{count} device{'s' * (count > 1)}"
+            text = f"machine '{machine.name}' has {len(mine)} workers for {devices}: they share in turn"
+            _note(remarks.warnings, config, machine, text)
+    return found
+
+
+def _note(lines: list[str], config: ClusterConfig, machine: Machine, text: str) -> None:
+    line = config.raw.problem(("machine", machine.entry, "devices"), text).text
+    if line not in lines:
+        lines.append(line)

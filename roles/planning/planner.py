@@ -23,21 +23,21 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options, Train
-from roles.planning.asynchrony import told_of_momentum
 from roles.planning.by_solver import as_the_solver_says
 from roles.planning.contents import Contents, check_rates, finite, unmatched
-from roles.planning.devices import Devices
+from roles.planning.devices import Devices, by_machine
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
+from roles.planning.homes import laid_out
 from roles.planning.largest import largest_array
 from roles.planning.refusals import DOUBLE
 from roles.planning.refusals import mistakes as mistakes_in_double
 from roles.planning.remarks import Remarks
-from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called
+from roles.planning.strategies import PRESETS, mistakes_of, options_of, preset_called, told_of_momentum
 from roles.planning.tuned import Tuned
 from roles.presets.request import Preset, Request
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
-from runtime.plan.placement import cores_in_all, data_here
+from runtime.plan.placement import data_here
 from runtime.plan.program import checked
 from runtime.plan.topology import Topology
 
@@ -113,7 +113,6 @@ class _Planner(Remarks):
         self._look_into_files(job, sources, nets)
         self.tuned.check(self, job, timetable)
         self.stop_if_wrong()
-        strategy = self.train.strategy
         timetable = self._with_tests(timetable, job, sources)
         self._check_tests(timetable)
         request = Request(
@@ -121,16 +120,18 @@ class _Planner(Remarks):
             timetable=timetable,
             display=job.solver_spec.display,
             image_shape=job.all_shapes(sources),
-            strategy=strategy,
+            strategy=self.train.strategy,
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
-            exchange=strategy.exchange or self.preset.exchange,
+            exchange=self.train.strategy.exchange or self.preset.exchange,
             options=self.options,
-            cores=cores_in_all(self.config),
         )
-        topology = self.tuned.with_tuner(self, checked(self.preset.layout(request)), timetable)
+        topology = laid_out(self._laid_out, request, self.config, self)
         self.stop_if_wrong()
         self._check_messages(topology, nets[TRAIN])
         return self._on_devices(self._with_formats(topology, job), sources)
+
+    def _laid_out(self, request: Request) -> Topology:
+        return self.tuned.with_tuner(self, checked(self.preset.layout(request)), request.timetable)
 
     def _look_into_files(self, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> None:
         """Whatever would end the run soon after its start is told before it."""
@@ -176,7 +177,8 @@ class _Planner(Remarks):
 
     def _on_devices(self, topology: Topology, sources: dict[str, Source]) -> Topology:
         """Tell each actor that computes where to do so."""
-        devices = Devices(self.train.devices, sources, self.config.simulation.seed, self.base)
+        patterns = by_machine(self.train.devices, topology, self.config, self)
+        devices = Devices(patterns, sources, self.config.simulation.seed, self.base)
         for text, keys in devices.mistakes(topology, self.train):
             self.problem(text, "train", *keys)
         self.stop_if_wrong()
@@ -251,11 +253,9 @@ class _Planner(Remarks):
     def _with_tests(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
         """What is tested, and on how many images."""
         several = len(job.test_phases) > 1
+        names = {phase: job.test_name(phase) if several else "" for phase in job.test_phases}
         tests = tuple(
-            NetTest(
-                job.test_rows(phase, sources[phase]), job.rows(phase), phase, job.test_name(phase) if several else ""
-            )
-            for phase in job.test_phases
+            NetTest(job.test_rows(phase, sources[phase]), job.rows(phase), phase, name) for phase, name in names.items()
         )
         return dataclasses.replace(timetable, tests=tests)
 

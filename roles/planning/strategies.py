@@ -1,18 +1,23 @@
-"""Presets by name, and what may be asked of each. A strategy is data: which actors, which links; the roles do not know
-it."""
+"""Presets by name, what may be asked of each, and what its groups make of a solver's momentum. A strategy is data:
+which actors, which links; the roles do not know it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from nets import SolverSpec
 from roles import registry
 from roles.exchange.choice import exchange_called
 from roles.options import AUTO, MICRO_BATCHES, Strategy
 from roles.presets.request import SHAPE, Preset
+from roles.tuning.momentum import expected, total
 from runtime.errors import ConfigError
 from runtime.options import typed
 
+HIGH = 0.95  # total momentum from which runs were seen to end in NaN, see docs/tuning.md
+ROUNDING = 1e-6  # a prototxt's 0.9 is 0.89999998
+KINDS = ("SGD", "Nesterov")
 LIVE_ONLY = "every group of preset '{}' has one worker, and without live = true that stays so"
 WHY = {
     "workers": "preset '{}' is one worker",
@@ -26,6 +31,7 @@ WHY = {
     "scheme": "preset '{}' does not share out the FC phase",
     "variable_batch": "preset '{}' does not share out the FC phase",
     "exchange": "the workers of preset '{}' hold no replicas that exchange anything",
+    "between": "the workers of preset '{}' hold no replicas that are summed on each host first",
 }
 
 
@@ -103,7 +109,7 @@ def _unused(strategy: Strategy, preset: Preset) -> Iterator[tuple[str, tuple[str
     """Keys that say something else than by default and that the preset does not look at."""
     used = preset.uses | (preset.uses_live if strategy.live else frozenset())
     if not preset.exchange:
-        used -= {"exchange"}
+        used -= {"exchange", "between"}
     for key in (key for key in Strategy.model_fields if key in SHAPE - used):
         found = getattr(strategy, key)
         if found != Strategy.model_fields[key].default and not (key == "workers" and found == 1):
@@ -121,6 +127,9 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
         return
     if not exchange.fans and strategy.fan_in != Strategy.model_fields["fan_in"].default:
         yield f"found {strategy.fan_in}, but exchange '{name}' has no tree", ("strategy", "fan_in")
+    if not exchange.ways and strategy.between != Strategy.model_fields["between"].default:
+        text = f"found '{strategy.between}', but exchange '{name}' has no choice of ways between hosts"
+        yield text, ("strategy", "between")
     if strategy.reproducible and not exchange.repeats:
         text = f"found true, but exchange '{name}' adds up in an order of its own, a reproducible run in pairs"
         yield text, ("strategy", "reproducible")
@@ -140,3 +149,17 @@ def _shards_that_repeat(strategy: Strategy, preset: Preset) -> Iterator[tuple[st
     if strategy.scheme == "c" and strategy.workers > 2:
         text = f"found {strategy.workers}: of so many, scheme 'c' takes parts of a reproducible run's micro-batches"
         yield text, ("strategy", "workers")
+
+
+def told_of_momentum(solver: SolverSpec, preset: Preset, strategy: Strategy) -> str:
+    """A line on a total momentum that may not hold, and one that does; "" if it does."""
+    groups, momentum = preset.groups(strategy), solver.momentum
+    together = total(momentum, expected(groups))
+    if groups < 2 or solver.type not in KINDS or not momentum or together < HIGH - ROUNDING:
+        return ""
+    kept = 1.0 - groups * (1.0 - momentum)
+    advice = f"{kept:.3g} keeps the total at" if kept > ROUNDING else "0, or fewer groups, come nearest to"
+    return (
+        f"preset '{strategy.preset}' with momentum {momentum:.3g} and {groups} groups learns as with momentum "
+        f"{together:.3g}, and may diverge; momentum {advice} {momentum:.3g}"
+    )

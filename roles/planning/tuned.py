@@ -14,10 +14,9 @@ from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.schedule import Timetable
 from roles.learning.job import Job
 from roles.options import AUTO, Train, Tuning
-from roles.planning.asynchrony import KINDS
 from roles.planning.refusals import Problem
 from roles.planning.remarks import Remarks
-from roles.planning.strategies import WHY
+from roles.planning.strategies import KINDS, WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
 from roles.tuning.record import Start, read

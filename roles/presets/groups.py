@@ -37,33 +37,47 @@ def process_of(request: Request, group: int, rank: int) -> str:
 class Tree:
     """The reduction trees of all groups to one model server; without a `fan_in` the server adds up itself.
 
-    `mark` tells its reducers from those of other servers.
+    `mark` tells its reducers from those of other servers. On several hosts the workers of each are summed there: every
+    reducer lives beside the first worker below it. Where groups can be changed that is left out.
     """
 
     def __init__(self, request: Request, server: str, fan_in: int | None, mark: str = "") -> None:
         self.server, self.fan_in, self.live = server, fan_in, request.strategy.live
         self._groups = groups_of(request)
         self.workers = [name for members in self._groups for name in members]
+        self._homes = {} if self.live else request.homes
         self.reducers = [f"reducer{mark}-{number}" for number in range(self._needed())]
-        self.places = forest(self._groups, fan_in, server, self.reducers)
+        self.places = forest(self._groups, fan_in, server, self.reducers, self._homes)
 
     def __repr__(self) -> str:
         return f"<{len(self.reducers)} reducers between {len(self.workers)} workers and {self.server}>"
 
     def _needed(self) -> int:
         """Reducers for these groups, or where they can be changed, for any."""
-        workers = len(self.workers)
-        shapes = range(1, workers + 1) if self.live else [len(self._groups)]
-        return max(reducers_needed(workers, groups, self.fan_in) for groups in shapes)
+        if not self.live:
+            return reducers_needed(self._groups, self.fan_in, self._homes)
+        shapes = [split(len(self.workers), groups) for groups in range(1, len(self.workers) + 1)]
+        return max(reducers_needed([["worker"] * size for size in sizes], self.fan_in) for sizes in shapes)
 
     def actors(self) -> list[ActorSpec]:
         """The reducers."""
-        made = []
+        made, beside = [], self._beside()
         for name in self.reducers:
             place = self.places.get(name)
             parent, part, parts = (self.server, 0, 1) if place is None else place
-            made.append(ActorSpec(name, "tree_reducer", ReducerOptions(parent=parent, part=part, parts=parts)))
+            options = ReducerOptions(parent=parent, part=part, parts=parts, beside=beside.get(name, ""))
+            made.append(ActorSpec(name, "tree_reducer", options))
         return made
+
+    def _beside(self) -> dict[str, str]:
+        """Reducer -> the first worker below it."""
+        found: dict[str, str] = {}
+        for worker in self.workers if self._homes else ():
+            name = self.places[worker].name
+            while name in self.places:
+                found.setdefault(name, worker)
+                name = self.places[name].name
+        return found
 
     def links(self) -> list[Link]:
         """The links that gradients travel, or where groups can be changed, may travel."""

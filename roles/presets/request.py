@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Timetable
 from roles.exchange.choice import Chosen, exchange_called
-from roles.exchange.exchange import Layout, Members
+from roles.exchange.exchange import Home, Layout, Members
 from roles.learning.batch_split import Cutting
 from roles.learning.job import InputShape, Job
 from roles.options import Strategy
+from runtime.plan.hosts import Host
 from runtime.plan.topology import ActorSpec, Topology
 
 COORDINATOR, CONV_MODEL, FC_SERVER = "coordinator", "conv_model", "fc_server"
@@ -30,6 +32,7 @@ SHAPE = frozenset(
         "scheme",
         "variable_batch",
         "exchange",
+        "between",
     )
 )  # the keys of [train.strategy] that say something to some presets and nothing to others
 
@@ -40,7 +43,8 @@ class Request:
 
     `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order. `exchange`
     is the name of the one that workers with replicas use; `options` are those of the preset (`Preset.options`).
-    `cores` are those of all machines, None where they are not known.
+    `hosts` are those where actors of it will live, in the order of the machines; one of all, or none, where sums need
+    not know. `ring_from`: from how many bytes on a sum shall go round a ring from host to host; None: never.
     """
 
     job: Job
@@ -51,26 +55,44 @@ class Request:
     layers: Mapping[str, int]
     exchange: str = ""
     options: Any = None
-    cores: int | None = None
+    hosts: tuple[Host, ...] = ()
+    ring_from: int | None = None
 
     @property
     def workers(self) -> int:
         """How many."""
         return self.strategy.workers
 
+    @cached_property
+    def homes(self) -> dict[str, str]:
+        """Actor -> the host where it will live, where there are several."""
+        return {name: host.name for host in self.hosts for name in host.actors} if len(self.hosts) > 1 else {}
+
     def exchanged(self, names: Sequence[str], server: str = "accumulator") -> tuple[Chosen, Layout]:
         """What workers of these names are told of their exchange, and what it needs besides. `server`: the name of an
         actor that adds up for all, should there be one."""
+        homes = self._homes_of(names)
         members = Members(
             tuple(names),
             self.strategy.fan_in,
             kernels=self.job.kernels,
             dtype=self.job.dtype.name,
             server=server,
-            cores=self.cores,
+            cores=homes[0].cores if len(homes) == 1 else None,
+            hosts=homes if len(homes) > 1 else (),
+            ring_from=self.ring_from,
         )
-        layout = exchange_called(self.exchange).laid_out(members)
-        return Chosen(self.exchange, layout.options), layout
+        kind = (exchange_called(self.exchange).over_hosts if members.hosts else "") or self.exchange
+        layout = exchange_called(kind).laid_out(members)
+        return Chosen(kind, layout.options), layout
+
+    def _homes_of(self, names: Sequence[str]) -> tuple[Home, ...]:
+        """The hosts of these, that of the first of them first."""
+        if len(self.hosts) == 1:
+            return (Home(tuple(names), self.hosts[0].cores),)
+        here = {host.name: tuple(name for name in names if self.homes[name] == host.name) for host in self.hosts}
+        found = [Home(here[host.name], host.cores) for host in self.hosts if here[host.name]]
+        return tuple(sorted(found, key=lambda home: names.index(home.members[0])))
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ LOCAL_FC_SHARDS = Preset(
 )
 ONE_WEIRD_TRICK = Preset(
     one_weird_trick,
-    keys("workers shares exchange fan_in scheme variable_batch"),
+    keys("workers shares exchange fan_in between scheme variable_batch"),
     shards=as_many_as_workers,
     exchange="collective",
     equals_single=True,

@@ -68,7 +68,7 @@ def _together(request: Request, workers: Sequence[ActorSpec], layout: Layout, st
     return Topology("roles", (lead, *layout.servers, *workers), (*told, *layout.links), COORDINATOR)
 
 
-OF_EQUALS = keys("workers shares exchange fan_in")  # the last of exchanges that have a tree
+OF_EQUALS = keys("workers shares exchange fan_in between")  # the last two of exchanges that have trees or ways
 OF_LEARNERS = OF_EQUALS | {"tau"}
 SINGLE = Preset(single, keys(""), part="all", joint=True, alone=True, equals_single=True)
 # Workers with the whole net each; every one applies the sum of all gradients. No server, staleness 0

@@ -60,6 +60,7 @@ class Machine(Section):
     port              the first of the machine's TCP ports; without it free ports are taken
     namespace         its processes live in this network namespace of this machine, as if it were another one
     pin               names or patterns of actors; each process with one of them has `threads` cores to itself
+    devices           what its workers compute on, each the next of them by rank: the program knows which there are
     python            what starts the agent there; a launcher's own default if it is not said
     directory         the folder there that stands for that of cluster.toml: files beside it are looked for below it
     data              the folder there below which relative sources of data are looked for, if not in `directory`
@@ -81,6 +82,7 @@ class Machine(Section):
     port: Port | None = None
     namespace: Name | None = None
     pin: tuple[Text, ...] = Field(default=(), strict=False)
+    devices: tuple[Text, ...] = Field(default=(), strict=False)
     python: Text | None = None
     directory: Elsewhere | None = None
     data: Elsewhere | None = None

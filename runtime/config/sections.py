@@ -79,12 +79,15 @@ class Process(Section):
 class Links(Section):
     """[links]: the roads between processes. "auto": Unix sockets within a host and TCP between hosts, where the run has
     several. `encryption` is that of links that leave a host. `credit_bytes` may be on the way per link before the
-    writer must wait; with `shared_memory` processes of one host read one another's large arrays in place."""
+    writer must wait; with `shared_memory` processes of one host read one another's large arrays in place. Between hosts
+    a message takes `latency`, and a host's interface carries `bytes_per_second` each way: what is planned by."""
 
     transport: Literal["auto", "ipc", "tcp"] = "auto"
     encryption: Literal["curve", "none"] = "curve"
     shared_memory: bool = True
     credit_bytes: Bytes = 64 * 2**20
+    latency: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 0.0002
+    bytes_per_second: Bytes = 1_250_000_000
     max_message_bytes: Annotated[
         int,
         BeforeValidator(parse_bytes),

@@ -2,7 +2,8 @@
 
 What no [[process]] names lives on the first machine, but for actors whose options say `spread`, such as workers: these
 are spread over all machines of `placement.spread`, in blocks, so that neighbours by rank are neighbours: in proportion
-to the machines' cores where all of them say how many they have, evenly otherwise.
+to the machines' cores where all of them say how many they have, evenly otherwise. Whose options name an actor `beside`
+which it shall live is on that one's machine.
 """
 
 from __future__ import annotations
@@ -69,21 +70,18 @@ def _spread(groups: Sequence[Group], topology: Topology, config: ClusterConfig) 
         cuts = blocks(len(processes), weights if all(weights) else [1] * len(taken))
         for one, (low, high) in zip(taken, itertools.pairwise(cuts), strict=True):
             homes |= dict.fromkeys(processes[low:high], one.name)
-    return [(process, machine or homes.get(process, first), actors) for process, machine, actors in groups]
+    homes = {process: homes.get(process, first) for process, _, _ in groups}
+    at = {actor: machine or homes[process] for process, machine, actors in groups for actor in actors}
+    near = {actor.name: at[beside] for actor in topology.actors if (beside := getattr(actor.options, "beside", ""))}
+    return [
+        (process, machine or next((near[actor] for actor in actors if actor in near), homes[process]), actors)
+        for process, machine, actors in groups
+    ]
 
 
 def cores_of(machine: Machine, config: ClusterConfig) -> int | None:
     """How many cores it has: as it says; where it says nothing, this machine's if it is this one, else None."""
     return machine.cores or ((os.cpu_count() or 1) if config.is_here(machine) else None)
-
-
-def cores_in_all(config: ClusterConfig) -> int | None:
-    """Of all machines together, those that are this one counted once; None if one does not say."""
-    here = [machine for machine in config.machine if config.is_here(machine)]
-    there = [machine.cores for machine in config.machine if not config.is_here(machine)]
-    said = [machine.cores for machine in here]
-    mine = sum(filter(None, said)) if all(said) else os.cpu_count() or 1
-    return None if None in there else mine + sum(filter(None, there))
 
 
 def unknown(placement: Placement, config: ClusterConfig) -> str:

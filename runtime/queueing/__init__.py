@@ -5,5 +5,6 @@ mean_values   closed networks of queues, by mean value analysis: exact, unequal 
 events        the same event by event, with any spread of times, groups that wait for their slowest, 10 000 machines
 graph         a cycle of work as a graph of pieces that wait for one another
 sharing       what each of several transfers gets of a link
+all_reduce    sums over members in closed form: along a tree, round a ring
 estimates     means of simulated times with their confidence
 """

@@ -46,10 +46,18 @@ class Checked:
     choice: Choice | None = None
     resumed: tuple[str, ...] = ()
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the program has decided by itself, a line for each: no warning, but worth knowing."""
+        tell: Callable[[Topology], tuple[str, ...]] | None = getattr(self.loaded.program, "decided", None)
+        return () if tell is None else tell(self.placement.topology)
+
     def tell(self, console: RunConsole) -> None:
-        """To whoever starts nothing: the warnings, and what is known of the choice."""
+        """To whoever starts nothing: the warnings, what was decided, and what is known of the choice."""
         for warning in self.warnings:
             console.warn(warning)
+        for note in self.notes:
+            console.say(note)
         if self.choice is not None:
             for event in (*self.choice.told, self.choice.expected.why):
                 console.event(SUPERVISOR, *event)

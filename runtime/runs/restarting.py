@@ -136,16 +136,17 @@ class Restarting:
 
 def without(checked: Checked, machine: str) -> Checked:
     """The same on the other machines. ConfigError if it cannot do without this one."""
-    config = checked.loaded.config
+    config, loaded = checked.loaded.config, checked.loaded
     others = tuple(one for one in config.machine if one.name != machine)
     if not others:
         raise ConfigError(["it is the only one"])
     config = config.model_copy(update={"machine": others})
     try:
-        placement = placed(checked.placement.topology, config)
+        with kept_warnings():
+            placement = placed(planned(loaded.program.plan(config, loaded.options)), config)
     except ValueError as error:  # a [[process]] or placement.spread names it
         raise ConfigError([f"cluster.toml keeps a place there: {error}"]) from None
-    return dataclasses.replace(checked, loaded=dataclasses.replace(checked.loaded, config=config), placement=placement)
+    return dataclasses.replace(checked, loaded=dataclasses.replace(loaded, config=config), placement=placement)
 
 
 def goes_on(checked: Checked, directory: Path) -> tuple[Checked, list[str]]:

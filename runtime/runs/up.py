@@ -38,6 +38,8 @@ async def _live(checked: Checked, console: RunConsole, early: Early | None) -> i
         checked, number = await _settled(checked, checked.choice, directory, console)
         if number:
             return 128 + number
+    for note in checked.notes:
+        console.say(note)
     run = Restarting(checked, console, early, directory)
     with Signals(run, console.say) as signals:
         error = await run.ended()

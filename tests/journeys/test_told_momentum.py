@@ -8,8 +8,7 @@ import pytest
 
 from nets import load_solver
 from roles.options import Strategy
-from roles.planning.asynchrony import told_of_momentum
-from roles.planning.strategies import preset_called
+from roles.planning.strategies import preset_called, told_of_momentum
 from runtime.cli.main import main
 from tests.support import configure
 

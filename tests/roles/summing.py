@@ -11,6 +11,7 @@ import ops
 from ops import Array
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.choice import Chosen
+from roles.exchange.exchange import Layout
 from roles.messages import Contribution, SharedSum, Taken
 from runtime import Actor, ActorSpec, Envelope, Topology
 from runtime.plan.topology import Placement, ProcessSpec
@@ -76,8 +77,10 @@ def summed(
     seed: int | None = 1,
     sizes: tuple[int, ...] = SIZES,
     network: InprocNetwork | None = None,
+    layout: Layout | None = None,
 ) -> dict[str, Member]:
-    """The members after the last step; their work takes times drawn with `seed`, or none."""
+    """The members after the last step; their work takes times drawn with `seed`, or none. `layout`: of the exchange, if
+    it has links and servers of its own."""
     names = names_of(members)
     options = {"exchange": exchange, "sizes": list(sizes), "steps": steps}
     specs = [ActorSpec(name, "member", {"rank": rank, **options}) for rank, name in enumerate(names)]
@@ -85,6 +88,8 @@ def summed(
     if exchange.kind == "host":
         specs.append(ActorSpec("sums", "host_accumulator", {"members": names, "kernels": "numpy"}))
         links = [("sums", name) for name in names]
+    if layout is not None:
+        specs, links = [*specs[:members], *layout.servers], list(layout.links)
     placement = Placement(
         Topology("tests", tuple(specs), tuple(links), names[0]),
         tuple(ProcessSpec(spec.name, "here", (spec.name,)) for spec in specs),

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from roles.base.reads import ReadsJob
-from roles.exchange.collective import CollectiveOptions, adders_of
+from roles.exchange.collective import adders_of
+from roles.exchange.per_host import PerHostOptions
 from roles.learning.job import Job
 from roles.workers.replica import ReplicaOptions
 from runtime.cli.main import main
@@ -41,17 +42,21 @@ def options_of_a_worker(made: Checked) -> ReplicaOptions:
     return next(actor.options for actor in actors if isinstance(actor.options, ReplicaOptions))
 
 
-def adders(made: Checked) -> int | None:
-    options = options_of_a_worker(made)
-    assert isinstance(options.exchange.options, CollectiveOptions)
-    return options.exchange.options.adders
+def adders(made: Checked) -> tuple[int | None, ...]:
+    """Of each host."""
+    options = options_of_a_worker(made).exchange.options
+    return options.adders if isinstance(options, PerHostOptions) else (options.adders,)
 
 
-def test_as_many_members_add_up_as_the_machines_have_cores_and_all_where_nobody_knows(tmp_path: Path) -> None:
-    assert adders(planned(tmp_path, "")) == min(6, os.cpu_count() or 1)
-    assert adders(planned(tmp_path, "[[machine]]\ncores = 3\n")) == 3
-    assert adders(planned(tmp_path, f"{ELSEWHERE}cores = 1\n", "machine.0.threads=1")) == 3
-    assert adders(planned(tmp_path, ELSEWHERE)) == 6
+def test_as_many_members_of_a_host_add_up_as_it_has_cores_and_all_where_nobody_knows(tmp_path: Path) -> None:
+    assert adders(planned(tmp_path, "")) == (min(6, os.cpu_count() or 1),)
+    assert adders(planned(tmp_path, "[[machine]]\ncores = 3\n")) == (3,)
+    assert adders(planned(tmp_path, f"{ELSEWHERE}cores = 1\n", "machine.0.threads=1")) == (1, 1, 1)
+    assert adders(planned(tmp_path, ELSEWHERE)) == (2, 2, 2)
+    mixed = ELSEWHERE.replace("[1-3]", "1") + 'cores = 4\n[[machine]]\nhost = "m"\nname = "m"\ncores = 2\n'
+    assert adders(planned(tmp_path, mixed)) == (4, 2)  # four and two workers, as the cores are
+    one = f"{ELSEWHERE}cores = 2\n[placement]\nspread = 'n3'\n"
+    assert adders(planned(tmp_path, one)) == (2,)  # all workers are there: its cores, and not those of all machines
     assert adders_of(("a", "b"), 64) == 2
 
 

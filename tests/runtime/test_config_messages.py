@@ -58,8 +58,8 @@ LOCAL_ONLY = "launcher 'local' starts processes on this machine only (loopback a
 RUNTIME_MISTAKES = {
     "[run]\nnam = 'x'": "cluster.toml:2: run.nam: unknown key (did you mean 'name'?)",
     "[links]\nzzz = 1": (
-        "cluster.toml:2: links.zzz: unknown key (allowed: credit_bytes, encryption, max_message_bytes, shared_memory, "
-        "transport)"
+        "cluster.toml:2: links.zzz: unknown key (allowed: bytes_per_second, credit_bytes, encryption, latency, "
+        "max_message_bytes, shared_memory, transport)"
     ),
     "[[machine]]\nname = 'a'\ncores = 'two'": (
         "cluster.toml:3: machine[0].cores: found 'two' (string), expected an integer >= 1"

@@ -22,7 +22,7 @@ from tests.support import configure, events, run_directory, run_up, train
 BROUGHT = {
     "convoy.roles": {"tally": "tests.stranger.role:Tally"},
     "convoy.presets": {"tallied": "tests.stranger.preset:TALLIED"},
-    "convoy.exchanges": {"ring": "tests.stranger.ring:Ring"},
+    "convoy.exchanges": {"circle": "tests.stranger.ring:Ring"},
 }
 Install = Callable[..., None]
 
@@ -56,7 +56,7 @@ def test_the_role_works_where_the_preset_puts_it_and_changes_no_number(tmp_path:
 
 
 def test_processes_sum_by_the_ring_what_others_sum_otherwise(tmp_path: Path) -> None:
-    _, found = trained(tmp_path / "ring", "replicas", 'train.strategy.exchange="ring"')
+    _, found = trained(tmp_path / "circle", "replicas", 'train.strategy.exchange="circle"')
     expected = train(configured(tmp_path / "collective", "replicas")).arrays
     assert found.keys() == expected.keys()
     for name, of in expected.items():
@@ -65,7 +65,7 @@ def test_processes_sum_by_the_ring_what_others_sum_otherwise(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 5, 8])
 def test_all_members_of_the_ring_have_the_same_bits_of_the_sum(members: int) -> None:
-    found = summed(options_of("ring", members), members)
+    found = summed(options_of("circle", members), members)
     for step, bucket in found["member-0"].found:
         mine = [found[name].found[step, bucket] for name in names_of(members)]
         arrays = [array_of(rank, step, mine[0].size).astype(np.float64) for rank in range(members)]
@@ -77,7 +77,7 @@ def test_all_members_of_the_ring_have_the_same_bits_of_the_sum(members: int) -> 
 @pytest.mark.parametrize(
     "strategy",
     [
-        {"preset": "replicas", "exchange": "ring"},
+        {"preset": "replicas", "exchange": "circle"},
         {"preset": "one-weird-trick", "exchange": "host"},
         {"preset": "tallied"},
     ],
@@ -92,7 +92,7 @@ def test_the_traffic_that_they_say_of_themselves_is_what_they_send(tmp_path: Pat
 
 def test_every_preset_of_replicas_takes_every_exchange() -> None:
     for preset in ("replicas", "firecaffe", "host-accumulate", "sparknet", "dl4j", "one-weird-trick"):
-        for exchange in ("collective", "tree", "host", "ring"):
+        for exchange in ("collective", "tree", "host", "circle"):
             of = topology(preset, workers=3, exchange=exchange)
             (kind,) = {actor.options.exchange.kind for actor in of.actors if hasattr(actor.options, "exchange")}
             assert kind == exchange
@@ -103,16 +103,16 @@ def test_every_preset_of_replicas_takes_every_exchange() -> None:
 MISTAKES = {
     "a preset's name": ('preset = "talied"', r"preset: found 'talied' \(string\), expected .*'tallied' or 'auto'"),
     "an exchange's name": (
-        'preset = "replicas"\nexchange = "rong"',
-        r"exchange: found 'rong' \(string\), expected 'collective' or 'tree' or 'host' or 'ring' \(did you mean 'ring'",
+        'preset = "replicas"\nexchange = "circel"',
+        r"exchange: found 'circel' \(string\), expected 'collective' or .* or 'circle' \(did you mean 'circle'",
     ),
     "an exchange without replicas": (
-        'preset = "sync"\nexchange = "ring"',
-        "exchange: found 'ring', but the workers of preset 'sync' hold no replicas that exchange anything$",
+        'preset = "sync"\nexchange = "circle"',
+        "exchange: found 'circle', but the workers of preset 'sync' hold no replicas that exchange anything$",
     ),
     "an order that does not repeat": (
-        'preset = "replicas"\nexchange = "ring"\nworkers = 2\nreproducible = true',
-        "reproducible: found true, but exchange 'ring' adds up in an order of its own",
+        'preset = "replicas"\nexchange = "circle"\nworkers = 2\nreproducible = true',
+        "reproducible: found true, but exchange 'circle' adds up in an order of its own",
     ),
     "an option": (
         'preset = "tallied"\n[train.strategy.options]\nevry = 2',

@@ -1,0 +1,253 @@
+"""Sums arrays of members on several hosts: in shared memory on each host, then one member of each with the others'.
+
+    member -> adders of its host       Contribution, as in a collective
+    adder -> first member of its host  SharedSum: my share is there
+    first member -> those of the other hosts    the host's sum, up a tree and down again, or round a ring
+    first member -> rest of its host   SharedSum: the sum of all is there
+
+So one sum leaves a host and one comes, however many members it has. Sums of `ring_from` bytes and more go round the
+ring. Members are added in pairs by rank on each host, then the hosts, along the tree in pairs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from numpy.typing import DTypeLike
+
+from ops import Array, Backend
+from roles.base.loads import Load, Loads
+from roles.base.role import Sent
+from roles.base.shapes import Shapes
+from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
+from roles.exchange.collective import Collective, CollectiveOptions, adders_of, adding
+from roles.exchange.exchange import Exchange, ExchangeOptions, Home, Layout, Members
+from roles.exchange.partial_sums import Arrays, Key, copied, shares
+from roles.exchange.ring import RingExchange, RingOptions
+from roles.exchange.tree import TreeExchange, TreeOptions
+from roles.messages import Contribution, SharedSum
+from runtime import Actor, Conversation
+from runtime.plan.forecast import shown
+
+FAN_IN = 2  # between hosts: pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerHostOptions(ExchangeOptions):
+    """The members of each host by rank, the receiver of this among them; how many of each add up; from how many bytes
+    on sums go round the ring (None: none do)."""
+
+    hosts: tuple[tuple[str, ...], ...]
+    adders: tuple[int, ...]
+    ring_from: int | None = None
+
+    def inside(self, name: str) -> CollectiveOptions:
+        """Who sums on its host."""
+        place = next(place for place, members in enumerate(self.hosts) if name in members)
+        return CollectiveOptions(members=self.hosts[place], adders=self.adders[place])
+
+    def between(self, size: int) -> TreeOptions | RingOptions:
+        """How the hosts sum so many bytes."""
+        firsts = tuple(members[0] for members in self.hosts)
+        if self.ring_from is not None and size >= self.ring_from:
+            return RingOptions(members=firsts)
+        return TreeOptions(members=firsts, fan_in=FAN_IN)
+
+    def copies(self, name: str, size: int) -> bool:
+        """Does the first of its host get the sum of so many bytes from another's memory, and tell it to the rest?"""
+        way = self.between(size)
+        several = len(self.inside(name).members) > 1
+        return several and isinstance(way, TreeOptions) and way.place(name).parent is not None
+
+    @property
+    def told(self) -> str:
+        """Which way sums take between hosts."""
+        if self.ring_from is None:
+            way = "up a tree and down again"
+        elif not self.ring_from:
+            way = "round a ring"
+        else:
+            way = f"round a ring from {shown(self.ring_from)} on, smaller ones up a tree and down again"
+        return f"sums are made on each of {len(self.hosts)} hosts first; between them they go {way}"
+
+    def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
+        """Its array to the adders of its host, an adder's word to the first; what goes between the hosts; the whole."""
+        whole, (first, *rest) = shapes.number * size, self.inside(name).members
+        adders = self._adders(name, whole)
+        for other in adders:
+            if other != name:
+                yield other, Contribution, whole * (2 if name == first else 1)  # the first's memory for the sum, too
+        if name in adders and name != first:
+            yield first, SharedSum, shapes.number * self._share(name, size, shapes)
+        if name == first:
+            yield from self.between(whole).sends(name, size, shapes)
+            yield from ((other, SharedSum, whole) for other in rest)
+
+    def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
+        """An adder's share of its host's arrays; the first's part of what is between the hosts."""
+        members, adders = self.inside(name).members, self._adders(name, shapes.number * size)
+        if len(members) > 1 and name in adders:
+            low, high = shares(size, len(adders))[adders.index(name)]
+            yield Load("reduce", added=(len(members) - 1) * (high - low))
+        if name == members[0]:
+            if len(adders) > 1 and not shapes.shared_memory:
+                yield Load("gather", added=size)
+            yield from self.between(shapes.number * size).loads(name, size, shapes)
+            if self.copies(name, shapes.number * size):
+                yield Load("gather", added=size)
+
+    def steps(self, name: str, bucket: str, size: int, shapes: Shapes) -> Steps:
+        """Its array to the adders; as an adder its share; the first sums with other hosts and tells the rest."""
+        members, whole = self.inside(name).members, shapes.number * size
+        first, adders = members[0], self._adders(name, whole)
+        mine, given, told = (name, "bucket", bucket), (name, "Contribution", bucket), (name, "SharedSum", bucket)
+        others = tuple(other for other in adders if other != name)
+        yield from one_by_one(given, others, whole * (2 if name == first else 1), mine)
+        above = (mine, *all_sent(given, others))
+        if name in adders and len(members) > 1:
+            rest = [other for other in members if other != name]
+            came = [arrival((other, *given[1:]), name, len(adders) - (other in adders)) for other in rest]
+            yield Step((name, "reduce", bucket), Work("reduce"), (*above, *came))
+            above = ((name, "reduce", bucket),)
+        if name != first:
+            share = (name, "share", bucket)
+            if name in adders:
+                yield from one_by_one(share, (first,), shapes.number * self._share(name, size, shapes), above[0])
+            yield Step((name, "summed", bucket), None, (arrival((first, *told[1:]), name, len(members) - 1),))
+            return
+        of_others = tuple(arrival((other, "share", bucket), first, 1) for other in others)
+        among, gathers = f"{bucket} of hosts", len(adders) > 1 and not shapes.shared_memory
+        yield Step((name, "bucket", among), Work("gather") if gathers else None, (*above, *of_others))
+        yield from self.between(whole).steps(name, among, size, shapes)
+        here = (name, "here", bucket)
+        yield Step(here, Work("gather") if self.copies(name, whole) else None, ((name, "summed", among),))
+        yield from one_by_one(told, members[1:], whole, here)
+        yield Step((name, "summed", bucket), None, (here, *all_sent(told, members[1:])))
+
+    def _adders(self, name: str, size: int) -> tuple[str, ...]:
+        """Who on its host adds up so many bytes."""
+        inside = self.inside(name)
+        return inside.members[: counted(size, inside)]
+
+    def _share(self, name: str, size: int, shapes: Shapes) -> int:
+        """Numbers of an adder's share that travel: none where it is written into the first member's memory."""
+        if shapes.shared_memory:
+            return 0
+        adders = self._adders(name, shapes.number * size)
+        low, high = shares(size, len(adders))[adders.index(name)]
+        return high - low
+
+
+def counted(size: int, inside: CollectiveOptions) -> int:
+    """How many members of a host add up: one at least, since the first must have the sum."""
+    return max(1, adding(size, len(inside.members), inside.adders))
+
+
+class PerHost(Collective):
+    """For one actor; see `exchange.Exchange`."""
+
+    Options = PerHostOptions  # type: ignore[assignment]
+    over_hosts = ""
+
+    conversations: ClassVar[tuple[Conversation, ...]] = (
+        *Collective.conversations,
+        *TreeExchange.conversations,
+        *RingExchange.conversations,
+    )
+
+    def __init__(
+        self,
+        actor: Actor,
+        options: PerHostOptions,
+        sizes: Mapping[int, int],
+        ops: Backend,
+        dtype: DTypeLike,
+    ) -> None:
+        inside = options.inside(actor.name)
+        super().__init__(actor, inside, sizes, ops, dtype)
+        self._ways: dict[int, Exchange] = {}  # bucket -> how the hosts sum it; the first member's business
+        self._roads: dict[type, Exchange] = {}
+        if self._rank:
+            return
+        number = self._dtype.itemsize
+        chosen = {bucket: options.between(size * number) for bucket, size in sizes.items()}
+        self._copies = {bucket: options.copies(actor.name, size * number) for bucket, size in sizes.items()}
+        for kind in (TreeExchange, RingExchange):
+            mine = {bucket: sizes[bucket] for bucket, between in chosen.items() if isinstance(between, kind.Options)}
+            if mine:
+                self._roads[kind] = kind(actor, chosen[next(iter(mine))], mine, ops, dtype)  # type: ignore[arg-type]
+                self._ways |= dict.fromkeys(mine, self._roads[kind])
+
+    @classmethod
+    def laid_out(cls, members: Members) -> Layout:
+        """Everybody talks to the adders and the first of its host, the first ones as their tree and ring want it."""
+        hosts = members.hosts or (Home(members.names, members.cores),)
+        of_hosts = tuple(host.members for host in hosts)
+        adders = tuple(adders_of(host.members, host.cores) for host in hosts)
+        options = PerHostOptions(hosts=of_hosts, adders=adders, ring_from=members.ring_from)
+        links = [
+            (adder, other)
+            for names, count in zip(of_hosts, adders, strict=True)
+            for place, adder in enumerate(names[: max(1, count)])
+            for other in names[place + 1 :]
+        ]
+        firsts = Members(tuple(names[0] for names in of_hosts), FAN_IN)
+        if members.ring_from != 0:
+            links += TreeExchange.laid_out(firsts).links
+        if members.ring_from is not None:
+            links += RingExchange.laid_out(firsts).links
+        known = {frozenset(link): link for link in reversed(links)}
+        return Layout(options, tuple(reversed(known.values())))
+
+    async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:
+        """See Exchange."""
+        if len(self._members) > 1:
+            return await super().sum(key, mine)
+        return await self._ways[key[1]].sum(key, mine)
+
+    async def _share(self, key: Key, arrays: Sequence[Arrays]) -> Callable[[], Array]:
+        """Add up this member's share; the first joins them, sums with the other hosts, and tells its own."""
+        step, bucket = key
+        first, whole = self._members[0], arrays[0][1]
+        share, in_place = await self._actor.compute("reduce", self._reduce, arrays)
+        if self._rank:
+            await self._tell((first,), SharedSum(number=step, bucket=bucket, values=() if in_place else (share,)))
+            (whole,) = await self._sums.of(key, first)
+            return lambda: whole
+        adders = self._members[: self._counts[bucket]]
+        sums = await self._of_all(self._sums, adders, key, () if in_place else (share,))
+        if any(sums):
+            whole = await self._actor.compute("gather", self._gather, whole, sums)
+        total = (await self._ways[bucket].sum(key, whole))()
+        if self._copies[bucket]:
+            total = await self._actor.compute("gather", copied, total, self._ops)
+        await self._tell(self._members[1:], SharedSum(number=step, bucket=bucket, values=(total,)))
+        return lambda: total
+
+    def contributed(self, message: Contribution, sender: str) -> None:
+        """Of a member of this host, or of another host."""
+        if (road := self._road(message, sender)) is None:
+            super().contributed(message, sender)
+        else:
+            road.contributed(message, sender)
+
+    def summed(self, message: SharedSum, sender: str) -> None:
+        """Of a member of this host, or of another host."""
+        if (road := self._road(message, sender)) is None:
+            super().summed(message, sender)
+        else:
+            road.summed(message, sender)
+
+    def _road(self, message: Contribution | SharedSum, sender: str) -> Exchange | None:
+        """Which of those between the hosts a message belongs to, if it does."""
+        if sender in self._members:
+            return None
+        return self._roads.get(RingExchange if message.bucket < 0 else TreeExchange)
+
+    def _joins(self, count: int) -> bool:
+        return self._rank == 0
+
+    def _adding(self, size: int) -> int:
+        return max(1, super()._adding(size))

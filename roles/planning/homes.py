@@ -1,0 +1,83 @@
+"""Lays a preset out for the hosts where its actors will live: sums are made on each host before they leave it.
+
+Where actors live follows from their names and roles, so a first layout is placed, and a second one is told the hosts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from roles.options import Strategy
+from roles.planning.remarks import Remarks
+from roles.presets.request import Request
+from runtime.config.file import ClusterConfig
+from runtime.errors import ConfigError
+from runtime.plan.hosts import hosts_of, only_host, several
+from runtime.plan.placement import place
+from runtime.plan.topology import Topology
+from runtime.queueing.all_reduce import ring_from
+
+NO_WAYS = "says nothing: the workers are on one host"
+MISALIGNED = (
+    "sums are not made on each host first: a reproducible run adds up pairs of neighbours by rank, and its hosts have "
+    "{} workers; expected 1, 2, 4 or 8 on each"
+)
+NOT_IN_PAIRS = "found 'ring', but among more than two hosts a ring adds up in an order of its own: expected 'tree'"
+
+
+def laid_out(lay: Callable[[Request], Topology], request: Request, config: ClusterConfig, remarks: Remarks) -> Topology:
+    """The topology of a request whose hosts are not yet known. Notes what of `between` cannot be, or says nothing."""
+    strategy = request.strategy
+    if not several(config):
+        _warn_of_ways(strategy, remarks)
+        return lay(replace(request, hosts=(only_host(config),)))
+    topology = lay(request)
+    try:
+        hosts = hosts_of(place(topology, config), config)
+    except ConfigError:
+        return topology  # whoever starts it places it next, and is told then
+    homes = {name: host.name for host in hosts for name in host.actors}
+    groups = _groups_of(topology)
+    count = max((len({homes[name] for name in members}) for members in groups), default=0)
+    if count < 2:
+        _warn_of_ways(strategy, remarks)
+    if count > 1 and strategy.reproducible:
+        if wrong := next((sizes for members in groups if (sizes := _not_in_pairs(members, homes))), None):
+            remarks.warn(MISALIGNED.format(", ".join(map(str, wrong))), "train", "strategy", "reproducible")
+            return topology
+        if count > 2 and strategy.between == "ring":
+            remarks.problem(NOT_IN_PAIRS, "train", "strategy", "between")
+    return lay(replace(request, hosts=hosts, ring_from=_ring_from(strategy, count, config)))
+
+
+def _groups_of(topology: Topology) -> Sequence[Sequence[str]]:
+    """The workers of each group by rank, as the lead has them."""
+    lead = next(actor.options for actor in topology.actors if actor.name == topology.lead)
+    found: Sequence[Sequence[str]] = getattr(lead, "groups", ())
+    return found
+
+
+def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]:
+    """How many neighbours by rank are on each host, if adding those up first makes other pairs; none if not."""
+    runs = [(home, len(list(run))) for home, run in itertools.groupby(members, key=homes.__getitem__)]
+    sizes, first = [size for _, size in runs], runs[0][1]
+    apart = len({home for home, _ in runs}) == len(runs)
+    pairs = first.bit_count() == 1 and all(size == first for size in sizes[:-1]) and sizes[-1] <= first
+    return [] if apart and pairs else sizes
+
+
+def _ring_from(strategy: Strategy, hosts: int, config: ClusterConfig) -> int | None:
+    """From how many bytes on sums go round a ring of so many hosts; None: never."""
+    if strategy.between != "auto":
+        return 0 if strategy.between == "ring" else None
+    if strategy.reproducible and hosts > 2:
+        return None
+    road = config.simulation if config.simulation.clock == "virtual" else config.links
+    return ring_from(hosts, road.bytes_per_second, road.latency)
+
+
+def _warn_of_ways(strategy: Strategy, remarks: Remarks) -> None:
+    if strategy.between != "auto":
+        remarks.warn(NO_WAYS, "train", "strategy", "between")
