@@ -42,9 +42,11 @@ KillWait=3
 ReturnToService=2
 SlurmdTimeout=10
 SlurmdParameters=config_overrides
+GresTypes=gpu
 {nodes}PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-NODE = "NodeName={name} NodeAddr={address} NodeHostname={name} CPUs={cores} RealMemory=4000\n"
+NODE = "NodeName={name} NodeAddr={address} NodeHostname={name} CPUs={cores} RealMemory=4000 Gres=gpu:{cards}\n"
+CARDS = "NodeName={name} Name=gpu File={folder}/card[0-1]\n"  # files: nobody opens them
 INSIDE = (
     "hostname {name} && mount --bind {folder}/{name}.hosts /etc/hosts && mount -t tmpfs none /sys/fs/cgroup && "
     "exec {slurmd} -D -f {folder}/slurm.conf"
@@ -133,13 +135,17 @@ def _write(cluster: Cluster, cores: tuple[int, ...]) -> None:
         free.bind(("", 0))
         port = free.getsockname()[1]
     control = f"{socket.gethostname()}({made[0].address.rpartition('.')[0]}.254)"
-    nodes = ""
+    nodes = cards = ""
     for number, (machine, count) in enumerate(zip(made, cores, strict=True)):
         (folder / f"n{number}").mkdir()
-        nodes += NODE.format(name=f"n{number}", address=machine.address, cores=count)
+        nodes += NODE.format(name=f"n{number}", address=machine.address, cores=count, cards=2)
+        cards += CARDS.format(name=f"n{number}", folder=folder)
         lines = ["127.0.0.1 localhost", f"127.0.1.1 n{number}"]
         lines += [f"{other.address} n{index}" for index, other in enumerate(made) if other != machine]
         (folder / f"n{number}.hosts").write_text("".join(f"{line}\n" for line in lines))
+    for card in ("card0", "card1"):
+        (folder / card).touch()
+    (folder / "gres.conf").write_text(cards)
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # slurmd looks for one that nothing here uses
     (folder / "slurm.conf").write_text(CONF.format(control=control, port=port, folder=folder, nodes=nodes))
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 # a step of one task gets all that the job has on its node, beside other steps, whatever defaults the site has
 STEP = ("--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--export=ALL")
-ENDED = re.compile(r"CANCELLED|TERMINATED|[Nn]ode failure|Force Terminated|Job step aborted")
+MARKED = re.compile(r"\*\*\* (STEP .*) \*\*\*")  # as slurmstepd does it
+ENDED = re.compile(r"[Nn]ode failure|NODE FAILURE|Force Terminated|Job step aborted")
 AFTERWARDS = re.compile(r"srun: (error: )?(\S+: task|Job step aborted|Terminating|forcing|launch/slurm)")
 WORDS_SECONDS = 0.5  # for Slurm to say that it was what has ended a process
 
@@ -42,9 +43,8 @@ class Step(Command):
     @property
     def ended(self) -> str:
         """What Slurm says of having ended the step; "" as long as it has not."""
-        return next((line for line in reversed(self._said) if ENDED.search(line) and "***" in line), "") or next(
-            (line for line in self._said if ENDED.search(line)), ""
-        )
+        marked = [match[1] for line in self._said if (match := MARKED.search(line))]
+        return next(iter([*marked, *filter(ENDED.search, self._said)]), "")
 
     @property
     def _last(self) -> str:
