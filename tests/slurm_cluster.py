@@ -19,7 +19,7 @@ from tests.support import environment
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
-SECONDS = 30.0  # for the cluster to be ready, or for a job to be where it is waited for
+SECONDS = 120.0  # for the cluster to be ready, or for a job to be where it is waited for
 CONF = """
 ClusterName=test
 SlurmctldHost={control}
@@ -95,7 +95,7 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {SECONDS:g} s")
-        time.sleep(0.05)
+        time.sleep(0.1)
 
 
 @contextmanager
