@@ -32,7 +32,7 @@ class Has(Message):
 
 class Place(Actor):
     async def on_ask(self, message: Ask, envelope: Envelope) -> None:
-        names = "SLURM_STEP_NODELIST", "CUDA_VISIBLE_DEVICES", "MINE"
+        names = "SLURM_STEP_NODELIST", "SLURM_GPUS_ON_NODE", "MINE"
         found = {name: os.environ.get(name) for name in names} | {"cores": len(os.sched_getaffinity(0))}
         await self.reply(envelope, Has(found=json.dumps(found)))
 
@@ -144,7 +144,7 @@ def test_a_step_has_all_cores_and_cards_of_the_job_on_its_node_and_the_environme
     assert cluster.settled(job) == "COMPLETED 0:0", (tmp_path / "out").read_text()
     found = json.loads((run_directory(file) / "found").read_text())
     cores = len(os.sched_getaffinity(0))
-    expected = {"SLURM_STEP_NODELIST": "n1", "CUDA_VISIBLE_DEVICES": "0,1", "MINE": "a b", "cores": cores}
+    expected = {"SLURM_STEP_NODELIST": "n1", "SLURM_GPUS_ON_NODE": "2", "MINE": "a b", "cores": cores}
     assert found == expected
     assert nothing_is_left(cluster)
 
