@@ -2,6 +2,7 @@
 
 main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
+sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines
 arguments         what several commands take
 interrupts        Ctrl-C while no run is there to hear it

@@ -15,8 +15,12 @@ from runtime.errors import ConfigError
 
 Runs = Annotated[tuple[Path, ...] | None, Parameter(negative=(), consume_multiple=True)]
 
+Script = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 
-def up(file: Path = Path("cluster.toml"), *, resume: Runs = None, settings: Settings = ()) -> int:
+
+def up(
+    file: Path = Path("cluster.toml"), *, resume: Runs = None, sbatch: Script = None, settings: Settings = ()
+) -> int:
     """Start the roles, train, and show what happens.
 
     Ctrl-C finishes what is under way, saves and stops; a second one stops at once.
@@ -28,8 +32,16 @@ def up(file: Path = Path("cluster.toml"), *, resume: Runs = None, settings: Sett
     resume
         Go on from the newest checkpoint that is whole and fits: of this run directory, or, where none is named, of the
         last run that has one.
+    sbatch
+        Start nothing: write the script with which Slurm's sbatch starts this into this file; "-" is stdout.
     """
     file, wanted = _resume(file, resume)
+    if sbatch is not None:
+        from runtime.cli.sbatch import write
+
+        if wanted is not None:
+            raise ConfigError(["--sbatch: found --resume beside it: write that into the script, behind `up`"])
+        return write(file, settings, sbatch)
     # before all that follows: what it imports and what this process imports take a second each
     with Nursery.start() as nursery:
         program = read(file, settings).program

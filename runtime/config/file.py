@@ -6,6 +6,7 @@ Only the process that starts a run imports this file: pydantic is slow to import
 """
 
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from runtime.config import slurm
 from runtime.config.machines import entries_of
 from runtime.config.problems import Model, found, key_names, unknown_key, validated
 from runtime.config.sections import ClusterConfig, Section, rules_between_sections
@@ -109,10 +111,19 @@ def dump(config: ClusterConfig, options: BaseModel | None = None) -> str:
 
 
 def _sections(raw: RawConfig) -> tuple[ClusterConfig | None, list[Problem]]:
+    by_slurm, environ = slurm.is_wanted(raw), dict(os.environ)
+    if by_slurm:
+        raw, environ = slurm.as_meant(raw), slurm.environment(raw, environ)
     config, problems = validated(ClusterConfig, raw.data, raw)
-    entries = entries_of(raw)
+    entries = entries_of(raw, environ)
     if config is not None:
-        config = config.model_copy(update={"machine": entries.machines(config.machine)})
+        machines = entries.machines(config.machine)
+        if by_slurm:
+            try:
+                machines = slurm.with_cores(machines, os.environ)
+            except ValueError as error:
+                problems.append(raw.problem(("launcher", "kind"), str(error)))
+        config = config.model_copy(update={"machine": machines})
         config._raw = raw
     return config, [*raw.problems, *problems, *entries.problems, *rules_between_sections(raw, entries)]
 

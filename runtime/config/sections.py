@@ -47,16 +47,18 @@ class Run(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", "ssh", "manual", or what an installed package brings.
+    """[launcher]: what starts the processes: "local", "ssh", "manual", "slurm", or what an installed package brings.
 
     Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
-    follow (default: free ones). They have `start_seconds` to do so (default: the kind's own).
+    follow (default: free ones). They have `start_seconds` to do so (default: the kind's own). `nodes`: how
+    many a job of Slurm is asked for, where cluster.toml does not name them.
     """
 
     kind: Text = LOCAL
     address: Text | None = None
     port: Port | None = None
     start_seconds: Seconds | None = None
+    nodes: Count = 1
 
 
 class Placement(Section):

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from runtime.config import slurm
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.config.toml_lines import KeyPath
 from runtime.machine.addresses import is_loopback
@@ -39,6 +40,8 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
             yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
     if _said(config, ("links", "encryption")) and not virtual and not _several_hosts(config):
         yield ("links", "encryption"), "where all machines are this one: no link leaves it"
+    if _said(config, ("launcher", "nodes")) and not slurm.counts(config):
+        yield ("launcher", "nodes"), "where no job of Slurm gives the machines, or all are named"
     for machine in config.machine:
         index = machine.entry
         if machine.port is not None and (virtual or not _wired(config)):

@@ -175,14 +175,15 @@ class ProcessHouse(House):
 
     def _address_here(self) -> str:
         """Where the other hosts of the run reach this one; "" if there are none."""
-        if not self._roads.far:
+        far = self._roads.far
+        if not far:
             return ""
         if self._config.launcher.address:
             return self._config.launcher.address
-        ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in self._roads.far)
-        found = next(filter(None, ways), "")
-        if not found:
-            first = self._roads.far[0]
+        ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in far)
+        found = next((way for way in ways if way and not (is_loopback(way) and len(far) > 1)), "")
+        if not found:  # a name of this host itself may stand for its loopback address, which others cannot reach
+            first = far[0]
             text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"
             raise LaunchError(f"{text}; say launcher.address, by which others reach this host")
         return found

@@ -7,6 +7,7 @@ remote   a machine elsewhere, as `up` knows it
 joined   the agent: `python -m runtime join`
 command  a command of this host that starts an agent
 ssh      machines that the system's ssh reaches
+slurm    the nodes of a job under Slurm
 manual   machines on which a person types a line
 """
 
@@ -24,6 +25,7 @@ GROUP = "convoy.launchers"
 LAUNCHERS = {  # imported when they are asked for: those of other machines come with ZeroMQ
     "local": "runtime.cluster.launchers.local:LocalLauncher",
     "ssh": "runtime.cluster.launchers.ssh:SshLauncher",
+    "slurm": "runtime.cluster.launchers.slurm:SlurmLauncher",
     "manual": "runtime.cluster.launchers.manual:ManualLauncher",
 }
 

@@ -94,6 +94,7 @@ class RemoteMachine:
         self.joined: asyncio.Future[Joined] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
+        self._why = ""  # it is gone
         self._logs, self._tell, self._keep = logs, tell, keep
         self._born: dict[tuple[str, int], asyncio.Future[RemoteProcess]] = {}
         self._children: dict[tuple[str, int], RemoteProcess] = {}
@@ -109,7 +110,8 @@ class RemoteMachine:
     async def launch(self, process: str, incarnation: int) -> RemoteProcess:
         """Have a process started. LaunchError."""
         if self.stage is not Stage.READY:
-            raise LaunchError(f"process '{process}' could not be started: machine '{self.name}' is {self.stage.value}")
+            why = f"{self.stage.value}{f': {self._why}' if self._why else ''}"
+            raise LaunchError(f"process '{process}' could not be started: machine '{self.name}' is {why}")
         born: asyncio.Future[RemoteProcess] = asyncio.get_running_loop().create_future()
         self._born[process, incarnation] = born
         self._tell(Launch(process=process, incarnation=incarnation))
@@ -179,6 +181,7 @@ class RemoteMachine:
             self._end(why)
 
     def _end(self, why: str) -> None:
+        self._why = why
         error = Absent(self.name, f": {why}")
         waited: list[asyncio.Future[Any]] = [self.joined, self.ready, *self._born.values()]
         for future in waited:

@@ -1,0 +1,97 @@
+"""`up --sbatch FILE`: instead of starting a run, write the script with which Slurm starts it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.cli.arguments import Settings
+from runtime.config.sections import LOCAL
+from runtime.config.slurm import KIND, asked
+from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from runtime.config.sections import ClusterConfig
+
+STDOUT = Path("-")
+SAVE_SECONDS = 60  # before the time limit: `up` is told to save and to end
+SCRIPT = """\
+#!/bin/sh
+# Starts {file} in a job of its own. What this says the command line of sbatch overrides, and what a site
+# needs besides is said there: sbatch --partition=... --account=... --time=... --gpus-per-node=...
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+{more}\
+#SBATCH --ntasks-per-node=1
+#SBATCH --output=%x-%j.out
+# {seconds} s before its time is up the run saves a checkpoint and ends
+#SBATCH --signal=B:TERM@{seconds}
+cd {folder} || exit 3
+{path}exec {command}
+"""
+
+
+def write(file: Path, settings: Settings, target: Path) -> int:
+    """Check cluster.toml as `check` does, write the script, and tell what to type. ConfigError, also where `target` is
+    there already: a script may have been edited."""
+    from rich.console import Console
+
+    from runtime.report.console import RunConsole
+    from runtime.runs.checking import check
+
+    checked = check(file, settings)
+    text = script(checked.loaded.config, file, settings)
+    aside = target == STDOUT  # what is told then goes to stderr
+    console = RunConsole(Console(highlight=False, soft_wrap=True, stderr=aside), live=False)
+    for warning in checked.warnings:
+        console.warn(warning)
+    if aside:
+        sys.stdout.write(text)
+        return 0
+    try:
+        with target.open("x") as opened:
+            opened.write(text)
+    except FileExistsError:
+        raise ConfigError([f"{target}: is there already: remove it, or name another file"]) from None
+    except OSError as error:
+        raise ConfigError([f"{target}: cannot be written: {error.strerror}"]) from None
+    count, _ = asked(checked.loaded.config)
+    console.say(f"{target}: a job of {count} {'node' if count == 1 else 'nodes'}; type")
+    console.say(f"    sbatch {shlex.quote(str(target))}")
+    return 0
+
+
+def script(config: ClusterConfig, file: Path, settings: Settings) -> str:
+    """The text. ConfigError if no job can start such a run."""
+    kind = config.launcher.kind
+    if kind not in (KIND, LOCAL):
+        where = config.raw.place(("launcher", "kind"))
+        text = f"found '{kind}', expected '{KIND}' for a job of Slurm, or '{LOCAL}' for one of one node"
+        raise ConfigError([f"{where}: {text}"])
+    count, named = asked(config)
+    path = os.environ.get("PYTHONPATH")
+    words = [sys.executable, "-u", "-m", "runtime", "up", str(file.absolute())]
+    words += [word for setting in settings for word in ("--set", setting)]
+    return SCRIPT.format(
+        file=file.absolute(),
+        name=config.run.name or config.program,
+        nodes=count,
+        more="".join(f"#SBATCH {option}\n" for option in (*_named(named), *_room(config))),
+        seconds=SAVE_SECONDS,
+        folder=shlex.quote(str(Path.cwd())),
+        path=f"export PYTHONPATH={shlex.quote(path)}\n" if path else "",
+        command=shlex.join(words),
+    )
+
+
+def _named(nodes: tuple[str, ...]) -> list[str]:
+    return [f"--nodelist={','.join(nodes)}"] if nodes else []
+
+
+def _room(config: ClusterConfig) -> list[str]:
+    """As many cores as all entries say, else whole nodes."""
+    written = [machine.get("cores") for machine in config.raw.data.get("machine", [{}])]
+    return [f"--cpus-per-task={max(written)}"] if all(written) else ["--exclusive", "--mem=0"]

@@ -1,0 +1,109 @@
+"""Machines that Slurm has allocated to this job: a step of it on each, which is the agent.
+
+    srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ... sh -c 'exec python -m runtime join ADDRESS MACHINE'
+
+The node where `up` runs may be one of them; its agent is a step like the others. srun holds an agent's standard input:
+if it ends, whatever has killed it, Slurm ends the step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runtime.cluster.launcher import LaunchPlan
+from runtime.cluster.launchers.agents import AgentLauncher, Handle, elsewhere, shell_line
+from runtime.cluster.launchers.command import Command
+from runtime.cluster.machines.words import Exited, Problem
+from runtime.config.hosts import expanded
+from runtime.config.machines import machine_name
+from runtime.config.slurm import JOB, nodes
+from runtime.errors import LaunchError
+from runtime.messages.message import Message
+
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it
+
+# a step of one task gets all that the job has on its node, beside other steps, whatever defaults the site has
+STEP = ("--nodes=1", "--ntasks=1", "--overlap", "--mem=0", "--cpu-bind=none", "--mpi=none", "--export=ALL")
+MARKED = re.compile(r"\*\*\* (STEP .*) \*\*\*")  # as slurmstepd does it
+ENDED = re.compile(r"[Nn]ode failure|NODE FAILURE|Force Terminated|Job step aborted")
+AFTERWARDS = re.compile(r"srun: (error: )?(\S+: task|Job step aborted|Terminating|forcing|launch/slurm)")
+WORDS_SECONDS = 0.5  # for Slurm to say that it was what has ended a process
+
+
+class Step(Command):
+    """An srun: of all that it says, what was said of the end counts, then what is not its own summary."""
+
+    @property
+    def ended(self) -> str:
+        """What Slurm says of having ended the step; "" as long as it has not."""
+        marked = [match[1] for line in self._said if (match := MARKED.search(line))]
+        return next(iter([*marked, *filter(ENDED.search, self._said)]), "")
+
+    @property
+    def _last(self) -> str:
+        said = [line for line in self._said if line.strip()]
+        first_hand = [line for line in said if not AFTERWARDS.match(line)]
+        return self.ended or (first_hand or said or [""])[-1]
+
+
+class SlurmLauncher(AgentLauncher):
+    """`kind = "slurm"`."""
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        """LaunchError where the machines are no nodes of this job: here, since without them no way leads there."""
+        super().__init__(plan)
+        far = dict.fromkeys(_node(machine) for machine in plan.machines if elsewhere(machine))
+        if problem := _absent(tuple(far), os.environ):
+            raise LaunchError(problem)
+
+    async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
+        """See AgentLauncher.start. Nodes of one cluster have the same files: the Python is that of `up`."""
+        command = shell_line(machine, [machine.python or sys.executable, *argv[1:]])
+        words = ["srun", *STEP, f"--nodelist={_node(machine)}", "sh", "-c", command]
+        return Step.start(words, line, f"srun {_node(machine)}")
+
+    # -- when Slurm ends the job, all of its processes die at once: its own words for that are told
+
+    def _heard(self, machine: str, message: Message) -> None:
+        if isinstance(message, Problem) or (isinstance(message, Exited) and message.status < 0):
+            self._later(machine, partial(super()._heard, machine, message))
+        else:
+            super()._heard(machine, message)
+
+    def _lost(self, machine: str, why: str) -> None:
+        self._later(machine, partial(super()._lost, machine, why))
+
+    def _later(self, machine: str, tell: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(WORDS_SECONDS, self._explained, machine, tell)
+
+    def _explained(self, machine: str, tell: Callable[[], None]) -> None:
+        step = self._handles.get(machine)
+        if isinstance(step, Step) and step.ended:
+            self._machines[machine].lost(f"Slurm has ended its step: {step.ended}")
+        tell()
+
+
+def _node(machine: Machine) -> str:
+    return machine_name(machine.host or machine.name)
+
+
+def _absent(wanted: Sequence[str], environ: Mapping[str, str]) -> str:
+    """What is wrong with running on these nodes; "" if nothing is."""
+    job, listed = environ.get(JOB), nodes(environ)
+    if wanted and not job:
+        start = f"salloc --nodes={len(wanted)} --exclusive python3 -m runtime up"
+        text = f"launcher.kind is 'slurm', but this is no job ({JOB} is not set): type `{start} ...`"
+        return f"{text}, or have a job script written by `up ... --sbatch FILE`"
+    if listed:
+        has = expanded(listed)
+        strange = next((node for node in wanted if node not in has), None)
+        if strange is not None:
+            return f"machine '{strange}' is no node of job {job}, which has {listed}"
+    return ""
