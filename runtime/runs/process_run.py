@@ -9,6 +9,7 @@ import asyncio
 import platform
 import shutil
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import LOOPBACK, Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors
-from runtime.machine.addresses import is_loopback, on_the_way, own
+from runtime.machine.addresses import is_loopback, on_the_way, only, own, towards
 from runtime.machine.private import make_socket_directory
 from runtime.machine.versions import identity
 from runtime.messages.message import Envelope, Lane, Message
@@ -178,7 +179,8 @@ class ProcessHouse(House):
         if not self._roads.far or self._config.launcher.address:
             return (self._roads.far and self._config.launcher.address) or ""
         ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in self._roads.far)
-        found = next(filter(None, ways), "")
+        engine = self._config.launcher.ray.host
+        found = next(filter(None, chain(ways, (engine and towards(engine), only()))), "")
         if not found:
             first = self._roads.far[0]
             text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"

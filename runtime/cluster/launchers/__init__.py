@@ -8,6 +8,8 @@ joined   the agent: `python -m runtime join`
 command  a command of this host that starts an agent
 ssh      machines that the system's ssh reaches
 manual   machines on which a person types a line
+ray      nodes of a Ray cluster
+ray_driver  the process there that Ray knows of
 """
 
 from importlib import import_module
@@ -25,6 +27,7 @@ LAUNCHERS = {  # imported when they are asked for: those of other machines come 
     "local": "runtime.cluster.launchers.local:LocalLauncher",
     "ssh": "runtime.cluster.launchers.ssh:SshLauncher",
     "manual": "runtime.cluster.launchers.manual:ManualLauncher",
+    "ray": "runtime.cluster.launchers.ray:RayLauncher",
 }
 
 
