@@ -1,4 +1,4 @@
-"""Machines that are nodes of a Ray cluster: Ray finds room for each and starts its agent; data go by our own links only.
+"""Machines that are nodes of a Ray cluster: Ray finds room for each and starts its agent. No data go through Ray.
 
 Ray lives in a process of its own (`ray_driver`), so that its threads and its signal handlers are none of `up`, and
 what it prints goes to `logs/ray.log` of the run. It ends with `up`, and with it all that Ray holds for the run.
