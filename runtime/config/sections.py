@@ -58,7 +58,7 @@ class Launcher(Section):
     address: Text | None = None
     port: Port | None = None
     start_seconds: Seconds | None = None
-    ray: Ray = Ray()
+    ray: Ray | None = None
 
 
 class Placement(Section):

@@ -179,8 +179,9 @@ class ProcessHouse(House):
         if not self._roads.far or self._config.launcher.address:
             return (self._roads.far and self._config.launcher.address) or ""
         ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in self._roads.far)
-        engine = self._config.launcher.ray.host
-        found = next(filter(None, chain(ways, (engine and towards(engine), only()))), "")
+        engine = self._config.launcher.ray
+        near = towards(engine.host) if engine is not None and engine.host else ""
+        found = next(filter(None, chain(ways, (near, only()))), "")
         if not found:
             first = self._roads.far[0]
             text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"

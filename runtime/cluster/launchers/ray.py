@@ -52,9 +52,9 @@ class RayLauncher(AgentLauncher):
         if self._driver is None:
             self._driver = Driver(self.plan.directory / "logs" / LOG)
             wishes = self._wishes.ray if self._wishes is not None else None
-            more = wishes.resources if wishes is not None else {}
+            more = {} if wishes is None else wishes.resources
             bundles = {each.name: {"CPU": each.cores or 1, **more} for each in self._elsewhere}
-            self._driver.say(address=wishes.address if wishes is not None else None, bundles=bundles)
+            self._driver.say(address=None if wishes is None else wishes.address, bundles=bundles)
         return RayAgent(machine.name, shell_line(machine, argv), line, self._driver)
 
     async def close(self) -> None:

@@ -40,8 +40,12 @@ class Agent:
         """To its end, and that in words. It ends with its standard input, which is this process's."""
         here = os.path.dirname(sys.executable)  # noqa: PTH120  # python3 there is the Python of Ray
         environment = {**os.environ, "PATH": f"{here}:{os.environ.get('PATH', '')}"}
-        words, pipe = ["/bin/sh", "-c", command], subprocess.PIPE
-        self._child = subprocess.Popen(words, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, env=environment)
+        # Ray kills the children of an actor that ends, but not theirs: the agent sees its standard input close instead,
+        # and leaves nothing behind
+        words, pipe = ["/bin/sh", "-c", '/bin/sh -c "$0"; exit $?', command], subprocess.PIPE
+        self._child = subprocess.Popen(
+            words, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, env=environment, start_new_session=True
+        )
         assert self._child.stdin is not None and self._child.stderr is not None
         try:
             self._child.stdin.write(line.encode() + b"\n")
