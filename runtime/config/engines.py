@@ -36,6 +36,8 @@ class Ray(Section):
 def of_another_kind(raw: RawConfig) -> Iterator[Problem]:
     """Tables of a kind that is not the one that starts the machines."""
     launcher = raw.data.get("launcher")
-    for kind in KINDS if isinstance(launcher, dict) else ():
+    if not isinstance(launcher, dict):
+        return
+    for kind in KINDS:
         if kind in launcher and launcher.get("kind", "local") != kind:
             yield raw.problem(("launcher", kind), f"has a meaning with launcher.kind = '{kind}' only")

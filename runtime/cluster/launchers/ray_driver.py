@@ -162,7 +162,8 @@ def _how(done: Any) -> str:
 
 def _first(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    told = 2 if lines and lines[0].endswith(":") else 1
+    return " ".join(lines[:told]) or type(error).__name__
 
 
 def main() -> int:
