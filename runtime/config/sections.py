@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from runtime.config.engines import Ray, of_another_kind
 from runtime.config.hosts import matching
 from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, tables
@@ -47,7 +48,7 @@ class Run(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", "ssh", "manual", "slurm", or what an installed package brings.
+    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "manual", or what an installed package brings.
 
     Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
     follow (default: free ones). They have `start_seconds` to do so (default: the kind's own). `nodes`: how
@@ -59,6 +60,7 @@ class Launcher(Section):
     port: Port | None = None
     start_seconds: Seconds | None = None
     nodes: Count = 1
+    ray: Ray | None = None
 
 
 class Placement(Section):
@@ -201,6 +203,7 @@ def rules_between_sections(raw: RawConfig, entries: Entries) -> Iterator[Problem
     """Mistakes that no single section shows. Works on raw data, so that they show beside the mistakes in sections."""
     yield from _duplicates(raw)
     yield from _only_virtual(raw)
+    yield from of_another_kind(raw)
     wanted: list[tuple[KeyPath, Any]] = [
         (("process", index, "machine"), table.get("machine", LOCAL_NAME)) for index, table in _processes(raw)
     ]

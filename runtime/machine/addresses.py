@@ -137,6 +137,12 @@ def towards(other: str) -> str:
     return ""
 
 
+def only() -> str:
+    """The one address of this machine that others can reach; "" if it has several, or none."""
+    far = {interface.address for interface in interfaces() if not is_loopback(interface.address)}
+    return far.pop() if len(far) == 1 else ""
+
+
 def on_the_way(wanted: str, host: str) -> str:
     """This machine's own address on the way to one that is to listen at `wanted`, and is connected to as `host`; "" if
     neither tells the way."""

@@ -9,6 +9,7 @@ import asyncio
 import platform
 import shutil
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +28,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import LOOPBACK, Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors
-from runtime.machine.addresses import is_loopback, on_the_way, own
+from runtime.machine.addresses import is_loopback, on_the_way, only, own, towards
 from runtime.machine.private import make_socket_directory
 from runtime.machine.versions import identity
 from runtime.messages.message import Envelope, Lane, Message
@@ -175,14 +176,16 @@ class ProcessHouse(House):
 
     def _address_here(self) -> str:
         """Where the other hosts of the run reach this one; "" if there are none."""
-        far = self._roads.far
+        far, engine = self._roads.far, self._config.launcher.ray
         if not far:
             return ""
         if self._config.launcher.address:
             return self._config.launcher.address
         ways = (on_the_way(machine.address, machine_name(machine.host or machine.name)) for machine in far)
-        found = next((way for way in ways if way and not (is_loopback(way) and len(far) > 1)), "")
-        if not found:  # a name of this host itself may stand for its loopback address, which others cannot reach
+        well = (way for way in ways if way and not (is_loopback(way) and len(far) > 1))  # this host's own name
+        near = towards(engine.host) if engine is not None and engine.host else ""
+        found = next(filter(None, chain(well, (near, only()))), "")
+        if not found:
             first = far[0]
             text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"
             raise LaunchError(f"{text}; say launcher.address, by which others reach this host")

@@ -9,6 +9,8 @@ command  a command of this host that starts an agent
 ssh      machines that the system's ssh reaches
 slurm    the nodes of a job under Slurm
 manual   machines on which a person types a line
+ray      nodes of a Ray cluster
+ray_driver  the process there that Ray knows of
 """
 
 from importlib import import_module
@@ -27,6 +29,7 @@ LAUNCHERS = {  # imported when they are asked for: those of other machines come 
     "ssh": "runtime.cluster.launchers.ssh:SshLauncher",
     "slurm": "runtime.cluster.launchers.slurm:SlurmLauncher",
     "manual": "runtime.cluster.launchers.manual:ManualLauncher",
+    "ray": "runtime.cluster.launchers.ray:RayLauncher",
 }
 
 

@@ -1,0 +1,170 @@
+"""Machines that are nodes of a Ray cluster: Ray finds room for each and starts its agent. No data go through Ray.
+
+Ray lives in a process of its own (`ray_driver`), so that its threads and its signal handlers are none of `up`, and
+what it prints goes to `logs/ray.log` of the run. It ends with `up`, and with it all that Ray holds for the run.
+
+      up                                            ray_driver
+       |  --- {"address": a, "bundles": [...]} -->      joins the cluster, asks for room
+       |  <-- {"waiting": why} ------------------       again and again, until there is room
+       |  --- {"start": m, "command", "line"} -->       an actor there runs the command
+       |  --- {"kill": m} ---------------------->
+       |  <-- {"ended": m, "how": words} --------       once for each that was started
+       |  <-- {"failed": words} -----------------       nothing more comes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from runtime.cluster.launcher import LaunchPlan, describe_exit
+from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
+from runtime.errors import LaunchError
+from runtime.text import bounded, one_line
+
+if TYPE_CHECKING:
+    from runtime.config.sections import Machine  # pydantic comes with it
+
+LOG = "ray.log"
+END_SECONDS = 10.0  # for the driver to take leave of Ray
+
+
+class RayLauncher(AgentLauncher):
+    """`kind = "ray"`."""
+
+    start_seconds = 120.0  # a cluster may have to grow first
+
+    def __init__(self, plan: LaunchPlan) -> None:
+        super().__init__(plan)
+        self._driver: Driver | None = None
+
+    async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
+        """See AgentLauncher.start. Ray brings the line as an argument of a call: from process to process, and into no
+        table, store or log of its own."""
+        if self._driver is None:
+            self._driver = Driver(self.plan.directory / "logs" / LOG)
+            wishes = self._wishes.ray if self._wishes is not None else None
+            more = {} if wishes is None else wishes.resources
+            bundles = {each.name: {"CPU": each.cores or 1, **more} for each in self._elsewhere}
+            self._driver.say(address=None if wishes is None else wishes.address, bundles=bundles)
+        return RayAgent(machine.name, shell_line(machine, argv), line, self._driver)
+
+    async def close(self) -> None:
+        """See Launcher.close."""
+        await super().close()
+        if self._driver is not None:
+            await self._driver.close()
+
+
+class RayAgent(Handle):
+    """The agent of one machine."""
+
+    def __init__(self, machine: str, command: str, line: str, driver: Driver) -> None:
+        self._machine, self._driver = machine, driver
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        driver.hears(machine, self._end)
+        driver.say(start=machine, command=command, line=line)
+
+    async def wait(self) -> str:
+        """See Handle.wait."""
+        return await asyncio.shield(self._ended)
+
+    def kill(self) -> None:
+        """See Handle.kill."""
+        if not self._ended.done():
+            self._driver.say(kill=self._machine)
+
+    def waiting(self) -> str:
+        """See Handle.waiting."""
+        return self._driver.waiting
+
+    def _end(self, how: str) -> None:
+        if not self._ended.done():
+            self._ended.set_result(how)
+
+
+class Driver:
+    """The process that Ray knows of. `waiting`: what it waits for, in words."""
+
+    def __init__(self, log: Path) -> None:
+        words = [sys.executable, "-m", "runtime.cluster.launchers.ray_driver"]
+        pipe = subprocess.PIPE
+        try:
+            with log.open("ab") as file:  # its session is its own: an interrupt is the business of `up`
+                self._process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=file, start_new_session=True)
+        except OSError as error:
+            raise LaunchError(f"ray: {error.filename or words[0]}: {error.strerror}") from None
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self.waiting = "Ray has not said anything"
+        self._log, self._over = log, ""
+        self._ends: dict[str, Callable[[str], None]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._orders: IO[bytes] = self._process.stdin
+        threading.Thread(target=self._read, args=(self._process.stdout,), name="ray", daemon=True).start()
+
+    def hears(self, machine: str, ended: Callable[[str], None]) -> None:
+        """Have told how the agent of a machine has ended."""
+        self._ends[machine] = ended
+        if self._over:
+            ended(self._over)
+
+    def say(self, **order: Any) -> None:
+        """Nothing if it has ended."""
+        with suppress(OSError, ValueError):
+            self._orders.write(json.dumps(order).encode() + b"\n")
+            self._orders.flush()
+
+    async def close(self) -> None:
+        """Let it take leave of Ray, and everything that Ray holds for it go."""
+        with suppress(OSError):
+            self._orders.close()
+        try:
+            await asyncio.to_thread(self._process.wait, END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            text = "ray: the driver did not end within %g s and was killed; Ray itself frees what it held, see %s"
+            logging.getLogger("convoy").warning(text, END_SECONDS, self._log)
+            await asyncio.to_thread(self._process.wait)
+
+    def _read(self, said: IO[bytes]) -> None:
+        """In a thread: what it says, and its end."""
+        with said:
+            for line in said:
+                self._call(self._hear, json.loads(line))
+        self._call(self._lost, self._process.wait())
+
+    def _call(self, function: Callable[[Any], None], argument: Any) -> None:
+        with suppress(RuntimeError):  # nobody waits any more
+            self._loop.call_soon_threadsafe(function, argument)
+
+    def _hear(self, said: dict[str, str]) -> None:
+        if "waiting" in said:
+            self.waiting = said["waiting"]
+        elif "ended" in said:
+            self._ends[said["ended"]](bounded(one_line(said["how"])))
+        else:
+            self._end(said["failed"])
+
+    def _lost(self, status: int) -> None:
+        last = self._last_line()
+        self._end(f"its driver {describe_exit(status)}{f': {last}' if last else ''}")
+
+    def _end(self, why: str) -> None:
+        self._over = self._over or f"ray: {bounded(one_line(why))}"
+        for ended in self._ends.values():
+            ended(self._over)
+
+    def _last_line(self) -> str:
+        try:
+            lines = self._log.read_text(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,0 +1,193 @@
+"""The process of a run that Ray knows of, `python -m runtime.cluster.launchers.ray_driver`; `ray` has what it hears and
+says.
+
+Everything that it asks of Ray, one placement group and an actor for each machine, goes with it: when its standard
+input closes, when it is killed, and when Ray loses it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from itertools import chain
+from typing import IO, Any
+
+from runtime.cluster.launchers.nursery import go_on_without_parent
+
+LOOK_SECONDS = 1.0  # between two looks whether there is room
+LEAVE_SECONDS = 5.0  # for Ray to let go, whatever it is at
+MOST_NODES = 8  # in a message
+MISSING = "the package 'ray' is not installed here: pip install 'convoy-runtime[ray]'"
+
+Order = dict[str, Any]
+Bundle = dict[str, float]
+
+
+class Agent:
+    """On a node: it runs the command there. Ray copies the class to the node by value, where nothing of Convoy need be
+    importable for Ray's own Python."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self, command: str, line: str) -> str:
+        """To its end, and that in words. It ends with its standard input, which is this process's."""
+        here = os.path.dirname(sys.executable)  # noqa: PTH120  # python3 there is the Python of Ray
+        environment = {**os.environ, "PATH": f"{here}:{os.environ.get('PATH', '')}"}
+        # Ray kills the children of an actor that ends, but not theirs: the agent sees its standard input close instead,
+        # and leaves nothing behind
+        words, pipe = ["/bin/sh", "-c", '/bin/sh -c "$0"; exit $?', command], subprocess.PIPE
+        self._child = subprocess.Popen(
+            words, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, env=environment, start_new_session=True
+        )
+        assert self._child.stdin is not None and self._child.stderr is not None
+        try:
+            self._child.stdin.write(line.encode() + b"\n")
+            self._child.stdin.flush()
+        except OSError:  # it has ended already, and says why
+            pass
+        said = [text for text in self._child.stderr.read().decode(errors="replace").splitlines() if text.strip()]
+        status = self._child.wait()
+        how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+        return said[-1].strip() if said else f"its agent {how} and said nothing"
+
+
+class Driver:
+    """One run's; `said` goes to `up`."""
+
+    def __init__(self, bundles: Mapping[str, Bundle], said: IO[str]) -> None:
+        self._bundles, self._said = bundles, said
+        self._ray: Any = None
+        self._group: Any = None
+        self._actors: dict[str, Any] = {}
+        self._news: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
+
+    def tell(self, **news: str) -> None:
+        """One line of JSON."""
+        self._said.write(json.dumps(news) + "\n")
+        self._said.flush()
+
+    def listen(self, orders: IO[bytes]) -> None:
+        """In a thread: at their end this process ends, at the latest after LEAVE_SECONDS."""
+        for line in orders:
+            self._news.put(json.loads(line))
+        self._news.put(None)
+        threading.Timer(LEAVE_SECONDS, os._exit, [1]).start()
+
+    def join(self, address: str | None) -> None:
+        """Become a driver of the cluster."""
+        import ray
+
+        known = address or os.environ.get("RAY_ADDRESS") or "auto"  # without any Ray would start a cluster
+        self.tell(waiting=f"Ray does not answer at {known}")
+        ray.init(known, log_to_driver=False, logging_level=logging.ERROR)
+        self._ray = ray
+
+    def leave(self) -> None:
+        """Take leave of Ray."""
+        if self._ray is not None:
+            self._ray.shutdown()  # its actors and its placement group go with their job
+
+    def serve(self) -> None:
+        """To the end of the orders."""
+        from ray.util.placement_group import placement_group
+
+        strategy = "STRICT_SPREAD" if len(self._bundles) > 1 else "PACK"
+        self._group = placement_group(list(self._bundles.values()), strategy=strategy)
+        early: list[Order] = []
+        while not self._group.wait(LOOK_SECONDS):
+            self.tell(waiting=f"Ray has no room yet: asked for {self._asked()}; {self._cluster()}")
+            while not self._news.empty():
+                if (order := self._news.get()) is None:
+                    return
+                early.append(order)
+        self.tell(waiting="Ray has found room and starts its agent")
+        for order in chain(early, iter(self._news.get, None)):
+            self._do(order)
+
+    def _do(self, order: Order) -> None:
+        if "start" in order:
+            self._start(order["start"], order["command"], order["line"])
+        elif "ended" in order:
+            self._actors.pop(order["ended"], None)
+            self.tell(**order)
+        elif order["kill"] in self._actors:
+            self._ray.kill(self._actors[order["kill"]])
+
+    def _start(self, machine: str, command: str, line: str) -> None:
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        index, bundle = list(self._bundles).index(machine), dict(self._bundles[machine])
+        there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=index)
+        wanted = {"num_cpus": bundle.pop("CPU"), "num_gpus": bundle.pop("GPU", 0), "resources": bundle}
+        kind = self._ray.remote(Agent).options(scheduling_strategy=there, max_restarts=0, **wanted)
+        self._actors[machine] = actor = kind.remote()
+        end = actor.run.options(max_task_retries=0).remote(command, line).future()
+        end.add_done_callback(lambda done: self._news.put({"ended": machine, "how": _how(done)}))
+
+    def _asked(self) -> str:
+        """ "2 machines of 4 CPU, each on a node of its own"."""
+        each = [_amounts(bundle) for bundle in self._bundles.values()]
+        kinds = " and ".join(f"{each.count(kind)} of {kind}" for kind in dict.fromkeys(each))
+        return f"{kinds}, each on a node of its own" if len(each) > 1 else kinds
+
+    def _cluster(self) -> str:
+        """What the nodes have, and what of it is free."""
+        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        told = [f"{node['NodeManagerAddress']} has {_amounts(node['Resources'])}" for node in nodes]
+        more = f" and {len(told) - MOST_NODES} more" if len(told) > MOST_NODES else ""
+        free = _amounts(self._ray.available_resources())
+        return f"{', '.join(told[:MOST_NODES]) or 'the cluster has no node'}{more}; free in all: {free}"
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    """What people count, not bytes and the names of nodes."""
+    ours = {name: amount for name, amount in resources.items() if not name.startswith("node:")}
+    return " + ".join(f"{amount:g} {name}" for name, amount in ours.items() if "memory" not in name) or "nothing"
+
+
+def _how(done: Any) -> str:
+    """How an agent has ended: its own words, or Ray's, of which the last line with a reason."""
+    error = done.exception()
+    if error is None:
+        return str(done.result())
+    return f"ray: {_first(error)}"
+
+
+def _first(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = 2 if lines and lines[0].endswith(":") else 1
+    return " ".join(lines[:told]) or type(error).__name__
+
+
+def main() -> int:
+    """Serve `up`. Its words have a descriptor of their own: whatever Ray prints goes to standard error."""
+    go_on_without_parent()
+    said = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    first = sys.stdin.buffer.readline()
+    if not first:
+        return 0
+    wanted = json.loads(first)
+    driver = Driver(wanted["bundles"], said)
+    threading.Thread(target=driver.listen, args=(sys.stdin.buffer,), daemon=True).start()
+    try:
+        driver.join(wanted["address"])
+        driver.serve()
+    except ModuleNotFoundError as error:
+        driver.tell(failed=MISSING if error.name == "ray" else _first(error))
+    except Exception as error:  # noqa: BLE001  # whatever Ray raises is told where `up` was typed
+        driver.tell(failed=_first(error))
+    driver.leave()
+    logging.shutdown()
+    os._exit(0)  # Ray's threads may wait for ever for a node that is gone
+
+
+if __name__ == "__main__":
+    sys.exit(main())

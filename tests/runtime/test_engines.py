@@ -1,0 +1,68 @@
+"""What [launcher.ray] may say, and what is told where Ray is not installed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from runtime.config.file import dump, load
+from runtime.errors import ConfigError
+from tests.support import configure, environment, runtime_command
+
+RAY = '[launcher]\nkind = "ray"\n{more}\n[[machine]]\nname = "m0"\naddress = "auto"\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(text)
+    return path
+
+
+def test_what_only_ray_looks_at_is_read_and_written_again(tmp_path: Path) -> None:
+    said = RAY.format(more='ray = { address = "ray://10.0.0.1:10001", resources = { GPU = 1.0 } }')
+    config = load(written(tmp_path, said))
+    assert config.launcher.ray is not None
+    assert (config.launcher.ray.host, config.launcher.ray.resources) == ("10.0.0.1", {"GPU": 1.0})
+    assert load(written(tmp_path, dump(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            '[launcher]\nkind = "ssh"\nray = { address = "auto" }\n',
+            "cluster.toml:3: launcher.ray: has a meaning with launcher.kind = 'ray' only",
+            id="of another kind",
+        ),
+        pytest.param(
+            RAY.format(more="ray = { resources = { CPU = 2.0 } }"),
+            "cluster.toml:3: launcher.ray.resources: expected names of resources and amounts > 0; CPU is machine.cores",
+            id="cores",
+        ),
+        pytest.param(
+            RAY.format(more='ray = { adress = "auto" }'),
+            "cluster.toml:3: launcher.ray.adress: unknown key (did you mean 'address'?)",
+            id="misspelt",
+        ),
+    ],
+)
+def test_a_table_of_ray_that_says_nothing_or_is_wrong_is_refused_at_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load(Path("cluster.toml"))
+    assert any(problem.startswith(expected) for problem in caught.value.problems), caught.value.problems
+
+
+def test_where_ray_is_not_installed_up_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError('none', name='ray')")  # found before any other
+    more = RAY.format(more='address = "127.0.0.1"')
+    cluster = configure(tmp_path, "single", iterations=2, more=more)
+    command = runtime_command("up", cluster.name)
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    missing = "the package 'ray' is not installed here: pip install 'convoy-runtime[ray]'"
+    assert (done.returncode, done.stderr) == (3, f"machine 'm0': ray: {missing}\n")
