@@ -48,7 +48,8 @@ class Run(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "manual", or what an installed package brings.
+    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "manual", or what an installed package
+    brings.
 
     Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
     follow (default: free ones). They have `start_seconds` to do so (default: the kind's own). `nodes`: how

@@ -240,7 +240,7 @@ def test_a_program_without_options_accepts_no_sections_of_its_own() -> None:
     assert problems("[train]\nseed = 1", program="bare_program") == [
         "cluster.toml:2: train: unknown key (allowed: launcher, links, liveness, machine, "
         "metrics, placement, "
-        "process, program, run, simulation)"
+        "process, program, recovery, run, simulation)"
     ]
 
 
