@@ -115,7 +115,7 @@ def assert_same_bits(path: Path, expected: Simulated) -> None:
     assert differ == []
 
 
-@pytest.mark.few("[sync", "[one-weird-trick")
+@pytest.mark.few("[sync")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_run_that_loses_any_process_at_any_moment_ends_with_the_bits_of_an_undisturbed_one(
     tmp_path: Path, undisturbed: tuple[str, Simulated], seed: int

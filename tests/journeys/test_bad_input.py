@@ -146,10 +146,10 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         ],
     ),
     "unknown launcher": (
-        "[launcher]\nkind = 'slurm'\n",
+        "[launcher]\nkind = 'pbs'\n",
         {},
         [],
-        ["cluster.toml:2: launcher.kind: no launcher is named 'slurm' (allowed: local, manual, ssh)"],
+        ["cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: local, manual, ray, slurm, ssh)"],
     ),
     "no TOML": (
         "[train\nnet = 1\n",

@@ -122,7 +122,7 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
     assert any(f"checkpoint-0000003.safetensors: {text}" in record.getMessage() for record in caplog.records)
 
 
-@pytest.mark.few("[-0.3]")
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 0.7])
 @pytest.mark.parametrize("gradients", ["", f"{GRADIENTS}'one-bit'\n"], ids=["", "one-bit"])
 def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, gradients: str, seconds: float) -> None:
