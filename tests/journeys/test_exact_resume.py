@@ -124,10 +124,9 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 0.7])
-@pytest.mark.parametrize("gradients", ["", f"{GRADIENTS}'one-bit'\n"], ids=["", "one-bit"])
-def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, gradients: str, seconds: float) -> None:
+def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, seconds: float) -> None:
     def cluster(name: str) -> Path:
-        made = configure(tmp_path / name, "sync", workers=2, iterations=40, more=gradients, batch=32)
+        made = configure(tmp_path / name, "sync", workers=2, iterations=40, batch=32)
         made.write_text(f"{made.read_text()}{REPRODUCIBLE}[checkpoint]\nseconds = {seconds}\n")
         return made
 
