@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,7 +106,7 @@ def test_the_tuner_stands_beside_the_best_of_a_grid(
     compare(record, trials, (0.3,), (3.0,), 1)
     names = [row[0] for row in record.tables[0].rows]
     assert (names[:2], names[3:]) == (["1", "2"], ["1, usual", "2, usual", "auto"])
-    assert any(note.startswith("auto, seed 1, iteration 0: ") for note in record.notes)
+    assert any(re.match(r"auto, seed 1, iteration \d+: ", note) for note in record.notes)  # probes may be kept
 
 
 @pytest.mark.slow

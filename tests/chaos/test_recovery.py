@@ -149,7 +149,7 @@ def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(tmp
     while not run.pids() and time.monotonic() < deadline:
         os.sched_yield()
     run.kill(generator)
-    assert "count 2 of 3" in run.until("restart ")
+    assert "2 of 3" in run.until("restart ")
     assert run.end()[0] == 0
     assert_same_bits(last_checkpoint(run.runs), expected)
 
