@@ -56,7 +56,7 @@ class Restarting:
                 if self._restarts.why_not:
                     self._console.warn(self._restarts.why_not)
                 return error
-            if self._goes_on_without(error):
+            if await self._goes_on_without(error):
                 restart = Restart(0.0, restart.text)
             if restart.seconds:
                 self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
@@ -81,11 +81,11 @@ class Restarting:
             checked.placement, config, options=options, console=lambda: console, early=early, directory=directory
         )
 
-    def _goes_on_without(self, error: ConvoyError) -> bool:
+    async def _goes_on_without(self, error: ConvoyError) -> bool:
         """Leave out a machine that cannot take part, if that is wanted and possible."""
         if self._reachable and isinstance(error, Absent):
             try:
-                self._checked = without(self._checked, error.machine)
+                self._checked = await asyncio.to_thread(without, self._checked, error.machine)  # it plans
             except ConfigError as why:
                 self._console.warn(f"machine '{error.machine}' is waited for: {why.problems[0]}")
             else:
