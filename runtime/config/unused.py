@@ -13,10 +13,11 @@ from runtime.config.toml_lines import KeyPath
 from runtime.machine.addresses import is_loopback
 
 LOCAL_ONLY = "launcher.kind is 'local': processes are forked from `up`'s own"
+BETWEEN_HOSTS = ("encryption", "latency", "bytes_per_second")
 REAL_ONLY: tuple[KeyPath, ...] = (
     ("links", "transport"),
     ("links", "shared_memory"),
-    ("links", "encryption"),
+    *(("links", key) for key in BETWEEN_HOSTS),
     ("launcher", "kind"),
     *(("liveness", key) for key in ("heartbeat_seconds", "missed", "progress_seconds", "start_seconds")),
     ("liveness", "prepare_seconds"),
@@ -38,8 +39,9 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
         if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
             yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
-    if _said(config, ("links", "encryption")) and not virtual and not _several_hosts(config):
-        yield ("links", "encryption"), "where all machines are this one: no link leaves it"
+    for key in BETWEEN_HOSTS if not virtual and not _several_hosts(config) else ():
+        if _said(config, ("links", key)):
+            yield ("links", key), "where all machines are this one: no link leaves it"
     if _said(config, ("launcher", "nodes")) and not slurm.counts(config):
         yield ("launcher", "nodes"), "where no job of Slurm gives the machines, or all are named"
     for machine in config.machine:

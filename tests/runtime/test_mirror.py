@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from runtime.cluster.machines import mirror
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.mirror import Mirror
-from runtime.cluster.machines.words import Piece
+from runtime.cluster.machines.words import GONE, Piece
 from runtime.errors import MessageError
 
 
@@ -59,6 +60,38 @@ def test_a_file_is_copied_when_it_has_been_the_same_for_two_looks_or_at_the_last
     assert copied(source, copies, last=True) == ["late"]
     names = sorted(path.relative_to(here).as_posix() for path in here.rglob("*") if path.is_file())
     assert names == ["checkpoint", "late", "service-times/p0.json"]
+
+
+def test_what_is_removed_there_is_removed_here_once_what_replaces_it_has_come(there: Path, here: Path) -> None:
+    source, copies = Mirror(there), Copies(here)
+    (there / "checkpoint-1").write_bytes(b"1")
+    copied(source, copies)
+    assert copied(source, copies) == ["checkpoint-1"]
+    (there / "checkpoint-2").write_bytes(b"2")
+    (there / "checkpoint-1").unlink()
+    assert copied(source, copies) == []
+    assert [path.name for path in here.iterdir()] == ["checkpoint-1"]
+    assert copied(source, copies) == ["checkpoint-1", "checkpoint-2"]
+    assert [path.name for path in here.iterdir()] == ["checkpoint-2"]
+    assert copied(source, copies) == []
+
+
+def test_nothing_is_removed_here_when_the_folder_there_is_swept(there: Path, here: Path) -> None:
+    source, copies = Mirror(there, own=("plan.json",)), Copies(here)
+    for name in ("plan.json", "checkpoint-1"):
+        (there / name).write_text(name)
+    assert copied(source, copies, last=True) == ["checkpoint-1"]
+    for path in list(there.iterdir()):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert copied(source, copies, last=True) == []
+    assert [path.name for path in here.iterdir()] == ["checkpoint-1"]
+
+
+def test_no_file_is_removed_here_that_did_not_come_from_there(here: Path) -> None:
+    (here / "events.jsonl").write_text("ours")
+    with pytest.raises(MessageError, match=r"events\.jsonl: to be removed, but it never came"):
+        Copies(here).take(Piece(path="events.jsonl", offset=0, rest=GONE, data=np.empty(0, np.uint8)))
+    assert (here / "events.jsonl").read_text() == "ours"
 
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100, 101, 1000])

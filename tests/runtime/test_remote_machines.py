@@ -19,6 +19,7 @@ from runtime.cluster.launchers.ssh import SshLauncher
 from runtime.cluster.machines import words
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here, mismatch
+from runtime.cluster.machines.mirror import PIECE_BYTES, Mirror
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
 
@@ -138,6 +139,26 @@ async def test_up_may_say_what_the_table_has_and_nothing_else(step: Step, kind: 
     assert agent.over.done() is not legal
     if not legal:
         assert str(agent.over.result()) == f"`up` said {kind.__name__} while this agent was {step.value}"
+
+
+async def test_an_agent_leaves_when_the_last_piece_of_its_files_has_arrived(tmp_path: Path) -> None:
+    """`up` takes nothing more of an agent that it finds gone when it answers a piece."""
+    (tmp_path / "checkpoint").write_bytes(bytes(3 * PIECE_BYTES))
+    nursery: Any = NoNursery()
+    agent = MachineAgent("m", nursery)
+    agent._mirror = Mirror(tmp_path)
+    said: asyncio.Queue[Message] = asyncio.Queue()
+    agent.tell = said.put_nowait
+    serving = asyncio.create_task(agent.serve())
+    agent.take(words.Close())
+    pieces = [await said.get() for _ in range(3)]
+    assert {type(piece) for piece in pieces} == {words.Piece}
+    for _ in pieces:
+        assert (said.empty(), agent.over.done()) == (True, False)
+        agent.take(words.Got())
+    assert isinstance(await said.get(), words.Closed)
+    assert await agent.over is None
+    await serving
 
 
 async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -105,12 +105,13 @@ def test_what_says_nothing_of_links_where_it_stands_is_told() -> None:
     def told(config: ClusterConfig) -> list[str]:
         return [line.partition(": ")[2] for line in unused(config)]
 
-    assert told(configured(encryption="none")) == [
-        "links.encryption: says nothing where all machines are this one: no link leaves it"
+    assert told(configured(encryption="none", latency=0.1, bytes_per_second="10MB")) == [
+        f"links.{key}: says nothing where all machines are this one: no link leaves it"
+        for key in ("encryption", "latency", "bytes_per_second")
     ]
     (line,) = told(configured({"port": 7000}))
     assert line.endswith("where nothing listens at a TCP port: all machines are this one")
-    assert told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none")) == []
+    assert told(configured({"port": 7000}, FAR, process=ON_FAR, encryption="none", latency=0.1)) == []
 
 
 def test_another_host_is_refused_where_only_unix_sockets_are_wanted() -> None:

@@ -216,6 +216,8 @@ class MachineAgent:
     async def _(self, message: Close) -> None:
         if self._mirror is not None:
             await self._look(last=True)
+        for _ in range(WINDOW):  # `up` takes no piece of an agent that is gone before it is answered
+            await self._window.acquire()
         self.tell(Closed())
         self.end(None)
 

@@ -1,4 +1,5 @@
-"""Copies of another machine's files, made of the pieces in which they come. Nothing is written outside their folder."""
+"""Copies of another machine's files, made of the pieces in which they come. Nothing is written outside their folder,
+and nothing removed that did not come."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from runtime.cluster.machines.words import Piece
+from runtime.cluster.machines.words import GONE, GROWING, Piece
 from runtime.errors import MessageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,254}")
@@ -19,6 +20,7 @@ class Copies:
     def __init__(self, folder: Path, own: tuple[str, ...] = ()) -> None:
         self._folder, self._own = folder, own
         self._growing: dict[str, int] = {}  # bytes that are there of each file that comes whole
+        self._whole: set[str] = set()  # files that came
 
     def __repr__(self) -> str:
         return f"<copies in {self._folder}, {len(self._growing)} of them half done>"
@@ -28,7 +30,10 @@ class Copies:
         path = self._place(piece.path)
         data = piece.data.tobytes()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if piece.rest < 0:
+        if piece.rest == GONE:
+            self._remove(piece.path, path)
+            return
+        if piece.rest == GROWING:
             with path.open("ab") as file:
                 file.write(data)
             return
@@ -42,6 +47,7 @@ class Copies:
             self._growing[piece.path] = here + len(data)
         else:
             half.replace(path)
+            self._whole.add(piece.path)
 
     def close(self) -> None:
         """Nothing more comes: what is half done is nothing."""
@@ -49,6 +55,12 @@ class Copies:
             path = self._place(name)
             path.with_name(f".{path.name}.{os.getpid()}.half").unlink(missing_ok=True)
         self._growing.clear()
+
+    def _remove(self, name: str, path: Path) -> None:
+        if name not in self._whole:
+            raise MessageError("bad_piece", f"{name}: to be removed, but it never came")
+        self._whole.discard(name)
+        path.unlink(missing_ok=True)
 
     def _place(self, name: str) -> Path:
         parts = name.split("/")

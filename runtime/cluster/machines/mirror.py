@@ -2,26 +2,27 @@
 
 Logs are sent as they grow. Any other file is sent whole when it has been the same for two looks, or at the last look:
 what the program writes (checkpoints) appears in whole, by a rename. Names that begin with a dot are somebody's work in
-progress.
+progress. What was copied and is removed is told when everything that is there is copied: what replaces it comes first.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from runtime.cluster.machines.words import Piece
+from runtime.cluster.machines.words import GONE, GROWING, Piece
 
 PIECE_BYTES = 512 << 10
 LOGS = "logs"
 
 
 class Mirror:
-    """`own`: files of the folder that are nobody's business elsewhere."""
+    """`own`: files of the folder that are nobody's business elsewhere. They are there as long as the folder is in
+    order: without them nothing is told as removed, since somebody else empties it."""
 
     def __init__(self, folder: Path, own: tuple[str, ...] = ()) -> None:
         self._folder, self._own = folder, own
@@ -34,8 +35,8 @@ class Mirror:
 
     def look(self, *, last: bool = False) -> Iterator[Piece]:
         """What is new. Of a log one piece at a time, unless this is the `last` look."""
-        for path in self._files():
-            name = path.relative_to(self._folder).as_posix()
+        files = {path.relative_to(self._folder).as_posix(): path for path in self._files()}
+        for name, path in files.items():
             try:
                 if path.parent.name == LOGS:
                     yield from self._grown(path, name, last)
@@ -43,6 +44,7 @@ class Mirror:
                     yield from self._whole(path, name, last)
             except OSError:  # it is gone again
                 continue
+        yield from self._removed(files.keys())
 
     def _files(self) -> list[Path]:
         found = []
@@ -56,7 +58,7 @@ class Mirror:
             while data := file.read(PIECE_BYTES):
                 start = self._sent.get(name, 0)
                 self._sent[name] = start + len(data)
-                yield Piece(path=name, offset=start, rest=-1, data=np.frombuffer(data, np.uint8))
+                yield Piece(path=name, offset=start, rest=GROWING, data=np.frombuffer(data, np.uint8))
                 if not last:
                     return
 
@@ -69,6 +71,16 @@ class Mirror:
                 return
             self._copied[name] = now
             yield from pieces(name, file, facts.st_size)
+
+    def _removed(self, there: Collection[str]) -> Iterator[Piece]:
+        self._seen = {name: facts for name, facts in self._seen.items() if name in there}
+        if not all((self._folder / name).exists() for name in self._own):
+            return
+        if any(self._copied.get(name) != facts for name, facts in self._seen.items()):
+            return
+        for name in sorted(self._copied.keys() - there):
+            del self._copied[name]
+            yield Piece(path=name, offset=0, rest=GONE, data=np.empty(0, np.uint8))
 
 
 def pieces(name: str, file: IO[bytes], size: int) -> Iterator[Piece]:

@@ -9,7 +9,7 @@
        |   ------- Launch ---------->   a life of a process
        |   <------ Started ----------
        |   ------- Signal ---------->
-       |   <------ Piece ------------   a log has grown, a file was written
+       |   <------ Piece ------------   a log has grown, a file was written or removed
        |   ------- Got ------------->   so many pieces are copied: more may come
        |   <------ Exited -----------   after the last piece of its log
        |   ------- Close ----------->   the run is over
@@ -23,6 +23,7 @@ from __future__ import annotations
 from runtime.messages.message import Array, Json, Message, message
 
 UP = "up"  # the name of this end
+GROWING, GONE = -1, -2  # instead of how many bytes of a file follow: it is a log; it is there no more
 BEAT_SECONDS = 0.25
 
 
@@ -100,7 +101,7 @@ class Exited(Message):
 @message
 class Piece(Message):
     """Bytes of a file: `path` below the run directory, where they begin. `rest`: how many follow of a file that is
-    copied whole; -1: a log, to which they are appended."""
+    copied whole; GROWING: a log, to which they are appended; GONE: its copy is to be removed."""
 
     path: str
     offset: int
