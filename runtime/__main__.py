@@ -1,12 +1,17 @@
 """`python -m runtime`: see `cli`."""
 
+import gc
 import sys
 from contextlib import ExitStack
 
 from runtime.cli.interrupts import Interrupted, Interrupts
 
+# Objects between two looks for circles: `check` takes 0.61 s of a core, 0.69 with Python's 700.
+OBJECTS = 100_000
+
 
 def _command() -> int:
+    gc.set_threshold(OBJECTS)
     interrupts = Interrupts()
     interrupts.hear()
     try:
@@ -22,6 +27,7 @@ def _command() -> int:
     except Interrupted:
         status = 0
     interrupts.over()
+    gc.freeze()  # or Python looks through all of it at its end
     return 128 + interrupts.number if interrupts.number else status
 
 
