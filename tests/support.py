@@ -36,7 +36,8 @@ max_iter: {iterations} display: 1 snapshot: 0
 CLUSTER = """
 [train]
 solver = "solver.prototxt"
-{batch}seed = {seed}
+batch = {batch}
+seed = {seed}
 precision = "exact"
 [train.data]
 train = {{ format = "digits", split = "train" }}
@@ -57,17 +58,15 @@ def configure(
     iterations: int = 10,
     seed: int = 1,
     test: bool = False,
-    batch: int | None = None,
+    batch: int = 16,
     more: str = "",
 ) -> Path:
-    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml. `batch`: if not the net's
-    own, 64."""
+    """Write cluster.toml and solver.prototxt into a folder; returns the path of cluster.toml."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "solver.prototxt").write_text(SOLVER.format(iterations=iterations))
     testing = 'test = { format = "digits", split = "test" }' if test else ""
-    size = f"batch = {batch}\n" if batch else ""
     count = 1 if preset == "single" else workers
-    text = CLUSTER.format(preset=preset, workers=count, seed=seed, test=testing, batch=size)
+    text = CLUSTER.format(preset=preset, workers=count, seed=seed, test=testing, batch=batch)
     used = PRESETS[preset].uses if preset in PRESETS else SHAPE  # a grid over presets has keys that some do not use
     text += f"groups = {groups}\n" * ("groups" in used) + f"fan_in = {fan_in}\n" * ("fan_in" in used and fan_in != 2)
     path = directory / "cluster.toml"

@@ -16,6 +16,7 @@ from runtime.plan.prospects import Prospect, Prospects
 def test_plan_agrees_with_what_omnivores_authors_saw_and_says_why_where_it_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tuning_clusters, "RATES", (1, 2.5))  # the benchmark has four more, at 4 s each
     monkeypatch.setattr(tuning_clusters, "PICTURE", tmp_path / "pictures" / "curve.svg")
     record = Record("r")
     tuning_clusters.clusters(record, cycles=0)
@@ -24,7 +25,7 @@ def test_plan_agrees_with_what_omnivores_authors_saw_and_says_why_where_it_does_
     assert [row[0] for row in asynchronous.rows] == [cluster.name for cluster in CLUSTERS[:2]]
     assert [row[2] for row in first.rows if row[3] == SATURATED] == [SATURATED]
     assert len(seconds.rows) == 4 + 4 + 6 + 6
-    assert len(networks.rows) == len(tuning_clusters.RATES)
+    assert len(networks.rows) == 2
     assert (tmp_path / "pictures" / "curve.svg").read_text().startswith("<svg")
 
 

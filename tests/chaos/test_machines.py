@@ -183,12 +183,12 @@ workers = 4
 def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
     tmp_path: Path, three: Far, machines: str
 ) -> None:
-    configure(tmp_path, "single", iterations=400)
+    configure(tmp_path, "single", iterations=140)
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 50"))
     cluster = tmp_path / "cluster.toml"
     cluster.write_text(three.tables(more=f'directory = "{tmp_path}"\n') + TRAINED.format(machines=machines))
-    run = Running(cluster, lambda line: " 60/400" in line, three.path())
+    run = Running(cluster, lambda line: " 60/140" in line, three.path())
     ssh = three.folder / "bin" / "ssh"
     script = ssh.read_text()
     try:

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -94,6 +94,24 @@ class Survivor:
         return self.process.returncode, said
 
 
+Starts = Callable[[Path], Survivor]
+
+
+@pytest.fixture
+def survivor() -> Iterator[Starts]:
+    """Starts runs; whatever a test finds, none outlives it."""
+    started: list[Survivor] = []
+
+    def start(cluster: Path) -> Survivor:
+        started.append(Survivor(cluster))
+        return started[-1]
+
+    yield start
+    for run in started:
+        run.process.kill()  # its processes end with it
+        run.process.communicate()
+
+
 @pytest.fixture(scope="module", params=PRESETS)
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Simulated]:
     with pytest.MonkeyPatch.context() as patch:
@@ -118,11 +136,11 @@ def assert_same_bits(path: Path, expected: Simulated) -> None:
 @pytest.mark.few("[sync")
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_run_that_loses_any_process_at_any_moment_ends_with_the_bits_of_an_undisturbed_one(
-    tmp_path: Path, undisturbed: tuple[str, Simulated], seed: int
+    tmp_path: Path, undisturbed: tuple[str, Simulated], seed: int, survivor: Starts
 ) -> None:
     preset, expected = undisturbed
     generator = random.Random(f"{preset} {seed}")
-    run = Survivor(cluster_of(tmp_path, preset, 3))
+    run = survivor(cluster_of(tmp_path, preset, 3))
     run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
     victim = run.kill(generator)
     died = time.monotonic()
@@ -137,10 +155,12 @@ def test_a_run_that_loses_any_process_at_any_moment_ends_with_the_bits_of_an_und
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(KILLS))
-def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(tmp_path: Path, seed: int) -> None:
+def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(
+    tmp_path: Path, seed: int, survivor: Starts
+) -> None:
     generator = random.Random(seed)
     expected = train(cluster_of(tmp_path / "undisturbed", "sync", 0))
-    run = Survivor(cluster_of(tmp_path / "killed", "sync", 3))
+    run = survivor(cluster_of(tmp_path / "killed", "sync", 3))
     run.until(rf"progress +iteration {generator.randrange(7, 15)}/")
     run.kill(generator)
     run.until("restart ")
@@ -155,11 +175,13 @@ def test_a_process_that_dies_while_the_run_begins_anew_costs_another_restart(tmp
 
 
 @pytest.mark.slow
-def test_a_run_that_dies_again_and_again_gives_up_with_a_checkpoint_that_loads(tmp_path: Path) -> None:
-    run = Survivor(cluster_of(tmp_path, "sync", 1))
+def test_a_run_that_dies_again_and_again_gives_up_with_a_checkpoint_that_loads(
+    tmp_path: Path, survivor: Starts
+) -> None:
+    run = survivor(cluster_of(tmp_path, "sync", 1))
     generator = random.Random(0)
-    for _ in range(2):
-        run.until(rf"progress +iteration {SAVED_EVERY + 2}/")
+    for _ in range(2):  # the second checkpoint waits for the first: one is whole
+        run.until(rf"progress +iteration {2 * SAVED_EVERY + 2}/")
         run.kill(generator)
     code, said = run.end()
     assert code == 4
@@ -169,10 +191,10 @@ def test_a_run_that_dies_again_and_again_gives_up_with_a_checkpoint_that_loads(t
 
 
 @pytest.mark.slow
-def test_an_interrupt_between_two_runs_ends_them(tmp_path: Path) -> None:
+def test_an_interrupt_between_two_runs_ends_them(tmp_path: Path, survivor: Starts) -> None:
     """The second cannot begin: its nets are gone."""
     cluster = cluster_of(tmp_path, "sync", 9)
-    run = Survivor(cluster)
+    run = survivor(cluster)
     run.until("progress +iteration 7/")
     run.kill(random.Random(0))
     run.until("restart ")

@@ -15,12 +15,13 @@ import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ops.backends import cpu_backend
 from roles.planning import planner
 from runtime.cli.main import main
 from runtime.runs import checking, up, virtual_run
 from tests.journeys.broken_inputs import write
 
-IMPORTED = (planner, checking, up, virtual_run)  # once, before the forks
+IMPORTED = (cpu_backend, planner, checking, up, virtual_run)  # once, before the forks
 SPACE = 3 << 30  # bytes of address space beside what is there: the machine is shared
 VIRTUAL = ("--set", "simulation.clock=virtual", "--set", "run.directory=runs", "--set", "train.max_iter=2")
 

@@ -37,8 +37,8 @@ def configured(
     **options: Any,
 ) -> Path:
     """LeNet on digits, or `net` as text, or what `train_more` says; `strategy`: more lines of that section."""
-    cluster = configure(directory, preset, **{"iterations": 10, **options})
-    more = f"[train]\nbatch = {batch}\n{train_more}"
+    cluster = configure(directory, preset, **{"iterations": 10, "batch": batch, **options})
+    more = f"[train]\n{train_more}"
     if net:
         (directory / "own.prototxt").write_text(net)
         more += 'net = "own.prototxt"\n'

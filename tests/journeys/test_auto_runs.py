@@ -29,7 +29,7 @@ ITERATIONS = 60
 
 def small(cluster: Path) -> Path:
     """With a batch that takes little time, and kernels that need not be loaded."""
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 12\nkernels = 'numpy'\n"))
+    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nkernels = 'numpy'\n"))
     return cluster
 
 

@@ -341,7 +341,7 @@ def test_up_with_a_mistake_starts_nothing(tmp_path: Path) -> None:
     cluster.write_text(cluster.read_text().replace("sync", "sink"))
     done = run_up(cluster)
     assert done.returncode == 2
-    assert done.stderr.startswith("cluster.toml:10: train.strategy.preset: found 'sink' (string), expected")
+    assert done.stderr.startswith("cluster.toml:11: train.strategy.preset: found 'sink' (string), expected")
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
 

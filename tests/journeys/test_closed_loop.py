@@ -36,8 +36,8 @@ class Witness(Actor):
 
 
 def closed_loop(directory: Path, preset: str, *, iterations: int, workers: int = 4, groups: int = 4) -> Path:
-    cluster = configure(directory, preset, workers=workers, groups=groups, iterations=iterations)
-    text = cluster.read_text().replace("[train]\n", '[train]\nbatch = 8\nmomentum = "auto"\n')
+    cluster = configure(directory, preset, workers=workers, groups=groups, iterations=iterations, batch=8)
+    text = cluster.read_text().replace("[train]\n", '[train]\nmomentum = "auto"\n')
     cluster.write_text(text + '[train.tuning]\nmomentum_by = "closed-loop"\n')
     return cluster
 
@@ -89,9 +89,9 @@ def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(tmp_path: P
 
 @pytest.mark.slow
 def test_after_a_cold_start_what_it_found_is_kept(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=4, iterations=300)
+    cluster = configure(tmp_path, "omnivore", workers=4, iterations=300, batch=8)
     text = cluster.read_text().replace("groups = 1", 'groups = "auto"')
-    text = text.replace("[train]\n", '[train]\nbatch = 8\nmomentum = "auto"\n')
+    text = text.replace("[train]\n", '[train]\nmomentum = "auto"\n')
     tuning = {"momentum_by": "closed-loop", "budget": 0.5, "momenta": [0.3, 0.6]}
     cluster.write_text(text + "[train.tuning]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in tuning.items()))
     rng = np.random.default_rng(1)

@@ -49,9 +49,9 @@ def without_data(net: str) -> str:
 
 def run(directory: Path, preset: str, net: str, tables: str = "", **options: int) -> Simulated:
     """Train a net that is given as text; `tables` replace the one source."""
-    cluster = configure(directory, preset, **options)
+    cluster = configure(directory, preset, **{"batch": 8, **options})
     (directory / "own.prototxt").write_text(net)
-    text = cluster.read_text().replace("[train]\n", '[train]\nbatch = 8\nnet = "own.prototxt"\n', 1)
+    text = cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1)
     if tables:
         text = text.replace('train = { format = "digits", split = "train" }\n', "shuffle = true\n" + tables)
         with h5py.File(directory / "labels.h5", "w") as file:

@@ -38,11 +38,11 @@ def run(directory: Path, preset: str, iter_size: int, batch: int, *, net: str = 
 
 
 def configured(directory: Path, preset: str, iter_size: int, batch: int, *, net: str = LENET, **options: int) -> Path:
-    cluster = configure(directory, preset, **{"iterations": 3, **options})
+    cluster = configure(directory, preset, **{"iterations": 3, "batch": batch, **options})
     (directory / "own.prototxt").write_text(net)
     with (directory / "solver.prototxt").open("a") as file:
         file.write(f"iter_size: {iter_size}")
-    told = f'[train]\nbatch = {batch}\nnet = "own.prototxt"\n'
+    told = '[train]\nnet = "own.prototxt"\n'
     cluster.write_text(cluster.read_text().replace("[train]\n", told, 1))
     return cluster
 

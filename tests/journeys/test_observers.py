@@ -32,7 +32,8 @@ def observed(tmp_path: Path, house: str, observer: str, seconds: float = SECONDS
 def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(tmp_path: Path, house: str) -> None:
     events = observed(tmp_path, house, "echo")
     heard = [event for event in events if event.name == "heard"]
-    assert [(event.actor, event["who"]) for event in heard][:2] == [("supervisor", "worker")] * 2
+    assert {(event.actor, event["who"]) for event in heard} == {("supervisor", "worker")}
+    assert len(heard) >= 2 or house != "virtual"  # how often in real seconds, a busy machine decides
     counts = [event["nap"][0] for event in heard]
     assert counts == sorted(set(counts))
     length = 0.2 if house == "virtual" else 0.01

@@ -35,7 +35,7 @@ Span = tuple[int, int]
 
 def cluster_of(directory: Path, preset: str, workers: int = 2, *, iterations: int = ITERATIONS, **options: Any) -> Path:
     """LeNet with small batches."""
-    cluster = configure(directory, preset, workers=workers, iterations=iterations, **options)
+    cluster = configure(directory, preset, workers=workers, iterations=iterations, **{"batch": BATCH, **options})
     net = (ROOT / "nets" / "zoo" / "lenet.prototxt").read_text().replace("batch_size: 64", f"batch_size: {BATCH}")
     (directory / "small.prototxt").write_text(net)
     solver = directory / "solver.prototxt"
@@ -55,8 +55,8 @@ def without_tuner(topology: Topology) -> Topology:
 
 
 def resumed(directory: Path, preset: str, checkpoint: Path, batch: int, iterations: int = ITERATIONS) -> Simulated:
-    cluster = cluster_of(directory, preset, iterations=iterations)
-    keys = f'[train]\nresume = "{checkpoint}"\nbatch = {batch}\n'
+    cluster = cluster_of(directory, preset, iterations=iterations, batch=batch)
+    keys = f'[train]\nresume = "{checkpoint}"\n'
     cluster.write_text(cluster.read_text().replace("[train]\n", keys, 1))
     return train(cluster)
 

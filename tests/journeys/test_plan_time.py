@@ -58,7 +58,8 @@ def test_without_a_profile_and_a_machine_plan_says_how_to_get_one_and_nothing_of
 
 @pytest.mark.parametrize("groups", [1, 4])
 def test_the_virtual_clock_takes_the_time_that_plan_tells(tmp_path: Path, groups: int) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=4, groups=groups, iterations=32, more=VIRTUAL + EMULATED)
+    more = VIRTUAL + EMULATED
+    cluster = configure(tmp_path, "omnivore", workers=4, groups=groups, iterations=32, batch=64, more=more)
     (tmp_path / "times.json").write_text(json.dumps(TIMES))
     predicted = seconds(cluster)[groups]  # by the profile of its devices, over the network of [simulation]
     taken = [64 / fields["images/s"] for fields in train_over(cluster)]  # groups report one soon after the other
@@ -116,7 +117,7 @@ def run_directory(directory: Path, cluster: Path, groups: int) -> Path:
 
 
 def test_a_runs_own_profile_counts_for_the_rows_that_its_workers_had(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=2)
+    cluster = configure(tmp_path, "omnivore", workers=2, batch=64)
     run = run_directory(tmp_path / "run", cluster, groups=2)  # on 64 rows each
     one = seconds(cluster, Wanted(profile=run / "service-times.json"))[1]
     assert one == pytest.approx(4 * 0.03 / 2 + 0.001, rel=0.05)
@@ -130,7 +131,7 @@ def test_a_runs_own_profile_counts_for_the_rows_that_its_workers_had(tmp_path: P
 def test_measured_runs_stand_in_the_chart_beside_the_prediction(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=2)
+    cluster = configure(tmp_path, "omnivore", workers=2, batch=64)
     runs = [run_directory(tmp_path / f"run-{groups}", cluster, groups) for groups in (1, 2)]
     chart = tmp_path / "he.svg"
     words = [word for run in runs for word in ("--measured", str(run))]

@@ -165,8 +165,8 @@ def test_checkpoints_of_sharded_servers_and_of_one_worker_stand_in_for_each_othe
 def test_iter_size_and_momentum_are_those_of_single(tmp_path: Path) -> None:
     runs = []
     for preset, workers in (("single", 1), ("mxnet-sync", 3)):
-        lines = "momentum = 0.5\nbatch = 16\n"
-        cluster = laid_out(tmp_path / preset, preset, workers=workers, iterations=3, train_lines=lines)
+        more = {"iterations": 3, "train_lines": "momentum = 0.5\n"}
+        cluster = laid_out(tmp_path / preset, preset, workers=workers, **more)
         solver = cluster.with_name("solver.prototxt")
         solver.write_text(solver.read_text() + "iter_size: 3")
         runs.append(train(cluster))
@@ -335,8 +335,8 @@ def convolution_takes_time(draw: np.random.Generator) -> Callable[[str, str], fl
 def test_staleness_is_g_minus_1_on_average(
     tmp_path: Path, preset: str, workers: int, groups: int, servers: int | None
 ) -> None:
-    options = {"workers": workers, "groups": groups, "iterations": 20 * groups}
-    lines = "momentum = 0.0\nbatch = 8\n"
+    options = {"workers": workers, "groups": groups, "iterations": 20 * groups, "batch": 8}
+    lines = "momentum = 0.0\n"
     run = train(
         laid_out(tmp_path, preset, servers=servers, train_lines=lines, **options),
         service_time=convolution_takes_time(np.random.default_rng(7)),

@@ -104,7 +104,7 @@ def test_50_random_regroups_lose_no_sample_and_do_none_twice(
 
 def reproducible(directory: Path, workers: int, iterations: int) -> Simulated:
     cluster = configure(directory, "sync", workers=workers, iterations=iterations)
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n") + "reproducible = true\n")
+    cluster.write_text(cluster.read_text() + "reproducible = true\n")
     return train(cluster)
 
 

@@ -34,17 +34,15 @@ layer { name: "lstm" type: "LSTM" bottom: "data" bottom: "cont" top: "lstm" recu
 
 def run(directory: Path, preset: str, *, solver: str = "", batch: int = 8, net: str = "", **options: int) -> Simulated:
     """Train LeNet (or `net`) for a few iterations with `solver` added to the solver file."""
-    cluster = configure(directory, preset, **{"iterations": 3, **options})
+    cluster = configure(directory, preset, **{"iterations": 3, "batch": batch, **options})
     file = directory / "solver.prototxt"
     text = file.read_text()
     for given in ("momentum: 0.9", "weight_decay: 0.0005"):
         text = text.replace(given, "") if given.split(":")[0] in solver else text
     file.write_text(text + solver)
-    more = f"batch = {batch}\n"
     if net:
         (directory / "own.prototxt").write_text(net)
-        more += 'net = "own.prototxt"\n'
-    cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\n{more}", 1))
+        cluster.write_text(cluster.read_text().replace("[train]\n", '[train]\nnet = "own.prototxt"\n', 1))
     return train(cluster)
 
 
@@ -68,10 +66,10 @@ def test_adam_trains_over_workers_as_in_one_process_and_resumes_to_the_last_bit(
     apart = run(tmp_path / "apart", "sync", workers=2, solver=ADAM, iterations=4)
     assert apart.losses() == pytest.approx(whole.losses(), rel=1e-3)
     run(tmp_path / "half", "single", solver=ADAM, iterations=2)
-    cluster = configure(tmp_path / "rest", "single", iterations=4)
+    cluster = configure(tmp_path / "rest", "single", iterations=4, batch=8)
     solver = cluster.with_name("solver.prototxt")
     solver.write_text(solver.read_text().replace("momentum: 0.9", "") + ADAM)
-    more = '[train]\nbatch = 8\nresume = "../half/checkpoint-0000002.safetensors"\n'
+    more = '[train]\nresume = "../half/checkpoint-0000002.safetensors"\n'
     cluster.write_text(cluster.read_text().replace("[train]\n", more, 1))
     assert same(train(cluster), whole)
 

@@ -33,9 +33,7 @@ def tuned(directory: Path, preset: str, *auto: str, workers: int = 4, iterations
     text = cluster.read_text()
     if "groups" in auto:
         text = text.replace("groups = 1", 'groups = "auto"')
-    text = text.replace(
-        "[train]\n", "[train]\nbatch = 16\n" + "".join(f'{key} = "auto"\n' for key in auto if key != "groups")
-    )
+    text = text.replace("[train]\n", "[train]\n" + "".join(f'{key} = "auto"\n' for key in auto if key != "groups"))
     text += "[train.tuning]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in tuning.items())
     cluster.write_text(text)
     return cluster
@@ -253,7 +251,6 @@ def test_what_is_not_auto_stays_and_what_is_tried_leaves_no_trace(tmp_path: Path
     assert {fields["base_lr"] for fields in run.journal.of("probe")} == {0.01}
     assert choice_of(run)["momentum"] == 0.9
     cluster = configure(tmp_path / "b", "sync", workers=2, iterations=40)
-    cluster.write_text(cluster.read_text().replace("[train]\n", "[train]\nbatch = 16\n"))
     plain = train(cluster, service_time=service_time)
     assert run.losses() == plain.losses()
     for name, expected in plain.arrays.items():

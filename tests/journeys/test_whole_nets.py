@@ -82,12 +82,12 @@ def test_they_equal_single_on_cifar10_full_with_its_normalisation_across_channel
 ) -> None:
     found = []
     for name, workers in (("single", 1), (preset, 3)):
-        cluster = configure(tmp_path / name, name, workers=workers, iterations=3)
+        cluster = configure(tmp_path / name, name, workers=workers, iterations=3, batch=12)
         solver, text = cluster.with_name("solver.prototxt"), cluster.read_text()
         solver.write_text(solver.read_text().replace("lenet.prototxt", "cifar10_full").replace("0.01", "0.001"))
         data = f'format = "cifar10", files = ["{shared_data}/cifar10/test_batch_1000.bin.gz"]'
         text = text.replace('format = "digits", split = "train"', data)
-        cluster.write_text(text.replace("[train]\n", '[train]\nnet = "cifar10_full"\nbatch = 12\n', 1))
+        cluster.write_text(text.replace("[train]\n", '[train]\nnet = "cifar10_full"\n', 1))
         found.append(train(cluster))
     expected, arrays = found[0].arrays, found[1].arrays
     assert arrays.keys() == expected.keys()

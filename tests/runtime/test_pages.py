@@ -246,6 +246,7 @@ def descriptors() -> int:
 
 @pytest.mark.usefixtures("sooner")
 def test_idle_connections_cost_a_bounded_number_of_descriptors_and_end_by_themselves(server: Server) -> None:
+    get(f"http://127.0.0.1:{server.port}/page")  # the first reader opens the socket that asks the kernel for owners
     before, threads = descriptors(), threading.active_count()
     with ExitStack() as stack:
         idle = [stack.enter_context(peer) for peer in connected(server, 3 * WAITING)]
