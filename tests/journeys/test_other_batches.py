@@ -273,7 +273,7 @@ def noisy(directory: Path, preset: str) -> Path:
     """A net whose noise scale is some 70 images after 100 iterations, twice its own batch; it is measured by then."""
     cluster = configure(directory, preset, workers=2, iterations=500)
     (directory / "lenet.prototxt").write_text(NET)
-    text = cluster.read_text().replace("[train]\n", '[train]\nbatch = "auto"\n')
+    text = cluster.read_text().replace("batch = 16\n", 'batch = "auto"\n')
     text = text.replace("[train.data]\n", "[train.data]\nshuffle = true\n")
     cluster.write_text(f"{text}[train.tuning]\nbudget = 0.5\nprobe_iterations = 10\nepoch_iterations = 150\n")
     return cluster
