@@ -2,6 +2,7 @@
 
 main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
+ps  status        live runs, and what one of them is at
 sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines
 arguments         what several commands take

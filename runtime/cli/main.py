@@ -25,6 +25,8 @@ COMMANDS = {
     "up": "runtime.cli.up:up",
     "check": "runtime.cli.check:check",
     "plan": "runtime.cli.plan:plan",
+    "ps": "runtime.cli.ps:ps",
+    "status": "runtime.cli.status:status",
     "join": "runtime.cli.join:join",
 }
 

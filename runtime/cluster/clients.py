@@ -4,6 +4,7 @@
          |  --- Attach ------------------>   over its private socket, which plan.json names
          |  <-- Attached -----------------
          |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
+         |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
          |  <-- EventReport --------------   every event from now on
          |  <-- Parting ------------------   the run is over
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.lifecycle import EventReport, Heartbeat
 from runtime.errors import ConvoyError, Refused
-from runtime.messages.message import Envelope, Message, Refusal, message
+from runtime.messages.message import Envelope, Json, Message, Refusal, message
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Release
 from runtime.transport.sockets import SocketTransport
@@ -47,6 +48,19 @@ class Attached(Message):
 
 
 @message
+class GetStatus(Message):
+    """What is known of every process and actor?"""
+
+
+@message
+class RunStatus(Message):
+    """Process -> its stage, and what it said of itself when it greeted; actor -> what its last heartbeat said."""
+
+    processes: Json
+    actors: Json
+
+
+@message
 class Parting(Message):
     """The run is over. `error` ended it; "" if none did."""
 
@@ -62,10 +76,19 @@ class _Client:
 
 
 class Clients:
-    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on."""
+    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on; `status` is
+    what they are told at any time."""
 
-    def __init__(self, home: Node, road: SocketTransport, voice: Actor, began: asyncio.Event) -> None:
+    def __init__(
+        self,
+        home: Node,
+        road: SocketTransport,
+        voice: Actor,
+        began: asyncio.Event,
+        status: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
+    ) -> None:
         self._home, self._road, self._voice, self._began = home, road, voice, began
+        self._status = status
         self._clients: dict[str, _Client] = {}
         self._error = ""
 
@@ -81,7 +104,11 @@ class Clients:
             return True
         if client is None or client.incarnation != envelope.incarnation:
             return False
-        self._spawn(client, self._relay(envelope, release))
+        if isinstance(envelope.message, GetStatus):
+            release()
+            self._spawn(client, self._tell_status(envelope))
+        else:
+            self._spawn(client, self._relay(envelope, release))
         return True
 
     def _admit(self, envelope: Envelope, attach: Attach) -> None:
@@ -101,6 +128,11 @@ class Clients:
                 lost = EventReport(actor=SUPERVISOR, event="missed", fields=missed, at=self._voice.now())
                 await self._home.send(SUPERVISOR, name, lost)
             await self._home.send(SUPERVISOR, name, report)
+
+    async def _tell_status(self, envelope: Envelope) -> None:
+        processes, actors = self._status()
+        said = RunStatus(processes=processes, actors=actors)
+        await self._home.send(SUPERVISOR, envelope.sender, said, answers=envelope.id)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:
         to, said = envelope.receiver, envelope.message

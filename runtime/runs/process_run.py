@@ -85,7 +85,7 @@ class ProcessHouse(House):
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
-        self._clients = Clients(self._node, self._road, self._supervisor, self.began)
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began, self._supervisor.known)
         self._watchers.add(self._clients)
         self._pages: Pages | None = None
 
