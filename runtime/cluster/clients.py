@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,18 @@ class RunStatus(Message):
 
 
 @message
+class End(Message):
+    """Bring the run to a good end, or end it `now`. Answered before that begins."""
+
+    now: bool
+
+
+@message
+class Ending(Message):
+    """It is about to."""
+
+
+@message
 class Parting(Message):
     """The run is over. `error` ended it; "" if none did."""
 
@@ -77,7 +89,7 @@ class _Client:
 
 class Clients:
     """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on; `status` is
-    what they are told at any time."""
+    what they are told at any time, `end` what ends the run for them."""
 
     def __init__(
         self,
@@ -86,9 +98,10 @@ class Clients:
         voice: Actor,
         began: asyncio.Event,
         status: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
+        end: Callable[[bool], Awaitable[None]],
     ) -> None:
         self._home, self._road, self._voice, self._began = home, road, voice, began
-        self._status = status
+        self._status, self._end = status, end
         self._clients: dict[str, _Client] = {}
         self._error = ""
 
@@ -107,6 +120,9 @@ class Clients:
         if isinstance(envelope.message, GetStatus):
             release()
             self._spawn(client, self._tell_status(envelope))
+        elif isinstance(envelope.message, End):
+            release()
+            self._spawn(client, self._end_it(envelope, envelope.message.now))
         else:
             self._spawn(client, self._relay(envelope, release))
         return True
@@ -133,6 +149,10 @@ class Clients:
         processes, actors = self._status()
         said = RunStatus(processes=processes, actors=actors)
         await self._home.send(SUPERVISOR, envelope.sender, said, answers=envelope.id)
+
+    async def _end_it(self, envelope: Envelope, now: bool) -> None:
+        await self._home.send(SUPERVISOR, envelope.sender, Ending(), answers=envelope.id)
+        await self._end(now)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:
         to, said = envelope.receiver, envelope.message

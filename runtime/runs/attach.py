@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
-from runtime.cluster.clients import CLIENT, Attach, Attached, GetStatus, Parting, RunStatus
+from runtime.cluster.clients import CLIENT, Attach, Attached, End, Ending, GetStatus, Parting, RunStatus
 from runtime.cluster.lifecycle import FIRST, EventReport
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError
@@ -123,6 +123,11 @@ class Client:
     async def status(self) -> RunStatus:
         """What the process of `up` knows of every process and actor; nobody else is asked for it."""
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
+
+    async def end(self, *, now: bool = False) -> str:
+        """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""
+        await self._asked(SUPERVISOR, End(now=now), Ending, self._patience)
+        return await asyncio.shield(self._over)
 
     async def events(self) -> AsyncIterator[Event]:
         """Every event from the moment of attaching on, until the run is over; then raises what ended it, if something

@@ -69,6 +69,22 @@ def test_ps_and_status_tell_of_a_live_run(
     assert code == 0 and name in out and "last checkpoint: none" in out
 
 
+async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for now in ([], ["--now"]):
+        async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+            await run.ask("two", Add(number=1), Total)
+            assert await asyncio.to_thread(main, ["down", str(run.directory), *now]) == 0
+            assert "has ended; last checkpoint: none" in capsys.readouterr().out
+            assert await run.ended() is None
+            names = [event.name async for event in run.events()]
+            assert ("winding down" in names) is (not now)
+            assert run.asked_to_end
+    assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
+    assert "was over before" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_stopped_supervisor_is_named_and_its_run_is_still_listed(
     up: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
