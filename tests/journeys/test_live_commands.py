@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import roles
 import runtime
+from nets.files import checkpoint
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
 from runtime.runs.finding import live, meant
@@ -83,6 +85,24 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
             assert run.asked_to_end
     assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
     assert "was over before" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = roles.training({"net": "lenet", "max_iter": 10**6, "strategy": {"preset": "single"}})
+    async with runtime.launch(topology, directory=tmp_path) as run:
+        assert await asyncio.to_thread(main, ["save", str(run.directory)]) == 0
+        saved = Path(capsys.readouterr().out.strip())
+        assert saved.parent == run.directory
+        checkpoint.verify(saved)
+        found = await standing(run.directory)
+        assert (found["state"], found["checkpoint"]) == ("running", saved.name)
+        assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
+        assert "last checkpoint: " in capsys.readouterr().out
+    assert await asyncio.to_thread(main, ["save", str(run.directory)]) == 1
+    assert "is over" in capsys.readouterr().err
 
 
 @pytest.mark.slow
