@@ -27,6 +27,7 @@ COMMANDS = {
     "plan": "runtime.cli.plan:plan",
     "ps": "runtime.cli.ps:ps",
     "status": "runtime.cli.status:status",
+    "events": "runtime.cli.events:events",
     "save": "runtime.cli.save:save",
     "down": "runtime.cli.down:down",
     "join": "runtime.cli.join:join",

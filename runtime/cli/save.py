@@ -21,14 +21,13 @@ def save(run: Path | None = None) -> int:
 
 async def _saved(run: Path | None, below: Path) -> int:
     from runtime.errors import ProgramFailed
-    from runtime.messages.message import Save
     from runtime.report.console import RunConsole
     from runtime.runs.attach import Client
     from runtime.runs.finding import PATIENCE, meant
 
     directory = await meant(run, below)
     async with Client(directory, PATIENCE) as client:
-        await client.tell(client.placement.topology.lead, Save())
+        await client.save()
         async for event in client.events():
             if event.name == "unsaved":
                 raise ProgramFailed(f"{directory.name}: no checkpoint: {event.fields.get('why')}")

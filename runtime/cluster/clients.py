@@ -103,7 +103,8 @@ class Clients:
         self._home, self._road, self._voice, self._began = home, road, voice, began
         self._status, self._end = status, end
         self._clients: dict[str, _Client] = {}
-        self._error = ""
+        self._error, self._over = "", False
+        self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
 
     def __repr__(self) -> str:
         return f"<{len(self._clients)} clients>"
@@ -112,7 +113,8 @@ class Clients:
         """Take what is a client's business; False if it is somebody else's."""
         name, client = envelope.sender, self._clients.get(envelope.sender)
         if client is None and isinstance(envelope.message, Attach) and name.startswith(CLIENT):
-            self._admit(envelope, envelope.message)
+            if not self._over:  # or it hears that the connection broke
+                self._admit(envelope, envelope.message)
             release()
             return True
         if client is None or client.incarnation != envelope.incarnation:
@@ -185,6 +187,8 @@ class Clients:
         task = asyncio.create_task(done())
         client.tasks.add(task)
         task.add_done_callback(client.tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- a watcher
 
@@ -215,7 +219,8 @@ class Clients:
             self._road.disconnect(process, f"{process} is gone")
 
     async def close(self) -> None:
-        """The run is over: say so to those that listen."""
+        """The run is over: say so to those that listen, and admit nobody more."""
+        self._over = True
         tasks = [task for client in self._clients.values() for task in client.tasks]
         for client in self._clients.values():
             client.reports.put_nowait(Parting(error=self._error))
@@ -223,3 +228,4 @@ class Clients:
             await asyncio.wait(tasks, timeout=PARTING_SECONDS)
         for name in list(self._clients):
             self.lost(name)
+        await asyncio.gather(*self._tasks, return_exceptions=True)

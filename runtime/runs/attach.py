@@ -24,7 +24,7 @@ from runtime.cluster.clients import CLIENT, Attach, Attached, End, Ending, GetSt
 from runtime.cluster.lifecycle import FIRST, EventReport
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError
-from runtime.messages.message import Envelope, Message
+from runtime.messages.message import Envelope, Message, Save
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.events import Event, Events
@@ -123,6 +123,10 @@ class Client:
     async def status(self) -> RunStatus:
         """What the process of `up` knows of every process and actor; nobody else is asked for it."""
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
+
+    async def save(self) -> None:
+        """See Run.save."""
+        await self.tell(self.placement.topology.lead, Save())
 
     async def end(self, *, now: bool = False) -> str:
         """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""

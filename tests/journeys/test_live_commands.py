@@ -105,6 +105,19 @@ async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
     assert "is over" in capsys.readouterr().err
 
 
+async def test_events_are_followed_to_the_end_of_the_run_and_are_those_of_its_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        following = asyncio.create_task(asyncio.to_thread(main, ["events", str(run.directory), "-f", "--json"]))
+        await run.ask("one", Add(number=3), Total)
+        await run.tell("one", Add(number=7))
+    assert await following == 0
+    assert capsys.readouterr().out == (run.directory / "events.jsonl").read_text()
+    assert await asyncio.to_thread(main, ["events", str(run.directory)]) == 0
+    assert "one            added      number 7\n" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_a_stopped_supervisor_is_named_and_its_run_is_still_listed(
     up: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
