@@ -153,10 +153,12 @@ class Checkpoints:
             self.unsaved = f"{path.name}: {getattr(error, 'strerror', None) or error}"
             text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
             self._actor.log.warning(text, self.unsaved, self.kept)
+            self._actor.emit("unsaved", why=self.unsaved)
             return
         self.last, self.unsaved = path.name, ""
         removed = self._removed(self._rhythm.written(path, for_good=of.for_good))
-        fields = {"file": path.name, "exposed": exposed, "seconds": self._actor.now() - began}
+        timed = {} if of.for_good else {"timed": True}  # nobody asked for it
+        fields = {"file": path.name, "exposed": exposed, "seconds": self._actor.now() - began, **timed}
         self._actor.emit("checkpoint", iteration=of.place[0], **fields, **({"removed": removed} if removed else {}))
 
     async def _write(self, pieces: Iterator[None]) -> None:

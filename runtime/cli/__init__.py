@@ -2,6 +2,9 @@
 
 main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
+ps  status        live runs, and what one of them is at
+events            what has happened in one
+save  down        a checkpoint of one now; ends one
 sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines
 arguments         what several commands take

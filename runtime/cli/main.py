@@ -25,6 +25,11 @@ COMMANDS = {
     "up": "runtime.cli.up:up",
     "check": "runtime.cli.check:check",
     "plan": "runtime.cli.plan:plan",
+    "ps": "runtime.cli.ps:ps",
+    "status": "runtime.cli.status:status",
+    "events": "runtime.cli.events:events",
+    "save": "runtime.cli.save:save",
+    "down": "runtime.cli.down:down",
     "join": "runtime.cli.join:join",
 }
 

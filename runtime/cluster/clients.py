@@ -4,6 +4,7 @@
          |  --- Attach ------------------>   over its private socket, which plan.json names
          |  <-- Attached -----------------
          |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
+         |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
          |  <-- EventReport --------------   every event from now on
          |  <-- Parting ------------------   the run is over
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +23,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.node import Node
 from runtime.cluster.lifecycle import EventReport, Heartbeat
 from runtime.errors import ConvoyError, Refused
-from runtime.messages.message import Envelope, Message, Refusal, message
+from runtime.messages.message import Envelope, Json, Message, Refusal, message
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Release
 from runtime.transport.sockets import SocketTransport
@@ -47,6 +48,31 @@ class Attached(Message):
 
 
 @message
+class GetStatus(Message):
+    """What is known of every process and actor?"""
+
+
+@message
+class RunStatus(Message):
+    """Process -> its stage, and what it said of itself when it greeted; actor -> what its last heartbeat said."""
+
+    processes: Json
+    actors: Json
+
+
+@message
+class End(Message):
+    """Bring the run to a good end, or end it `now`. Answered before that begins."""
+
+    now: bool
+
+
+@message
+class Ending(Message):
+    """It is about to."""
+
+
+@message
 class Parting(Message):
     """The run is over. `error` ended it; "" if none did."""
 
@@ -62,12 +88,23 @@ class _Client:
 
 
 class Clients:
-    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on."""
+    """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on; `status` is
+    what they are told at any time, `end` what ends the run for them."""
 
-    def __init__(self, home: Node, road: SocketTransport, voice: Actor, began: asyncio.Event) -> None:
+    def __init__(
+        self,
+        home: Node,
+        road: SocketTransport,
+        voice: Actor,
+        began: asyncio.Event,
+        status: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
+        end: Callable[[bool], Awaitable[None]],
+    ) -> None:
         self._home, self._road, self._voice, self._began = home, road, voice, began
+        self._status, self._end = status, end
         self._clients: dict[str, _Client] = {}
-        self._error = ""
+        self._error, self._over = "", False
+        self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
 
     def __repr__(self) -> str:
         return f"<{len(self._clients)} clients>"
@@ -76,12 +113,20 @@ class Clients:
         """Take what is a client's business; False if it is somebody else's."""
         name, client = envelope.sender, self._clients.get(envelope.sender)
         if client is None and isinstance(envelope.message, Attach) and name.startswith(CLIENT):
-            self._admit(envelope, envelope.message)
+            if not self._over:  # or it hears that the connection broke
+                self._admit(envelope, envelope.message)
             release()
             return True
         if client is None or client.incarnation != envelope.incarnation:
             return False
-        self._spawn(client, self._relay(envelope, release))
+        if isinstance(envelope.message, GetStatus):
+            release()
+            self._spawn(client, self._tell_status(envelope))
+        elif isinstance(envelope.message, End):
+            release()
+            self._spawn(client, self._end_it(envelope, envelope.message.now))
+        else:
+            self._spawn(client, self._relay(envelope, release))
         return True
 
     def _admit(self, envelope: Envelope, attach: Attach) -> None:
@@ -101,6 +146,15 @@ class Clients:
                 lost = EventReport(actor=SUPERVISOR, event="missed", fields=missed, at=self._voice.now())
                 await self._home.send(SUPERVISOR, name, lost)
             await self._home.send(SUPERVISOR, name, report)
+
+    async def _tell_status(self, envelope: Envelope) -> None:
+        processes, actors = self._status()
+        said = RunStatus(processes=processes, actors=actors)
+        await self._home.send(SUPERVISOR, envelope.sender, said, answers=envelope.id)
+
+    async def _end_it(self, envelope: Envelope, now: bool) -> None:
+        await self._home.send(SUPERVISOR, envelope.sender, Ending(), answers=envelope.id)
+        await self._end(now)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:
         to, said = envelope.receiver, envelope.message
@@ -133,6 +187,8 @@ class Clients:
         task = asyncio.create_task(done())
         client.tasks.add(task)
         task.add_done_callback(client.tasks.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- a watcher
 
@@ -163,7 +219,8 @@ class Clients:
             self._road.disconnect(process, f"{process} is gone")
 
     async def close(self) -> None:
-        """The run is over: say so to those that listen."""
+        """The run is over: say so to those that listen, and admit nobody more."""
+        self._over = True
         tasks = [task for client in self._clients.values() for task in client.tasks]
         for client in self._clients.values():
             client.reports.put_nowait(Parting(error=self._error))
@@ -171,3 +228,4 @@ class Clients:
             await asyncio.wait(tasks, timeout=PARTING_SECONDS)
         for name in list(self._clients):
             self.lost(name)
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -36,6 +36,13 @@ class Roll:
         greeting, machine = self.greetings.get(process), self.specs[process].machine
         return f"{machine} ({greeting.host_name}, pid {greeting.pid})" if greeting else machine
 
+    def facts(self, process: str) -> dict[str, str | int]:
+        """For people: its machine, and what it said when it greeted, if it has."""
+        greeting, machine = self.greetings.get(process), self.specs[process].machine
+        if greeting is None:
+            return {"machine": machine}
+        return {"machine": machine, "host": greeting.host, "host_name": greeting.host_name, "pid": greeting.pid}
+
     def peers(self, process: str) -> tuple[str, ...]:
         """Whom it talks to, but for itself."""
         return tuple(name for name in self._placement.neighbours(process) if name != process)

@@ -142,6 +142,11 @@ class Supervisor(Actor):
         for launched in self._launched.values():
             launched.signal(signal.SIGKILL)
 
+    def known(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Of every process and every actor, for people: nobody is asked for it."""
+        stages = {name: {"stage": watched.stage.value} for name, watched in self._supervision.processes.items()}
+        return {name: stage | self.roll.facts(name) for name, stage in stages.items()}, dict(self.statuses)
+
     # -- what the processes say
 
     async def on_hello(self, message: Hello, envelope: Envelope) -> None:

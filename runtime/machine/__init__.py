@@ -5,5 +5,6 @@ private      the private folder of a run on it
 descriptors  how many sockets and files a process may have
 memory       how much there is; whether the kernel killed for it
 namespaces   its network namespaces: a process enters one
+usage        what a process of it uses
 versions     what runs on it
 """

@@ -20,7 +20,9 @@ from runtime.text import one_line, printable
 
 HEADLINE = "progress"  # the event whose latest fields head the table
 PREDICTION = "prediction"  # the event whose latest `text` stands below
-QUIET = frozenset({"process", "link lost", PREDICTION})  # no lines: told in the journal only, or in the table
+QUIET = frozenset(
+    {"process", "link lost", PREDICTION, "unsaved"}
+)  # no lines: told in the journal only, in the table, or as a warning
 
 
 class RunConsole:

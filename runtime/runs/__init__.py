@@ -9,4 +9,5 @@ choosing                              trials before it, where its program leaves
 restarting  restarts                  runs that follow it when a process died; when one does
 scripting  checking                   where a run begins: a script, a file
 attach                                taking part from outside
+finding  standing                     which runs live, and which is meant; what is known of one
 """

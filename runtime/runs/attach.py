@@ -20,11 +20,11 @@ from typing import Any, Self, TypeVar
 from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
-from runtime.cluster.clients import CLIENT, Attach, Attached, Parting
+from runtime.cluster.clients import CLIENT, Attach, Attached, End, Ending, GetStatus, Parting, RunStatus
 from runtime.cluster.lifecycle import FIRST, EventReport
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError
-from runtime.messages.message import Envelope, Message
+from runtime.messages.message import Envelope, Message, Save
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.events import Event, Events
@@ -54,8 +54,8 @@ class _Voice(Actor):
 class Client:
     """One process's part in a run of another. Everything raises ConvoyError in words when that run is over."""
 
-    def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory)
+    def __init__(self, directory: str | Path, patience: float = ANSWER_SECONDS) -> None:
+        self.directory, self._patience = Path(directory), patience
         try:
             self._plan = RunPlan.read(self.directory)
         except OSError as error:
@@ -96,7 +96,10 @@ class Client:
             self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor.nearest(), [SUPERVISOR, *actors], self._road)
             self._node.add(name, "client", self._voice)
             self._node.begin([name])
-            await self._asked(SUPERVISOR, Attach(control=here.control, bulk=here.bulk, host=here.host), Attached)
+            patience = self._patience
+            await self._asked(
+                SUPERVISOR, Attach(control=here.control, bulk=here.bulk, host=here.host), Attached, patience
+            )
         except BaseException:
             await self._close()
             raise
@@ -117,6 +120,19 @@ class Client:
         self._check(actor)
         return await self._asked(actor, message, answer, timeout)
 
+    async def status(self) -> RunStatus:
+        """What the process of `up` knows of every process and actor; nobody else is asked for it."""
+        return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
+
+    async def save(self) -> None:
+        """See Run.save."""
+        await self.tell(self.placement.topology.lead, Save())
+
+    async def end(self, *, now: bool = False) -> str:
+        """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""
+        await self._asked(SUPERVISOR, End(now=now), Ending, self._patience)
+        return await asyncio.shield(self._over)
+
     async def events(self) -> AsyncIterator[Event]:
         """Every event from the moment of attaching on, until the run is over; then raises what ended it, if something
         did."""
@@ -125,7 +141,7 @@ class Client:
         if self._over.result():
             raise ConvoyError(self._over.result())
 
-    async def _asked(self, actor: str, message: Message, answer: type[R], timeout: float | None = ANSWER_SECONDS) -> R:
+    async def _asked(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
         asking = asyncio.ensure_future(self._voice.ask(actor, message, answer, timeout=timeout))
         either: list[asyncio.Future[Any]] = [asking, self._over]
         try:

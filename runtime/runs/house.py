@@ -69,9 +69,11 @@ class Site:
 
 class House(ABC):
     """Made on the event loop of its run; opened, supervised and closed, in this order. `began` is set when every actor
-    has begun. `summary` is a line for the person at a good end."""
+    has begun. `summary` is a line for the person at a good end. `asked_to_end`: by somebody outside, so that no other
+    run follows it."""
 
     began: asyncio.Event
+    asked_to_end = False
     metrics_url = ""
     summary = ""
 

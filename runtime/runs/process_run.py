@@ -85,7 +85,8 @@ class ProcessHouse(House):
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
-        self._clients = Clients(self._node, self._road, self._supervisor, self.began)
+        known = self._supervisor.known
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end)
         self._watchers.add(self._clients)
         self._pages: Pages | None = None
 
@@ -123,6 +124,14 @@ class ProcessHouse(House):
             return await self._supervisor.supervise()
         finally:
             await self._clients.close()
+
+    async def _end(self, now: bool) -> None:
+        """A client wants it."""
+        self.asked_to_end = True
+        if now:
+            self.end_now()
+        else:
+            await self.wind_down("asked to from outside")
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""

@@ -49,7 +49,7 @@ class Restarting:
         """Wait for the end of the last; what ended it."""
         while True:
             error = await self._seen_through()
-            if error is None or self._over.is_set():
+            if error is None or self._over.is_set() or self._run.asked_to_end:
                 return error
             restart = self._restarts.after(error, asyncio.get_running_loop().time(), began=self._run.has_begun)
             if restart is None:

@@ -197,6 +197,11 @@ class Run:
         over = self._task is not None and self._task.done()
         return self._had_begun if over else self._house is not None and self._house.began.is_set()
 
+    @property
+    def asked_to_end(self) -> bool:
+        """Has somebody outside the run asked for its end?"""
+        return self._house is not None and self._house.asked_to_end
+
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
         self._started()

@@ -1,0 +1,64 @@
+"""`events`: the journal of a run, live or over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+LOOK_SECONDS = 0.2  # between two looks at a journal that is followed
+
+
+def events(
+    run: Path | None = None,
+    *,
+    follow: Annotated[bool, Parameter(alias="-f", negative=())] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Show what has happened in a run, from its first event on.
+
+    Parameters
+    ----------
+    run
+        A run directory or its name; without it the only live run, else the newest.
+    follow
+        Stay until the run is over, and show what happens.
+    as_json
+        Write the lines of events.jsonl as they are, for scripts.
+    """
+    from runtime.cli.arguments import runs_here
+
+    asyncio.run(_shown(run, runs_here(), follow, as_json))
+    return 0
+
+
+async def _shown(run: Path | None, below: Path, follow: bool, as_json: bool) -> None:
+    from runtime.report.console import RunConsole
+    from runtime.report.events import Event
+    from runtime.runs.finding import meant
+
+    console = RunConsole(live=False)
+    async for line in _lines(await meant(run, below), follow):
+        fields = json.loads(line)
+        t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
+        console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
+
+
+async def _lines(directory: Path, follow: bool) -> AsyncIterator[str]:
+    """Whole lines of the journal. It is looked at once more after the run is over."""
+    from runtime.runs.finding import listens
+
+    with (directory / "events.jsonl").open() as journal:  # nothing else waits for this loop
+        left, lives = "", follow
+        while True:
+            lives = lives and await asyncio.to_thread(listens, directory)
+            *whole, left = (left + journal.read()).split("\n")
+            for line in whole:
+                yield line
+            if not lives:
+                return
+            await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,61 @@
+"""`ps`: the live runs of this user."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+
+def ps(below: Path | None = None, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> int:
+    """Show the live runs: since when, how far, which program, where.
+
+    Parameters
+    ----------
+    below
+        The folder of run directories; without it `run.directory` of the cluster.toml here.
+    as_json
+        Write an array of objects, for scripts.
+    """
+    from runtime.cli.arguments import runs_here
+    from runtime.report.console import RunConsole
+
+    found = asyncio.run(_living(below or runs_here()))
+    console = RunConsole(live=False)
+    if as_json:
+        console.say(json.dumps(found, indent=1))
+        return 0
+    for run in found:
+        console.say(_line(run))
+    if not found:
+        console.say(f"no live run in {below or runs_here()}")
+    return 0
+
+
+async def _living(below: Path) -> list[dict[str, Any]]:
+    from runtime.runs.finding import live
+
+    return list(await asyncio.gather(*map(_one, await live(below))))
+
+
+async def _one(directory: Path) -> dict[str, Any]:
+    from runtime.errors import ConvoyError
+    from runtime.runs.standing import standing
+
+    try:
+        return await standing(directory)
+    except ConvoyError as error:
+        return {"name": directory.name, "directory": str(directory), "state": "does not answer", "error": str(error)}
+
+
+def _line(run: dict[str, Any]) -> str:
+    from runtime.runs.standing import moment
+
+    if "since" not in run:
+        return f"{run['name']:<32} {run['state']}  {run['directory']}"
+    at = run["progress"].get("iteration", "-")
+    since = f"since {moment(run['since'])}"
+    return f"{run['name']:<32} {run['state']:<12} {since}  {at:<12} {run['program']}  {run['directory']}"

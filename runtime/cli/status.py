@@ -1,0 +1,58 @@
+"""`status`: what a run is at."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+
+def status(run: Path | None = None, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> int:
+    """Show how far a run is, and what each of its processes is at; of one that is over, how it ended.
+
+    Parameters
+    ----------
+    run
+        A run directory or its name; without it the only live run, else the newest.
+    as_json
+        Write one object, for scripts.
+    """
+    from runtime.cli.arguments import runs_here
+    from runtime.report.console import RunConsole
+
+    found = asyncio.run(_found(run, runs_here()))
+    console = RunConsole(live=False)
+    for line in [json.dumps(found, indent=1)] if as_json else _lines(found):
+        console.say(line)
+    return 0
+
+
+async def _found(run: Path | None, below: Path) -> dict[str, Any]:
+    from runtime.runs.finding import meant
+    from runtime.runs.standing import standing
+
+    return await standing(await meant(run, below))
+
+
+def _lines(run: dict[str, Any]) -> Iterator[str]:
+    from runtime.report.console import describe
+    from runtime.runs.standing import moment
+
+    yield f"{run['name']}  {run['state']}, since {moment(run['since'])}, program {run['program']}, {run['directory']}"
+    if run["progress"]:
+        left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
+        yield f"  {describe(run['progress'])}{left}"
+    yield f"  last checkpoint: {run['checkpoint'] or 'none'}"
+    if run["error"]:
+        yield f"  {run['error']}"
+    for name, process in run["processes"].items():
+        cpu = "" if process["cpu_seconds"] is None else f", {process['cpu_seconds']:.1f} s of cpu"
+        memory = "" if process["rss_bytes"] is None else f", {process['rss_bytes'] / 2**20:.0f} MiB"
+        pid = f", pid {process['pid']}" if "pid" in process else ""
+        yield f"  {name:<14} {process['stage']} on {process['machine']}{pid}{cpu}{memory}"
+        for actor, doing in process["actors"].items():
+            yield f"    {actor}: {doing}"

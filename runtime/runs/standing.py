@@ -1,0 +1,110 @@
+"""What is known of a run: what its journal says, and, while it lives, what its supervisor knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from runtime.errors import ActorStopped
+from runtime.machine.usage import usage
+from runtime.plan.run_plan import FILE
+from runtime.report.console import HEADLINE
+from runtime.runs.attach import Client
+from runtime.runs.finding import PATIENCE, listens
+from runtime.transport import host
+
+KEPT = ("began", "checkpoint", "winding down", "finished", "failed", "restart")  # events that tell how it stands
+
+
+async def standing(directory: Path) -> dict[str, Any]:
+    """As plain data. ConfigError if its plan cannot be read, ConvoyError if its supervisor does not answer."""
+    client = await asyncio.to_thread(Client, directory, PATIENCE)
+    told = await asyncio.to_thread(journal, directory)
+    found = await asyncio.to_thread(_recorded, directory, told)
+    found["program"] = client.placement.topology.program
+    if not await asyncio.to_thread(listens, directory):
+        return found
+    try:
+        async with client:
+            known = await client.status()
+    except ActorStopped:  # it has ended meanwhile
+        return found
+    found["state"] = _state(told, lives=True)
+    for spec in client.placement.processes:
+        facts = dict(known.processes.get(spec.name, {}))
+        used = usage(facts["pid"]) if facts.pop("host", "") == host.identity() else None
+        processor, memory = used or (None, None)
+        doing = {actor: _doing(known.actors.get(actor, {})) for actor in spec.actors}
+        found["processes"][spec.name] = {**facts, "cpu_seconds": processor, "rss_bytes": memory, "actors": doing}
+    return found
+
+
+def _recorded(directory: Path, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """What the run directory says."""
+    return {
+        "name": directory.name,
+        "directory": str(directory.resolve()),
+        "program": "",
+        "since": (directory / FILE).stat().st_mtime,
+        "state": _state(told, lives=False),
+        "progress": _plain(told.get(HEADLINE, {})),
+        "eta_seconds": _remaining(told),
+        "checkpoint": told.get("checkpoint", {}).get("file", ""),
+        "error": told.get("failed", {}).get("error", ""),
+        "processes": {},
+    }
+
+
+def journal(directory: Path) -> dict[str, dict[str, Any]]:
+    """The last of each event that tells how the run stands, and the first progress report as "first"."""
+    last: dict[str, dict[str, Any]] = {}
+    try:
+        with (directory / "events.jsonl").open() as lines:
+            for line in lines:
+                if not line.endswith("\n"):  # half of it is written
+                    break
+                event = json.loads(line)
+                if event["event"] == HEADLINE:
+                    last.setdefault("first", event)
+                if event["event"] in (HEADLINE, *KEPT):
+                    last[event["event"]] = event
+    except (OSError, ValueError, KeyError, TypeError):  # what could be read counts
+        pass
+    return last
+
+
+def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
+    if not lives:
+        return "failed" if "failed" in told else "finished" if "finished" in told else "over"
+    return "winding down" if "winding down" in told else "running" if "began" in told else "starting"
+
+
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name not in ("t", "actor", "event")}
+
+
+def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
+    """Seconds, by what has passed between the first and the last report; None before the second."""
+    if "finished" in told or "failed" in told or HEADLINE not in told:
+        return None
+    first, now = told["first"], told[HEADLINE]
+    try:
+        begun, (done, last) = int(first["iteration"].split("/")[0]), map(int, now["iteration"].split("/"))
+    except (KeyError, ValueError, AttributeError):
+        return None  # of a program that counts otherwise
+    return (last - done) * (now["t"] - first["t"]) / (done - begun) if done > begun else None
+
+
+def _doing(status: dict[str, Any]) -> str:
+    if not status:
+        return "not heard of yet"
+    doing = status["doing"]
+    return f"waits for {status['waiting_for']} in {doing}" if status["waiting_for"] else doing
+
+
+def moment(since: float) -> str:
+    """When that was, for people."""
+    return datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")

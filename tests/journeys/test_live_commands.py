@@ -1,0 +1,173 @@
+"""Commands that talk to a live run: `ps` and `status`, beside runs that are over, stopped or several."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import roles
+import runtime
+from nets.files import checkpoint
+from runtime.cli.main import main
+from runtime.errors import ConfigError, ConvoyError
+from runtime.runs.finding import live, meant
+from runtime.runs.standing import standing
+from tests.journeys.adders import Add, Total, adders
+from tests.support import ROOT, environment, runtime_command
+
+CLUSTER = """program = "tests.journeys.idle_adders"
+[run]
+directory = "runs"
+"""
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A live run of two adders in one process, and the folder where `up` was typed."""
+    folder = tmp_path_factory.mktemp("up")
+    (folder / "cluster.toml").write_text(CLUSTER)
+    environ = {**environment(), "PYTHONPATH": str(ROOT)}
+    run = subprocess.Popen(runtime_command("up"), cwd=folder, env=environ, text=True, stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    for line in run.stdout:
+        if line.startswith("began"):
+            break
+    yield run, folder
+    run.send_signal(signal.SIGCONT)
+    run.send_signal(signal.SIGTERM)
+    run.communicate()
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = main(list(words))
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def test_ps_and_status_tell_of_a_live_run(
+    up: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(up[1])
+    code, out = said(capsys, "ps", "--json")
+    (found,) = json.loads(out)
+    assert (code, found["state"], found["program"]) == (0, "running", "tests.journeys.idle_adders")
+    name = found["name"]
+    code, out = said(capsys, "ps")
+    assert out.count("\n") == 1 and out.startswith(name)
+    code, out = said(capsys, "status", name, "--json")
+    processes = json.loads(out)["processes"]
+    assert {actor for process in processes.values() for actor in process["actors"]} == {"one", "two"}
+    for process in processes.values():
+        assert process["stage"] == "running" and process["rss_bytes"] > 2**20
+        os.kill(process["pid"], 0)
+    code, out = said(capsys, "status")
+    assert code == 0 and name in out and "last checkpoint: none" in out
+
+
+async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for now in ([], ["--now"]):
+        async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+            await run.ask("two", Add(number=1), Total)
+            assert await asyncio.to_thread(main, ["down", str(run.directory), *now]) == 0
+            assert "has ended; last checkpoint: none" in capsys.readouterr().out
+            assert await run.ended() is None
+            names = [event.name async for event in run.events()]
+            assert ("winding down" in names) is (not now)
+            assert run.asked_to_end
+    assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
+    assert "was over before" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topology = roles.training({"net": "lenet", "max_iter": 10**6, "strategy": {"preset": "single"}})
+    async with runtime.launch(topology, directory=tmp_path) as run:
+        assert await asyncio.to_thread(main, ["save", str(run.directory)]) == 0
+        saved = Path(capsys.readouterr().out.strip())
+        assert saved.parent == run.directory
+        checkpoint.verify(saved)
+        found = await standing(run.directory)
+        assert (found["state"], found["checkpoint"]) == ("running", saved.name)
+        assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
+        assert "last checkpoint: " in capsys.readouterr().out
+    assert await asyncio.to_thread(main, ["save", str(run.directory)]) == 1
+    assert "is over" in capsys.readouterr().err
+
+
+async def test_events_are_followed_to_the_end_of_the_run_and_are_those_of_its_journal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        following = asyncio.create_task(asyncio.to_thread(main, ["events", str(run.directory), "-f", "--json"]))
+        await run.ask("one", Add(number=3), Total)
+        await run.tell("one", Add(number=7))
+    assert await following == 0
+    assert capsys.readouterr().out == (run.directory / "events.jsonl").read_text()
+    assert await asyncio.to_thread(main, ["events", str(run.directory)]) == 0
+    assert "one            added      number 7\n" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_stopped_supervisor_is_named_and_its_run_is_still_listed(
+    up: tuple[subprocess.Popen[str], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(up[1])
+    run, _folder = up
+    run.send_signal(signal.SIGSTOP)
+    try:
+        code, out = said(capsys, "status")
+        assert code == 1 and out.count("\n") == 1 and "does not answer" in out
+        code, out = said(capsys, "ps")
+        assert code == 0 and "does not answer" in out
+    finally:
+        run.send_signal(signal.SIGCONT)
+
+
+async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        assert await live(tmp_path) == [run.directory]
+        await run.tell("one", Add(number=10))
+    assert await live(tmp_path) == []
+    found = await standing(await meant(None, tmp_path))
+    assert (found["name"], found["state"], found["processes"]) == (run.directory.name, "over", {})
+
+
+async def test_of_several_live_runs_one_must_be_named(tmp_path: Path) -> None:
+    runs = [runtime.launch(adders(), directory=tmp_path, processes="one") for _ in range(2)]
+    async with runs[0] as first, runs[1] as second:
+        with pytest.raises(ConfigError, match=r"2 live runs in .*; say which"):
+            await meant(None, tmp_path)
+        assert await meant(Path(second.directory.name), tmp_path) == second.directory
+        for run in (first, second):  # each has begun before one of them ends
+            await run.ask("two", Add(number=1), Total)
+        await asyncio.gather(*(run.tell("one", Add(number=10)) for run in (first, second)))
+
+
+async def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="found no run there"):
+        await meant(None, tmp_path)
+    with pytest.raises(ConfigError, match=r"found no plan\.json in it"):
+        await meant(tmp_path, tmp_path)
+    with pytest.raises(ConfigError, match="absent: found no such folder"):
+        await meant(Path("absent"), tmp_path)
+
+
+async def test_a_run_of_another_user_is_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (tmp_path / "theirs").mkdir()
+    monkeypatch.setattr(Path, "exists", refused)  # tests may run as root, whom nothing is denied
+    with pytest.raises(ConvoyError, match="theirs is another user's"):
+        await meant(tmp_path / "theirs", tmp_path)
