@@ -27,7 +27,7 @@ KINDS = {"JobSet": "JobSet", "Secret": "io.k8s.api.core.v1.Secret"}
 FAULTS = {
     "no-job-sets": 'error: resource mapping not found for name: "x" namespace: "" from "STDIN": no matches for kind '
     '"JobSet" in version "jobset.x-k8s.io/v1alpha2"\nensure CRDs are installed first',
-    "forbidden": 'Error from server (Forbidden): jobsets.jobset.x-k8s.io is forbidden: User "me" cannot create resource',
+    "forbidden": 'Error from server (Forbidden): jobsets.jobset.x-k8s.io is forbidden: User "me" cannot create it',
     "namespace": 'Error from server (NotFound): error when creating "STDIN": namespaces "x" not found',
 }
 WAITS = {"image": ("ImagePullBackOff", 'Back-off pulling image "convoy:none": not found')}
