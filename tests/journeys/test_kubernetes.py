@@ -15,8 +15,9 @@ import pytest
 from benchmarks.machines import Refused, machines
 from runtime.cluster.kubernetes.objects import job_set, pods_of, secret
 from runtime.config.file import load
-from tests.far_machines import folders
+from tests.far_machines import Far, folders
 from tests.kubernetes_cluster import FAULTS, installed, mistakes
+from tests.slurm_cluster import until
 from tests.support import configure, environment, events, run_directory, runtime_command, train
 
 HEAD = """
@@ -52,7 +53,7 @@ def far(launcher: str = "", more: str = "", python: str = sys.executable) -> str
 
 def learning(folder: Path, preset: str, more: str) -> Path:
     """A run that learns the digits in 150 iterations."""
-    path = configure(folder, preset, workers=2, iterations=150, test=True, more=more)
+    path = configure(folder, preset, workers=2, iterations=150, test=True, batch=64, more=more)
     solver = folder / "solver.prototxt"
     text = solver.read_text().replace("0.01 ", "0.03 ").replace("snapshot", "test_iter: 4 test_interval: 150 snapshot")
     solver.write_text(re.sub("lr_policy.*", 'lr_policy: "step" gamma: 0.1 stepsize: 100', text))
@@ -144,7 +145,8 @@ def test_pods_learn_the_digits_as_one_process_does_and_leave_nothing(tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_pod_that_dies_is_told_with_its_reason_and_nothing_is_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("victim", ["pod", "up"])
+def test_a_pod_that_dies_is_told_with_its_reason_and_pods_end_with_up(tmp_path: Path, victim: str) -> None:
     folder = tmp_path / "cluster"
     try:
         with machines(2, 10**9) as made:
@@ -159,10 +161,18 @@ def test_a_pod_that_dies_is_told_with_its_reason_and_nothing_is_left(tmp_path: P
                 for line in up.stdout:
                     if "iteration 3/" in line:
                         break
-                os.kill(json.loads((folder / "objects" / "pod-m0-1.json").read_text())["pid"], signal.SIGKILL)
+                pod = json.loads((folder / "objects" / "pod-m0-1.json").read_text())["pid"]
+                os.kill(pod if victim == "pod" else up.pid, signal.SIGKILL)
                 code, said = up.wait(60), up.stderr.read()
+            left = Far(made, folder)
+            until(lambda: not left.living())
     except Refused as why:
         pytest.skip(f"no machines here: {why}")
+    assert folders() == []
+    if victim == "up":
+        phases = [json.loads(file.read_text())["status"]["phase"] for file in (folder / "objects").glob("pod-*")]
+        assert (code, phases) == (-signal.SIGKILL, ["Failed", "Failed"])
+        return
     assert code == 4, said
     assert re.search(r"lost with its machine 'w1': pod .*: OOMKilled \(exit code 137\)", said), said
-    assert list((folder / "objects").iterdir()) == folders() == []
+    assert list((folder / "objects").iterdir()) == []

@@ -8,16 +8,19 @@ from typing import Any
 from runtime.text import bounded, one_line
 
 HOPELESS = ("InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff", "CreateContainerConfigError")
+TERMINATED = 128 + 15  # the exit code of whatever SIGTERM has ended
 USUAL = ("ContainerCreating", "PodInitializing")
 
 
 @dataclass(frozen=True)
 class State:
-    """Of one pod. `waiting`: for what; `hopeless`: that will not come by itself; `ended`: how it has."""
+    """Of one pod. `waiting`: for what; `hopeless`: that will not come by itself; `ended`: how it has;
+    `asked`: because it was told to, as all pods of a set are when one of them has failed."""
 
     waiting: str = ""
     hopeless: bool = False
     ended: str = ""
+    asked: bool = False
 
     @property
     def unusual(self) -> bool:
@@ -31,7 +34,9 @@ def state(pod: dict[str, Any]) -> State:
     agents = status.get("containerStatuses") or [{}]
     now = agents[0].get("state", {})
     if "terminated" in now:
-        return State(ended=f"{name}: {_end(now['terminated'], status)}")
+        end = now["terminated"]
+        asked = end.get("exitCode") == TERMINATED or "ended by SIGTERM" in end.get("message", "")
+        return State(ended=f"{name}: {_end(end, status)}", asked=asked and not status.get("reason"))
     if status.get("phase") in ("Failed", "Succeeded"):
         return State(ended=f"{name}: {_told(status, 'ended')}")
     if "waiting" in now:

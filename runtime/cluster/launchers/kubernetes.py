@@ -159,7 +159,9 @@ class KubernetesLauncher(AgentLauncher):
                 while not agent.state.ended:
                     await self._look()
                     await asyncio.sleep(0 if agent.state.ended else LOOK_SECONDS / 5)
-            self._machines[machine].lost(agent.state.ended)
+            first = (name for name, other in self._agents.items() if other.state.ended and not other.state.asked)
+            for name in (*first, machine):  # a set ends all its pods when one has failed: that one is the cause
+                self._machines[name].lost(self._agents[name].state.ended)
         except (LaunchError, TimeoutError):
             pass
         otherwise()
