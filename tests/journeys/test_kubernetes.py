@@ -117,7 +117,7 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(tmp
     done = started(path, folder, **({"PATH": "/nowhere"} if fault == "no-kubectl" else {}))
     assert done.returncode == 3, done.stderr
     assert re.search(expected, done.stderr.splitlines()[-1]), done.stderr
-    assert "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1 + (fault == "unschedulable"), done.stderr  # that is a warning before
     assert list((folder / "objects").iterdir()) == folders() == []
 
 
@@ -174,5 +174,5 @@ def test_a_pod_that_dies_is_told_with_its_reason_and_pods_end_with_up(tmp_path: 
         assert (code, phases) == (-signal.SIGKILL, ["Failed", "Failed"])
         return
     assert code == 4, said
-    assert re.search(r"lost with its machine 'w1': pod .*: OOMKilled \(exit code 137\)", said), said
+    assert re.search(r"lost with its machine 'w1': (pod .*: OOMKilled .exit code 137|its connection broke)", said), said
     assert list((folder / "objects").iterdir()) == []

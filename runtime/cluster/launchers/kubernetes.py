@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
 LOOK_SECONDS = 1.0  # between two looks at pods that are to come
-EXPLAIN_SECONDS = 3.0  # for Kubernetes to say how a pod has ended that is lost
+EXPLAIN_SECONDS = 0.8  # for Kubernetes to say how a lost pod has ended; a second after it its peers are told of
 
 
 class Pod(Handle):
@@ -74,7 +74,7 @@ class KubernetesLauncher(AgentLauncher):
         self._agents: dict[str, Pod] = {}
         self._awaited = {machine.name for machine in self._elsewhere}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._made = self._closing = False
+        self._asked = self._made = self._closing = False
         self._told: set[str] = set()
 
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
@@ -92,17 +92,19 @@ class KubernetesLauncher(AgentLauncher):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._made:
+        if self._asked:  # also where kubectl failed: it may have lost an answer
             things = f"jobsets.jobset.x-k8s.io/{self._pods.name}", f"secrets/{self._pods.name}"
             try:
                 await self._kubectl.delete(*things)
             except LaunchError as error:
                 mend = " ".join([*self._kubectl.words, "delete", *things])
-                logging.getLogger("convoy").warning("%s; type: %s", error, mend)
+                if self._made:
+                    logging.getLogger("convoy").warning("%s; type: %s", error, mend)
 
     async def _make(self, address: str) -> None:
-        self._made = True  # also if it cannot be known
+        self._asked = True
         made = await self._kubectl.create(job_set(self._pods.name, self._elsewhere, address, self._engine))
+        self._made = True
         await self._kubectl.create(secret(self._pods, self._lines, made["metadata"]["uid"]))
         self._do(self._look_on(), "pods that are to come")
 
@@ -113,7 +115,7 @@ class KubernetesLauncher(AgentLauncher):
             try:
                 await self._look()
             except LaunchError as error:
-                self._warn(str(error))
+                self._warn(str(error), str(error))
             for name in self._awaited:
                 self._tell(name)
             await asyncio.sleep(LOOK_SECONDS)
@@ -130,11 +132,12 @@ class KubernetesLauncher(AgentLauncher):
         if agent.state.ended or agent.state.hopeless:
             agent.end(agent.state.ended or agent.state.waiting)
         elif agent.state.unusual and ": " in agent.state.waiting:
-            self._warn(f"machine '{name}': {agent.state.waiting}")
+            why = agent.state.waiting.partition(" waits: ")[2]  # a thousand pods wait for the same
+            self._warn(f"machine '{name}': {agent.state.waiting}", why)
 
-    def _warn(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
+    def _warn(self, text: str, why: str) -> None:
+        if why not in self._told:
+            self._told.add(why)
             logging.getLogger("convoy").warning("%s", text)
 
     # -- a pod that is lost: what Kubernetes says of it is told
