@@ -159,15 +159,19 @@ class KubernetesLauncher(AgentLauncher):
         agent = self._agents[machine]
         try:
             async with asyncio.timeout(EXPLAIN_SECONDS):
-                while not agent.state.ended:
+                while not (agent.state.ended or self._failed()):
                     await self._look()
-                    await asyncio.sleep(0 if agent.state.ended else LOOK_SECONDS / 5)
-            first = (name for name, other in self._agents.items() if other.state.ended and not other.state.asked)
-            for name in (*first, machine):  # a set ends all its pods when one has failed: that one is the cause
-                self._machines[name].lost(self._agents[name].state.ended)
+                    await asyncio.sleep(0)
+            for name in (*self._failed(), machine):  # a set ends all its pods when one has failed: that is the cause
+                if how := self._agents[name].state.ended:
+                    self._machines[name].lost(how)
         except (LaunchError, TimeoutError):
             pass
         otherwise()
+
+    def _failed(self) -> list[str]:
+        """Machines whose pods have ended, and not because they were told to."""
+        return [name for name, agent in self._agents.items() if agent.state.ended and not agent.state.asked]
 
     def _do(self, work: object, name: str) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)  # type: ignore[arg-type]
