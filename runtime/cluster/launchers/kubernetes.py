@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
 LOOK_SECONDS = 1.0  # between two looks at pods that are to come
-EXPLAIN_SECONDS = 0.8  # for Kubernetes to say how a lost pod has ended; a second after it its peers are told of
+EXPLAIN_SECONDS = 3.0  # for Kubernetes to say how a pod has ended that is lost
 
 
 class Pod(Handle):
