@@ -57,10 +57,11 @@ ROOMS: dict[str, str] = {
     " runtime.transport",
     "runtime.drawing": "runtime.plan",
     "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
+    "runtime.cluster.kubernetes": "runtime runtime.config",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
     " runtime.messages runtime.plan runtime.transport",
-    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.machines runtime.config runtime.machine"
-    " runtime.memory runtime.messages runtime.plan",
+    "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
+    " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"

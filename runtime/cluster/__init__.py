@@ -7,6 +7,7 @@ causes  supervisor        which of several reports is told; starting and ending 
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file
 machines                  machines elsewhere: their link with `up`
+kubernetes                what a run says to a Kubernetes cluster, and hears of it
 birth                     starts the process that role processes are forked from
 clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings                  what processes log as warnings, told as events

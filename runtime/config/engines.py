@@ -1,15 +1,17 @@
-"""[launcher.ray]: what a kind of launcher wants to know besides what all do."""
+"""[launcher.ray], [launcher.kubernetes]: what a kind of launcher wants to know besides what all do."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from runtime.config.kinds import Section, Text
+from runtime.config.kinds import Seconds, Section, Text
 from runtime.config.source import Problem, RawConfig
 
 RAY = "ray"
-KINDS = (RAY,)
+KUBERNETES = "kubernetes"
+KINDS = (RAY, KUBERNETES)
+WEEK = 7 * 24 * 3600.0
 
 
 def _amounts(value: dict[str, float]) -> dict[str, float]:
@@ -33,11 +35,44 @@ class Ray(Section):
         return (self.address or "").rpartition("://")[2].rpartition(":")[0]
 
 
+def _asked(value: dict[str, Any]) -> dict[str, Any]:
+    for name, amount in value.items():
+        whole = type(amount) is int and amount > 0
+        if not name or name == "cpu" or not (whole or (isinstance(amount, str) and amount)):
+            raise ValueError("expected names of resources and amounts, such as '8Gi' or 1; cpu is machine.cores")
+    return value
+
+
+def _mounted(value: dict[str, Any]) -> dict[str, Any]:
+    for path, source in value.items():
+        if not path.startswith("/") or not isinstance(source, str | dict) or not source:
+            raise ValueError("expected absolute paths, each with a claim's name or a source of Kubernetes")
+    return value
+
+
+class Kubernetes(Section):
+    """[launcher.kubernetes]: machines are pods with `image`, in the `namespace` and `context` that kubectl takes if
+    nothing is said. `resources` are asked for each machine, besides its cores and cards. `volumes`: where -> the name
+    of a claim, or any source that a pod's volume has. No pod lives longer than `most_seconds`."""
+
+    image: Text
+    namespace: Text | None = None
+    context: Text | None = None
+    service_account: Text | None = None
+    node_selector: dict[str, str] = Field(default={})
+    tolerations: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    resources: Annotated[dict[str, Any], AfterValidator(_asked)] = Field(default={})
+    volumes: Annotated[dict[str, Any], AfterValidator(_mounted)] = Field(default={})
+    most_seconds: Annotated[Seconds, Field(ge=1)] = WEEK
+
+
 def of_another_kind(raw: RawConfig) -> Iterator[Problem]:
-    """Tables of a kind that is not the one that starts the machines."""
+    """Tables of a kind that is not the one that starts the machines, and one that is missing."""
     launcher = raw.data.get("launcher")
     if not isinstance(launcher, dict):
         return
     for kind in KINDS:
         if kind in launcher and launcher.get("kind", "local") != kind:
             yield raw.problem(("launcher", kind), f"has a meaning with launcher.kind = '{kind}' only")
+    if launcher.get("kind") == KUBERNETES and KUBERNETES not in launcher:
+        yield raw.problem(("launcher", "kind"), "needs launcher.kubernetes, which says the image of its pods")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from runtime.config.engines import Ray, of_another_kind
+from runtime.config.engines import Kubernetes, Ray, of_another_kind
 from runtime.config.hosts import matching
 from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
 from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, tables
@@ -48,8 +48,8 @@ class Run(Section):
 
 
 class Launcher(Section):
-    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "manual", or what an installed package
-    brings.
+    """[launcher]: what starts the processes: "local", "ssh", "slurm", "ray", "kubernetes", "manual", or what an
+    installed package brings.
 
     Machines elsewhere reach `up` at `address` (default: its own on the way to each of them), at `port` and the two that
     follow (default: free ones). They have `start_seconds` to do so (default: the kind's own). `nodes`: how
@@ -62,6 +62,7 @@ class Launcher(Section):
     start_seconds: Seconds | None = None
     nodes: Count = 1
     ray: Ray | None = None
+    kubernetes: Kubernetes | None = None
 
 
 class Placement(Section):

@@ -11,6 +11,7 @@ slurm    the nodes of a job under Slurm
 manual   machines on which a person types a line
 ray      nodes of a Ray cluster
 ray_driver  the process there that Ray knows of
+kubernetes  pods of a JobSet
 """
 
 from importlib import import_module
@@ -30,6 +31,7 @@ LAUNCHERS = {  # imported when they are asked for: those of other machines come 
     "slurm": "runtime.cluster.launchers.slurm:SlurmLauncher",
     "manual": "runtime.cluster.launchers.manual:ManualLauncher",
     "ray": "runtime.cluster.launchers.ray:RayLauncher",
+    "kubernetes": "runtime.cluster.launchers.kubernetes:KubernetesLauncher",
 }
 
 

@@ -1,0 +1,146 @@
+"""Machines as objects of Kubernetes: plain data, nothing is asked or started here.
+
+One JobSet: a replicated job for each shape of machine, a pod for each machine. One Secret, which belongs to the JobSet
+and goes with it: for each pod a key, `JOB-INDEX`, with the machine's name and the line that lets its agent in.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runtime.config.engines import Kubernetes
+    from runtime.config.sections import Machine  # pydantic comes with it
+
+API = "jobset.x-k8s.io/v1alpha2"
+SET, JOB = "jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/replicatedjob-name"  # labels of a pod
+INDEX = "batch.kubernetes.io/job-completion-index"  # annotation of a pod
+CARD = "nvidia.com/gpu"
+LINES = "/var/run/convoy"  # where a pod finds its line
+MOST_NAME = 40  # a pod is called NAME-JOB-0-INDEX-xxxxx, of 63 signs at most
+KEEP_SECONDS = 60  # of a set that has ended: for `up` to read how; then Kubernetes removes it, if nobody has
+GRACE_SECONDS = 5  # an agent ends at once
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Which machine is which pod: its job and its index there."""
+
+    name: str
+    places: Mapping[str, tuple[str, int]]  # machine -> (job, index)
+
+    def machine(self, pod: Object) -> str | None:
+        """The machine that a pod of this set is."""
+        meta = pod["metadata"]
+        index = {**meta.get("labels", {}), **meta.get("annotations", {})}.get(INDEX, "")
+        place = meta.get("labels", {}).get(JOB), int(index) if index.isdecimal() else -1
+        return next((machine for machine, mine in self.places.items() if mine == place), None)
+
+
+def unique_name(run: str) -> str:
+    """Of the objects of a run: a label of DNS that no other run has, nor this one when it begins anew."""
+    plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    return f"convoy-{plain[: MOST_NAME - 15]}".strip("-") + f"-{secrets.token_hex(3)}"
+
+
+def shapes(machines: Sequence[Machine]) -> dict[str, list[Machine]]:
+    """Job -> its machines, which differ in nothing that a pod is made of."""
+    found: dict[Any, list[Machine]] = {}
+    for machine in machines:
+        kind = machine.cores, cards(machine), machine.python, machine.directory, *sorted(machine.environment.items())
+        found.setdefault(kind, []).append(machine)
+    return {f"m{number}": alike for number, alike in enumerate(found.values())}
+
+
+def cards(machine: Machine) -> int:
+    """How many it needs so that the last of its devices is one."""
+    indices = [int(match[1]) for device in machine.devices if (match := re.fullmatch(r"cuda:(\d+)", device))]
+    return max(indices, default=-1) + 1
+
+
+def pods_of(name: str, machines: Sequence[Machine]) -> Pods:
+    """Who is where."""
+    jobs = shapes(machines).items()
+    return Pods(name, {each.name: (job, index) for job, alike in jobs for index, each in enumerate(alike)})
+
+
+def job_set(name: str, machines: Sequence[Machine], address: str, wishes: Kubernetes) -> Object:
+    """All pods of a run. `address`: what agents dial."""
+    jobs = [_job(job, alike, name, address, wishes) for job, alike in shapes(machines).items()]
+    spec = {
+        "replicatedJobs": jobs,
+        "network": {"enableDNSHostnames": False},  # pods are reached by their addresses, so no Service is made
+        "failurePolicy": {"maxRestarts": 0},  # `up` decides what begins anew
+        "ttlSecondsAfterFinished": KEEP_SECONDS,
+    }
+    return {"apiVersion": API, "kind": "JobSet", "metadata": {"name": name}, "spec": spec}
+
+
+def secret(pods: Pods, lines: Mapping[str, str], owner: str) -> Object:
+    """The lines of all machines. `owner`: the uid of the JobSet."""
+    belongs = {"apiVersion": API, "kind": "JobSet", "name": pods.name, "uid": owner}
+    data = {f"{job}-{index}": f"{each}\n{lines[each]}\n" for each, (job, index) in pods.places.items()}
+    meta = {"name": pods.name, "ownerReferences": [belongs]}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "immutable": True, "stringData": data}
+
+
+def _job(job: str, alike: Sequence[Machine], name: str, address: str, wishes: Kubernetes) -> Object:
+    mounts = [{"name": "lines", "mountPath": LINES, "readOnly": True}]
+    items = [{"key": f"{job}-{index}", "path": f"{job}-{index}"} for index in range(len(alike))]
+    volumes: list[Object] = [{"name": "lines", "secret": {"secretName": name, "items": items}}]
+    for number, (path, source) in enumerate(wishes.volumes.items()):
+        said = {"persistentVolumeClaim": {"claimName": source}} if isinstance(source, str) else source
+        volumes.append({"name": f"volume-{number}", **said})
+        mounts.append({"name": f"volume-{number}", "mountPath": path})
+    container: Object = {
+        "name": "agent",
+        "image": wishes.image,
+        "command": ["/bin/sh", "-c", _verbatim(_script(job, alike[0], address))],
+        "env": [{"name": key, "value": _verbatim(value)} for key, value in alike[0].environment.items()],
+        "volumeMounts": mounts,
+        "terminationMessagePolicy": "FallbackToLogsOnError",  # its last words are then in the state of its pod
+    }
+    if amounts := _amounts(alike[0], wishes):
+        container["resources"] = {"requests": amounts, "limits": amounts}
+    pod: Object = {"restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE_SECONDS}
+    if wishes.service_account:
+        pod["serviceAccountName"] = wishes.service_account
+    if wishes.node_selector:
+        pod["nodeSelector"] = wishes.node_selector
+    if wishes.tolerations:
+        pod["tolerations"] = list(wishes.tolerations)
+    pod |= {"containers": [container], "volumes": volumes}
+    spec = {
+        "completionMode": "Indexed",
+        "completions": len(alike),
+        "parallelism": len(alike),
+        "backoffLimit": 0,
+        "activeDeadlineSeconds": int(wishes.most_seconds),  # so that what waits for a dead `up` goes some day
+        "template": {"spec": pod},
+    }
+    return {"name": job, "replicas": 1, "template": {"spec": spec}}
+
+
+def _script(job: str, machine: Machine, address: str) -> str:
+    """`read` takes the first line of its file, the machine's name; the agent reads the next, from the same file."""
+    there = "" if machine.directory is None else f"cd {shlex.quote(machine.directory)} && "
+    argv = shlex.join([machine.python or "python3", "-m", "runtime", "join", address])
+    return f'{there}{{ read -r machine && exec {argv} "$machine"; }} < {LINES}/{job}-$JOB_COMPLETION_INDEX'
+
+
+def _amounts(machine: Machine, wishes: Kubernetes) -> dict[str, str]:
+    found = {} if machine.cores is None else {"cpu": str(machine.cores)}
+    found |= {CARD: str(cards(machine))} if cards(machine) else {}
+    return found | {name: str(amount) for name, amount in wishes.resources.items()}
+
+
+def _verbatim(text: str) -> str:
+    """Kubernetes puts variables in for $(NAME), unless the sign is doubled."""
+    return text.replace("$", "$$")
