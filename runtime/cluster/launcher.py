@@ -77,9 +77,11 @@ class Launched(ABC):
 
 
 class Launcher(ABC):
-    """Starts the processes of one run. `patience`: seconds that `open` may take, if more than [liveness] grants."""
+    """Starts the processes of one run. `patience`: seconds that `open` may take, if more than [liveness] grants.
+    `grace`: seconds in which it tells of the end of a process, which explains the links that broke with it."""
 
     patience = 0.0
+    grace = 1.0
 
     def __init__(self, plan: LaunchPlan) -> None:
         self.plan = plan

@@ -26,6 +26,7 @@ class Liveness:
     start_seconds: float = 30.0
     prepare_seconds: float = 300.0
     standstill_seconds: float = 30.0
+    grace_seconds: float = 1.0  # for what explains a lost link: see Launcher
 
     @property
     def silence_seconds(self) -> float:
@@ -54,9 +55,6 @@ class Watched:
     last_heard: float = 0.0
     launched: float | None = None
     beat: Heartbeat | None = None
-
-
-LINK_GRACE_SECONDS = 1.0  # for what explains a lost link: the end of the process at one of its ends
 
 
 class Supervision:
@@ -119,7 +117,7 @@ class Supervision:
         """A link that broke between two processes that both still live."""
         for (process, peer), since in self._lost.items():
             alive = self.at(LifeStage.GREETED, LifeStage.READY, LifeStage.RUNNING)
-            if now - since >= LINK_GRACE_SECONDS and process in alive and peer in alive:
+            if now - since >= self.liveness.grace_seconds and process in alive and peer in alive:
                 return process, peer
         return None
 

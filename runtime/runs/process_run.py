@@ -81,7 +81,7 @@ class ProcessHouse(House):
         program = placement.topology.program
         plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
-        liveness = Liveness(**config.liveness.model_dump())
+        liveness = Liveness(**config.liveness.model_dump(), grace_seconds=launcher.grace)
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began

@@ -60,9 +60,11 @@ def test_a_run_on_a_ray_cluster_has_the_numbers_of_one_process_and_leaves_nothin
     more = "reproducible = true\n"
     address = cluster.address if way == "node" else cluster.clients
     tables = cluster.tables(f'ray = {{ address = "{address}" }}\naddress = "{cluster.host}"')
-    path = configure(tmp_path / "far", "sync", workers=2, iterations=iterations, test=way == "node", more=tables)
+    path = configure(
+        tmp_path / "far", "sync", workers=2, iterations=iterations, batch=64, test=way == "node", more=tables
+    )
     path.write_text(path.read_text() + more)
-    single = configure(tmp_path / "single", "single", iterations=3)
+    single = configure(tmp_path / "single", "single", iterations=3, batch=64)
     single.write_text(single.read_text() + more)
     done = run_up(path, timeout=200)
     assert (done.returncode, done.stderr) == (0, "")

@@ -115,7 +115,7 @@ def test_a_job_of_two_nodes_learns_the_digits_as_one_process_does_and_leaves_not
     tmp_path: Path, cluster: Cluster
 ) -> None:
     def configured(preset: str, more: str) -> Path:
-        file = configure(tmp_path / preset, preset, workers=2, iterations=150, test=True, more=more)
+        file = configure(tmp_path / preset, preset, workers=2, iterations=150, batch=64, test=True, more=more)
         solver = file.parent / "solver.prototxt"
         text = (
             solver.read_text().replace("0.01 ", "0.03 ").replace("snapshot", "test_iter: 4 test_interval: 150 snapshot")

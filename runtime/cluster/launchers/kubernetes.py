@@ -60,6 +60,7 @@ class KubernetesLauncher(AgentLauncher):
     """`kind = "kubernetes"`."""
 
     attached = False
+    grace = 1.0 + EXPLAIN_SECONDS
     start_seconds = 300.0  # images have to be pulled, and a cluster may have to grow
 
     def __init__(self, plan: LaunchPlan) -> None:
