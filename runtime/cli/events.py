@@ -40,11 +40,16 @@ async def _shown(run: Path | None, below: Path, follow: bool, as_json: bool) -> 
     from runtime.report.console import RunConsole
     from runtime.report.events import Event
     from runtime.runs.finding import meant
+    from runtime.text import bounded
 
     console = RunConsole(live=False)
     async for line in _lines(await meant(run, below), follow):
-        fields = json.loads(line)
-        t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
+        try:
+            fields = json.loads(line)
+            t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
+            continue
         console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
 
 

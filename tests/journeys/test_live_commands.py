@@ -171,3 +171,21 @@ async def test_a_run_of_another_user_is_called_so(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Path, "exists", refused)  # tests may run as root, whom nothing is denied
     with pytest.raises(ConvoyError, match="theirs is another user's"):
         await meant(tmp_path / "theirs", tmp_path)
+
+
+def test_a_damaged_line_of_a_journal_is_told_and_the_others_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ended() -> Path:
+        async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+            await run.tell("one", Add(number=10))
+        return run.directory
+
+    directory = asyncio.run(ended())
+    journal = directory / "events.jsonl"
+    whole = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([whole[0], '{"t": 1, "act\n', "[]\n", *whole[1:]]))
+    assert main(["events", str(directory), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "".join(whole)
+    assert shown.err.count("a line of events.jsonl is damaged and left out: ") == 2

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
 LOOK_SECONDS = 1.0  # between two looks at pods that are to come
+ASK_SECONDS = 0.1  # between two looks at one that is lost
 EXPLAIN_SECONDS = 3.0  # for Kubernetes to say how a pod has ended that is lost
 
 
@@ -162,7 +163,7 @@ class KubernetesLauncher(AgentLauncher):
             async with asyncio.timeout(EXPLAIN_SECONDS):
                 while not (agent.state.ended or self._failed()):
                     await self._look()
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(ASK_SECONDS)
             for name in (*self._failed(), machine):  # a set ends all its pods when one has failed: that is the cause
                 if how := self._agents[name].state.ended:
                     self._machines[name].lost(how)
