@@ -30,10 +30,11 @@ class Born:
     log: IO[bytes]
 
     def close(self) -> None:
-        """End it, at whatever it is; its children live on."""
-        self.link.close()
+        """End it, at whatever it is; its children live on. It must not see the link close: it would take this process
+        for killed, and remove the private folders of all its runs."""
         self.process.kill()
         self.process.wait()
+        self.link.close()
         self.log.close()
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -92,3 +96,17 @@ def test_a_nursery_whose_launcher_vanishes_ends_itself() -> None:
     assert nursery.process.wait(20) == 0
     nursery.close()
     assert os.environ == before  # what it was given is its own
+
+
+def test_a_nursery_that_is_ended_does_not_see_its_link_close() -> None:
+    """It would take this process for killed, and remove the private folders of its other runs."""
+    open_at: list[int] = []
+    ours, theirs = socket.socketpair()
+
+    def looks() -> None:
+        open_at.append(ours.fileno())
+
+    process: Any = SimpleNamespace(kill=looks, wait=looks)
+    with theirs, tempfile.TemporaryFile() as log:
+        birth.Born(process, ours, log).close()
+        assert (-1 in open_at, len(open_at), ours.fileno()) == (False, 2, -1)

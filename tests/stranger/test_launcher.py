@@ -54,7 +54,7 @@ def test_a_process_that_cannot_live_is_told_with_the_end_of_its_log(tmp_path: Pa
     ("kind", "problem"),
     [
         ("plian", "no launcher is named 'plian' (did you mean 'plain'?)"),
-        ("pbs", "no launcher is named 'pbs' (allowed: local, manual, no-class, plain, ray, slurm, ssh)"),
+        ("pbs", "no launcher is named 'pbs' (allowed: kubernetes, local, manual, no-class, plain, ray, slurm, ssh)"),
         (
             "no-class",
             "convoy.launchers: 'no-class' is 'plan.json', expected a subclass of runtime.cluster.launcher.Launcher",
