@@ -149,7 +149,10 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         "[launcher]\nkind = 'pbs'\n",
         {},
         [],
-        ["cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: kubernetes, local, manual, ray, slurm, ssh)"],
+        [
+            "cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: kubernetes, local, manual, ray, slurm, "
+            "ssh)"
+        ],
     ),
     "no TOML": (
         "[train\nnet = 1\n",
