@@ -150,8 +150,8 @@ BROKEN: dict[str, tuple[str, Mapping[str, str | bytes], list[str], list[str]]] =
         {},
         [],
         [
-            "cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: kubernetes, local, manual, ray, slurm, "
-            "ssh)"
+            "cluster.toml:2: launcher.kind: no launcher is named 'pbs' (allowed: kubernetes, local, manual, ray, "
+            "slurm, ssh)"
         ],
     ),
     "no TOML": (
