@@ -36,6 +36,7 @@ max_iter: 10000000 display: 1 snapshot: 0 snapshot_after_train: false
 # Everything is imported first: another user may not be able to read this one's Python.
 PREAMBLE = f"""
 import encodings.idna, os, random, socket, sys, time; sys.path.insert(0, {str(ROOT)!r})
+from contextlib import suppress
 from pathlib import Path
 import zmq
 from runtime.messages import wire
@@ -51,14 +52,16 @@ context, dealers = zmq.Context(), []
 for user, secret in ((None, None), (b"convoy", b"a wrong secret")):
     dealer = context.socket(zmq.DEALER)
     dealer.setsockopt(zmq.LINGER, 0)
+    dealer.setsockopt(zmq.SNDTIMEO, 0)  # who is refused before it sends has nowhere to send to: it would wait for ever
     dealer.setsockopt(zmq.ROUTING_ID, name.encode())
     if user:
         dealer.setsockopt(zmq.PLAIN_USERNAME, user)
         dealer.setsockopt(zmq.PLAIN_PASSWORD, secret)
     dealer.connect(f"tcp://127.0.0.1:{port}")
     said = Envelope(WindDown(reason="forged"), 1 << 40, "supervisor", 1, "coordinator")
-    dealer.send_multipart(wire.encode(said))
     dealers.append(dealer)
+    with suppress(zmq.Again):
+        dealer.send_multipart(wire.encode(said))
 time.sleep(0.5)  # for the handshake
 for dealer in dealers:
     if dealer.poll(0):

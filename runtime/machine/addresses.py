@@ -72,18 +72,18 @@ def pick(
         if towards_up or len(far) == 1:
             return towards_up or far[0]
         which = "it has none that others can reach" if not far else "which of its addresses others reach is not known"
-        raise LaunchError(f"address 'auto': {which}; {_told(interfaces)}; say an interface or a network")
+        raise LaunchError(f"address 'auto': {which}; {described(interfaces)}; say an interface or a network")
     network = _network(wanted)
     if network is not None and ("/" not in wanted or network.num_addresses == 1):
         address = str(network.network_address)
         if network.is_loopback or network.version == 6 or address in here:
             return address
-        raise LaunchError(f"address '{wanted}': no interface has it; {_told(interfaces)}")
+        raise LaunchError(f"address '{wanted}': no interface has it; {described(interfaces)}")
     if network is not None:
         among = here if network.is_loopback else far
         inside = next((address for address in among if ip_address(address) in network), None)
         if inside is None:
-            raise LaunchError(f"address '{wanted}': no interface is in this network; {_told(interfaces)}")
+            raise LaunchError(f"address '{wanted}': no interface is in this network; {described(interfaces)}")
         return inside
     named = next((address for name, address in interfaces if name == wanted), None)
     if named is not None:
@@ -103,7 +103,7 @@ def _named(wanted: str, found: Sequence[str], here: Sequence[str], interfaces: S
         why = f"the name stands for {', '.join(mine)}, which only this machine reaches"
     else:
         why = f"the name stands for {', '.join(found)}, which this machine does not have"
-    raise LaunchError(f"address '{wanted}': {why}; {_told(interfaces)}")
+    raise LaunchError(f"address '{wanted}': {why}; {described(interfaces)}")
 
 
 def own(wanted: str, up: str = "") -> str:
@@ -169,6 +169,7 @@ def _looked_up(name: str) -> list[str]:
     return []
 
 
-def _told(interfaces: Sequence[Interface]) -> str:
+def described(interfaces: Sequence[Interface]) -> str:
+    """What is told of them to a person."""
     listed = ", ".join(f"{interface.name} {interface.address}" for interface in interfaces)
     return f"this machine has {listed or 'no address'}"

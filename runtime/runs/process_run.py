@@ -28,7 +28,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import LOOPBACK, Machine, machine_name
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors
-from runtime.machine.addresses import is_loopback, on_the_way, only, own, towards
+from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, own, towards
 from runtime.machine.private import make_socket_directory
 from runtime.machine.versions import identity
 from runtime.messages.message import Envelope, Lane, Message
@@ -197,7 +197,8 @@ class ProcessHouse(House):
         if not found:
             first = far[0]
             text = f"machine '{first.name}' at {first.address} cannot be reached from here: no way leads there"
-            raise LaunchError(f"{text}; say launcher.address, by which others reach this host")
+            what = f"say launcher.address, by which others reach this host: {described(interfaces())}"
+            raise LaunchError(f"{text}; {what}")
         return found
 
     def _own_address(self) -> str:

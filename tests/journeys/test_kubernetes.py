@@ -44,8 +44,10 @@ resources = { memory = "8Gi" }
 volumes = { "/data" = "digits", "/scratch" = { emptyDir = {} } }
 """
 
+HERE = 'address = "127.0.0.1"'  # said, since other tests give this host more addresses for a while
 
-def far(launcher: str = "", more: str = "", python: str = sys.executable) -> str:
+
+def far(launcher: str = HERE, more: str = "", python: str = sys.executable) -> str:
     """The tables of two machines that are pods."""
     where = MACHINES.format(python=python, path=environment()["PYTHONPATH"])
     return HEAD.format(launcher=launcher, more=more) + where
@@ -111,7 +113,7 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(tmp
     }[fault]
     folder = tmp_path / "cluster"
     python = "python9" if fault == "no-python" else sys.executable
-    path = configure(tmp_path / "run", "sync", workers=2, more=far("start_seconds = 6", python=python))
+    path = configure(tmp_path / "run", "sync", workers=2, more=far(f"{HERE}\nstart_seconds = 6", python=python))
     folder.mkdir()
     (folder / "fault").write_text("" if fault == "no-python" else fault)
     done = started(path, folder, **({"PATH": "/nowhere"} if fault == "no-kubectl" else {}))
