@@ -37,7 +37,18 @@ if TYPE_CHECKING:
         Refused,
         RoleDied,
     )
-    from runtime.messages.message import Array, Envelope, Json, Lost, Message, Save, WindDown, message
+    from runtime.messages.message import (
+        Array,
+        Envelope,
+        HandedOver,
+        HandOver,
+        Json,
+        Lost,
+        Message,
+        Save,
+        WindDown,
+        message,
+    )
     from runtime.plan.topology import ActorSpec, Topology
     from runtime.report.events import Event
     from runtime.runs.attach import attach
@@ -55,6 +66,8 @@ __all__ = [
     "ConvoyError",
     "Envelope",
     "Event",
+    "HandOver",
+    "HandedOver",
     "Json",
     "LaunchError",
     "Lost",
@@ -78,7 +91,7 @@ _PLACES = {
     "actors.actor": "Actor",
     "actors.conversation": "Conversation Standing",
     "errors": "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError ProgramFailed Refused RoleDied",
-    "messages.message": "Array Envelope Json Lost Message Save WindDown message",
+    "messages.message": "Array Envelope HandOver HandedOver Json Lost Message Save WindDown message",
     "plan.topology": "ActorSpec Topology",
     "report.events": "Event",
     "runs.attach": "attach",

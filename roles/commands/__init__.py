@@ -3,6 +3,7 @@
 time  test  convert   time layers, score a model, convert files
 profile               what `time` writes down for `plan` and for emulated devices
 resuming              what `up --resume` goes on from
+scaling               what other workers are for a training
 common                what they share
 """
 

@@ -8,5 +8,8 @@ ticket_batching   how many iterations a lone group gets at once
 regroup           other groups and rates while a run goes on: what may be asked
 shape             the groups and rates as they are; tells everybody of others
 probing           a run that is held, tried with other groups and rates, and released
+handing_over      a run that ends where another goes on
+gauges            what the page of metrics shows
+cohort            which workers are slower than their peers
 divergence        whether losses say that training diverges
 """

@@ -15,6 +15,9 @@ from typing import ClassVar
 from roles.base.role import Anew, JobOptions
 from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
+from roles.coordination.cohort import Cohort
+from roles.coordination.gauges import Gauges
+from roles.coordination.handing_over import HandingOver
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
@@ -38,7 +41,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
-from runtime import Actor, Conversation, Envelope, MessageError, ProgramFailed, Save, WindDown
+from runtime import Actor, Conversation, Envelope, HandOver, MessageError, ProgramFailed, Save, WindDown
 from runtime.messages.message import Refusal
 
 
@@ -72,6 +75,7 @@ class Coordinator(Actor):
         self._job = options.job
         table = options.timetable
         self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
+        self._cohort = Cohort()
         self._shape = Shape(
             self,
             options.groups,
@@ -99,24 +103,16 @@ class Coordinator(Actor):
         self._checkpoints = Checkpoints(
             self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set
         )
+        self._handing_over = HandingOver(
+            self, self._schedule, self._probing, self._checkpoints, emulated=self._job.emulated
+        )
         self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
 
     async def on_start(self) -> None:
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._shape.solver.average_loss)
-        gauge = self.gauge
-        self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
-        self._tested = {
-            test.phase: {
-                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
-                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
-            }
-            for test in self._schedule.table.tests
-        }
-        self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
-        self._done = self.counter("iterations", "Training iterations completed.")
-        self._images = self.counter("images", "Images trained on.")
+        self._gauges = Gauges(self, [test.phase for test in self._schedule.table.tests])
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
@@ -132,6 +128,7 @@ class Coordinator(Actor):
             await self._checkpoints.look()
             if self._schedule.stage is RunStage.SAVING:
                 await self._save()
+                await self._handing_over.saved()
                 self._schedule.saved()
                 await self._serve()
             if self._schedule.stage is RunStage.CHANGING:
@@ -141,10 +138,12 @@ class Coordinator(Actor):
             if self._schedule.stage is RunStage.HELD:
                 await self._hold()
         await self._probing.end()
+        await self._handing_over.refuse("the training is at its end")
         ended = self._scores.summary(self._schedule.completed, self.now())
         await self._checkpoints.written()
         await self._serve()
-        self.emit("finished", **ended, checkpoint=self._checkpoints.last)
+        how = "handed over" if self._handing_over.done else "finished"
+        self.emit(how, **ended, checkpoint=self._checkpoints.last)
         if self._checkpoints.unsaved:
             text = f"the last checkpoint could not be saved: {self._checkpoints.unsaved}; {self._checkpoints.kept}"
             raise ProgramFailed(text)
@@ -165,6 +164,8 @@ class Coordinator(Actor):
         if message.phase == TRAIN:
             if not self._probing.under_way:  # probes leave no trace
                 self._shares.seen(envelope.sender, message.rows, message.seconds)
+                if (news := self._cohort.seen(envelope.sender, message.rows, message.seconds, self.now())) is not None:
+                    self.emit(news.event[0], **news.event[1])
             self._check_loss(message)
             await self._reported(message.number)
         elif whole is not None:
@@ -189,6 +190,11 @@ class Coordinator(Actor):
     async def on_save(self, message: Save, envelope: Envelope) -> None:
         """Save after the iterations under way, then go on."""
         self._schedule.save()
+        await self._serve()
+
+    async def on_hand_over(self, message: HandOver, envelope: Envelope) -> None:
+        """Save after the iterations under way, and end there; answered when the file is whole."""
+        self._handing_over.hear(envelope)
         await self._serve()
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
@@ -312,11 +318,7 @@ class Coordinator(Actor):
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
         self._scores.trained(ended, self._shape.batch)
-        if ended.loss is not None:
-            self._loss.set(ended.loss)
-        self._done.inc()
-        self._images.inc(self._shape.batch)
-        self._rate.set(self._shape.solver.rate(done))
+        self._gauges.trained(ended.loss, self._shape.batch, self._shape.solver.rate(done))
         table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:
             between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does
@@ -332,9 +334,7 @@ class Coordinator(Actor):
         self._scores.resume(self.now())
         for test in self._schedule.table.tests:
             scores = self._scores.test_result(test.phase)
-            for name, gauge in self._tested[test.phase].items():
-                if name in scores:
-                    gauge.set(scores[name])
+            self._gauges.tested(test.phase, scores)
             named = {"net": test.name} if test.name else {}
             self.emit("test", iteration=self._schedule.completed, **named, **scores)
 

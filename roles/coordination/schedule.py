@@ -217,6 +217,15 @@ class Schedule:
         self.cut_probe()
         self._drain()
 
+    def hand_over(self) -> None:
+        """What is saved is where another run goes on: nothing more is handed out, and no test begun."""
+        self._winding_down, self._last, self._test_due = True, self.completed, False
+
+    @property
+    def over(self) -> bool:
+        """Is all trained that is to be?"""
+        return self.completed >= self._last
+
     @property
     def winding_down(self) -> bool:
         """Is it to end before its time?"""
@@ -253,14 +262,10 @@ class Schedule:
         self._settle()
 
     @property
-    def _at_end(self) -> bool:
-        return self.completed >= self._last
-
-    @property
     def _last_due(self) -> bool:
         """Is the model that is saved now the last, and to be saved?"""
         trained = self.completed > self.table.first
-        return trained and self._at_end and (self.table.snapshot_last or self._winding_down)
+        return trained and self.over and (self.table.snapshot_last or self._winding_down)
 
     def _next_boundary(self, number: int) -> int:
         """The first iteration count after `number` at which something other than training is due."""
@@ -282,7 +287,7 @@ class Schedule:
         trained = done > table.first
         if trained and self._tests and not self._winding_down and done != self._tested_at:
             every = table.test_interval
-            self._test_due = self._test_due or self._at_end or bool(every and done % every == 0)
+            self._test_due = self._test_due or self.over or bool(every and done % every == 0)
         every = table.snapshot_interval
         self._snapshot_due = trained and bool(every and done % every == 0) and done != self._saved_at
         if self._test_due:
@@ -298,7 +303,7 @@ class Schedule:
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._at_end:
+        if self.over:
             self.stage = RunStage.DONE
         elif self._hold_asked:
             self.stage = RunStage.HELD

@@ -29,6 +29,7 @@ COMMANDS = {
     "status": "runtime.cli.status:status",
     "events": "runtime.cli.events:events",
     "save": "runtime.cli.save:save",
+    "scale": "runtime.cli.scale:scale",
     "down": "runtime.cli.down:down",
     "join": "runtime.cli.join:join",
 }

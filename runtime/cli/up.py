@@ -47,9 +47,9 @@ def up(
         program = read(file, settings).program
         if program is not None:
             nursery.prepare(program, file.parent)
+        from runtime.recovery.up import run
         from runtime.report.console import RunConsole
         from runtime.runs.checking import Resume, check
-        from runtime.runs.up import run
 
         runs = None if wanted is None else Resume(*wanted)
         return run(check(file, settings, runs), RunConsole(), nursery)

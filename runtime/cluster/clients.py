@@ -5,6 +5,7 @@
          |  <-- Attached -----------------
          |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
          |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
+         |  --- Scale -------------------->   answered by whoever makes the next run
          |  <-- EventReport --------------   every event from now on
          |  <-- Parting ------------------   the run is over
 
@@ -73,6 +74,29 @@ class Ending(Message):
 
 
 @message
+class Scale(Message):
+    """Go on with so many `workers` in so many `groups` (0: as many as now), on the machines of now `without` these
+    and `including` others of cluster.toml. A machine that is `leaving` was told to go. Answered once this run has saved
+    what the next goes on from; refused in words if that cannot be."""
+
+    workers: int = 0
+    groups: int = 0
+    without: tuple[str, ...] = ()
+    including: tuple[str, ...] = ()
+    leaving: str = ""
+
+
+@message
+class Scaled(Message):
+    """The run ends now, and the one in the run directory called `run` goes on from there; `at` says where, `warnings`
+    what the person should know."""
+
+    run: str
+    at: str
+    warnings: tuple[str, ...] = ()
+
+
+@message
 class Parting(Message):
     """The run is over. `error` ended it; "" if none did."""
 
@@ -89,7 +113,7 @@ class _Client:
 
 class Clients:
     """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on; `status` is
-    what they are told at any time, `end` what ends the run for them."""
+    what they are told at any time, `end` what ends the run for them, `scale` what makes another of it."""
 
     def __init__(
         self,
@@ -99,9 +123,10 @@ class Clients:
         began: asyncio.Event,
         status: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
         end: Callable[[bool], Awaitable[None]],
+        scale: Callable[[Scale], Awaitable[Scaled]],
     ) -> None:
         self._home, self._road, self._voice, self._began = home, road, voice, began
-        self._status, self._end = status, end
+        self._status, self._end, self._scale = status, end, scale
         self._clients: dict[str, _Client] = {}
         self._error, self._over = "", False
         self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
@@ -125,6 +150,9 @@ class Clients:
         elif isinstance(envelope.message, End):
             release()
             self._spawn(client, self._end_it(envelope, envelope.message.now))
+        elif isinstance(envelope.message, Scale):
+            release()
+            self._spawn(client, self._scale_it(envelope, envelope.message))
         else:
             self._spawn(client, self._relay(envelope, release))
         return True
@@ -155,6 +183,14 @@ class Clients:
     async def _end_it(self, envelope: Envelope, now: bool) -> None:
         await self._home.send(SUPERVISOR, envelope.sender, Ending(), answers=envelope.id)
         await self._end(now)
+
+    async def _scale_it(self, envelope: Envelope, wish: Scale) -> None:
+        answer: Message
+        try:
+            answer = await self._scale(wish)
+        except ConvoyError as error:
+            answer = Refusal(error=str(error))
+        await self._home.send(SUPERVISOR, envelope.sender, answer, answers=envelope.id)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:
         to, said = envelope.receiver, envelope.message

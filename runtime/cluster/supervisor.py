@@ -275,7 +275,8 @@ class Supervisor(Actor):
     def _cut(self, process: str, peer: str) -> RoleDied:
         ends = {name: self.roll.host(name) for name in (process, peer)}
         silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
-        text = cut(ends, silent, self._liveness.link_seconds)
+        both = self._supervision.both_report(process, peer)
+        text = cut(ends, silent, self._liveness.link_seconds, both=both)
         return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:

@@ -3,6 +3,7 @@
     config.toml    the resolved configuration     plan.json     actors, processes, links
     versions.json  what `up` runs with            events.jsonl  what happened, one JSON object a line
     logs/          one log per process            checkpoint-*.safetensors, written by the program
+    said.toml      what cluster.toml said, of a run that was scaled
     service-times.json  how long array work took, if `run.record_service_times`
 
 Nothing here is needed to run; deleting a run directory loses its history only. Only its owner may look into it.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -20,10 +20,21 @@ from typing import Any, Self, TypeVar
 from runtime.actors.actor import Actor
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
-from runtime.cluster.clients import CLIENT, Attach, Attached, End, Ending, GetStatus, Parting, RunStatus
+from runtime.cluster.clients import (
+    CLIENT,
+    Attach,
+    Attached,
+    End,
+    Ending,
+    GetStatus,
+    Parting,
+    RunStatus,
+    Scale,
+    Scaled,
+)
 from runtime.cluster.lifecycle import FIRST, EventReport
 from runtime.compute.compute import InlineCompute
-from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError
+from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Envelope, Message, Save
 from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
@@ -127,6 +138,18 @@ class Client:
     async def save(self) -> None:
         """See Run.save."""
         await self.tell(self.placement.topology.lead, Save())
+
+    async def scale(
+        self, *, workers: int = 0, groups: int = 0, without: Sequence[str] = (), including: Sequence[str] = ()
+    ) -> Scaled:
+        """Go on with so many workers in so many groups (0: as many as now), on the machines of now without these and
+        including others of cluster.toml. Answered when this run has saved what the next one goes on from; ConvoyError
+        in words if that cannot be."""
+        wish = Scale(workers=workers, groups=groups, without=tuple(without), including=tuple(including))
+        try:
+            return await self._asked(SUPERVISOR, wish, Scaled, None)
+        except Refused as refused:
+            raise ConvoyError(str(refused).rpartition(f"{wish!r} of {self._voice.name}: ")[2]) from None
 
     async def end(self, *, now: bool = False) -> str:
         """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
@@ -50,14 +52,25 @@ class Watchers:
             watcher.failed(error)
 
 
+CONTINUED = "continued"  # event: the last of a run that another follows, before it has failed
+Scaling = Callable[[Scale], Awaitable[Scaled]]
+
+
+async def not_scaled(wish: Scale) -> Scaled:
+    """Of a run that no other can follow. ConvoyError."""
+    raise ConvoyError("this run was started by a script, and only those of `up` are scaled")
+
+
 @dataclass(frozen=True)
 class Site:
-    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells."""
+    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells; what
+    makes another run of it, which goes on with other workers or on other machines."""
 
     placement: Placement
     config: ClusterConfig
     directory: RunDirectory
     watcher: Watcher
+    scale: Scaling = not_scaled
 
     @property
     def limits(self) -> Limits:

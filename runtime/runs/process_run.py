@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.cluster.clients import Clients
+from runtime.cluster.clients import Clients, Scale, Scaled
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
@@ -38,13 +38,14 @@ from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
-from runtime.runs.house import House, Site, Watchers
+from runtime.runs.house import CONTINUED, House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
+LEAVING = "leaving"  # event: a machine was told to go
 OPEN = (  # told at each start
     "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
     "take part in the run"
@@ -81,12 +82,14 @@ class ProcessHouse(House):
         program = placement.topology.program
         plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
+        launcher.on_leaving = self._machine_leaves
+        self._leaving: set[asyncio.Task[None]] = set()
         liveness = Liveness(**config.liveness.model_dump(), grace_seconds=launcher.grace)
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
         known = self._supervisor.known
-        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end)
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end, self._scale)
         self._watchers.add(self._clients)
         self._pages: Pages | None = None
 
@@ -124,6 +127,9 @@ class ProcessHouse(House):
             return await self._supervisor.supervise()
         finally:
             await self._clients.close()
+            for task in self._leaving:
+                task.cancel()
+            await asyncio.gather(*self._leaving, return_exceptions=True)
 
     async def _end(self, now: bool) -> None:
         """A client wants it."""
@@ -132,6 +138,27 @@ class ProcessHouse(House):
             self.end_now()
         else:
             await self.wind_down("asked to from outside")
+
+    async def _scale(self, wish: Scale) -> Scaled:
+        """A client, or a machine that leaves, wants other workers or machines."""
+        scaled = await self._site.scale(wish)
+        self._watchers.event(SUPERVISOR, CONTINUED, {"in": scaled.run, "from": scaled.at})
+        return scaled
+
+    def _machine_leaves(self, machine: str, seconds: float) -> None:
+        self._watchers.event(SUPERVISOR, LEAVING, {"machine": machine, "seconds": seconds})
+        task = asyncio.create_task(self._without(machine), name=f"leaving of {machine}")
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _without(self, machine: str) -> None:
+        """Go on without a machine that is told to go; if that cannot be, at least save."""
+        try:
+            await self._scale(Scale(leaving=machine))
+        except ConvoyError as why:
+            text = f"machine '{machine}' leaves, and the run cannot go on without it: {why}; what there is is saved"
+            self._watchers.event(SUPERVISOR, WARNING, {"text": text})
+            await self._supervisor.save()
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""

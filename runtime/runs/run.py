@@ -29,7 +29,7 @@ from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
-from runtime.runs.house import House, Site, Watchers
+from runtime.runs.house import House, Scaling, Site, Watchers, not_scaled
 from runtime.runs.loop_run import LoopHouse
 from runtime.runs.process_run import ProcessHouse
 from runtime.simulation.clock import VirtualTimeLoop
@@ -63,7 +63,8 @@ def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEvent
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
     waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
-    `directory`: its run directory, if it has one already. `loop_factory` makes an event loop that has its kind of time.
+    `directory`: its run directory, if it has one already. `scale` makes another of it. `loop_factory` makes an event
+    loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -78,13 +79,14 @@ class Run:
         console: Callable[[], RunConsole] | None = None,
         early: Early | None = None,
         directory: RunDirectory | None = None,
+        scale: Scaling = not_scaled,
     ) -> None:
         self.placement = placement
         self._config, self._options, self._console = config, options, console
         self._build = house_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
         self.loop_factory = loop_factory_of(config)
-        self._given = directory
+        self._given, self._scale = directory, scale
         self._directory: RunDirectory | None = None
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
@@ -127,7 +129,7 @@ class Run:
         try:
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", dict(versions()))
-            self._house = self._build(Site(self.placement, self._config, directory, watcher))
+            self._house = self._build(Site(self.placement, self._config, directory, watcher, self._scale))
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()

@@ -16,7 +16,8 @@ from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
 from runtime.transport import host
 
-KEPT = ("began", "checkpoint", "winding down", "finished", "failed", "restart")  # events that tell how it stands
+KEPT = ("began", "checkpoint", "winding down", "finished", "failed", "restart", "scaled", "continued", "leaving")
+SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
 async def standing(directory: Path) -> dict[str, Any]:
@@ -44,6 +45,7 @@ async def standing(directory: Path) -> dict[str, Any]:
 
 def _recorded(directory: Path, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the run directory says."""
+    slower = told.get(SLOWER, {})
     return {
         "name": directory.name,
         "directory": str(directory.resolve()),
@@ -54,12 +56,15 @@ def _recorded(directory: Path, told: dict[str, dict[str, Any]]) -> dict[str, Any
         "eta_seconds": _remaining(told),
         "checkpoint": told.get("checkpoint", {}).get("file", ""),
         "error": told.get("failed", {}).get("error", ""),
+        "goes_on_in": told.get("continued", {}).get("in", ""),
+        "stragglers": {worker: said["times"] for worker, said in slower.items() if said["event"] == SLOWER},
         "processes": {},
     }
 
 
 def journal(directory: Path) -> dict[str, dict[str, Any]]:
-    """The last of each event that tells how the run stands, and the first progress report as "first"."""
+    """The last of each event that tells how the run stands, and the first progress report as "first"; of those about
+    stragglers the last of each worker, as "straggler"."""
     last: dict[str, dict[str, Any]] = {}
     try:
         with (directory / "events.jsonl").open() as lines:
@@ -69,8 +74,10 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
                 event = json.loads(line)
                 if event["event"] == HEADLINE:
                     last.setdefault("first", event)
-                if event["event"] in (HEADLINE, *KEPT):
+                if event["event"] in (HEADLINE, *KEPT):  # those that tell how it stands
                     last[event["event"]] = event
+                if event["event"] in (SLOWER, AS_FAST):
+                    last.setdefault(SLOWER, {})[event["worker"]] = event
     except (OSError, ValueError, KeyError, TypeError):  # what could be read counts
         pass
     return last
@@ -78,7 +85,7 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
     if not lives:
-        return "failed" if "failed" in told else "finished" if "finished" in told else "over"
+        return next((name for name in ("failed", "finished", "continued") if name in told), "over")
     return "winding down" if "winding down" in told else "running" if "began" in told else "starting"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import ConfigError, ConvoyError, LaunchError, ProgramFailed, RoleDied
-from runtime.runs.restarts import LONGEST, Restarts
+from runtime.recovery.restarts import LONGEST, Restarts
 
 DIED = RoleDied("conv-0-0 died")
 
