@@ -55,7 +55,9 @@ def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
     }
     if not changed:
         return strategy, []
-    now = ", ".join(f"{value} {key}, where cluster.toml says {getattr(strategy, key)}" for key, value in changed.items())
+    now = ", ".join(
+        f"{value} {key}, where cluster.toml says {getattr(strategy, key)}" for key, value in changed.items()
+    )
     return strategy.model_copy(update=changed), [f"scaled     as {run.name} was: {now}"]
 
 

@@ -60,14 +60,16 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
     return dataclasses.replace(found, warnings=more)
 
 
-def goes_on(checked: Checked, directory: Path) -> tuple[Checked, list[str]]:
+def goes_on(checked: Checked, directory: Path, *, saved: bool = False) -> tuple[Checked, list[str]]:
     """What begins where the run in this directory has come to; a line for where that is, and one for each checkpoint
-    that was skipped. Before its first checkpoint that is where it began itself."""
+    that was skipped. Before its first checkpoint that is where it began itself; ConfigError, if it has `saved` one."""
     config, options, program = checked.loaded.config, checked.loaded.options, checked.loaded.program
     with kept_warnings():  # they were told when it was planned first
         try:
             options, told = program.resumed(config, options, directory)
         except ConfigError:
+            if saved:
+                raise
             return checked, [AS_BEFORE]
         topology = planned(program.plan(config, options))
     return settled(checked, Chosen(options, topology, (RESTART, {}))), told

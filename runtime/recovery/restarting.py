@@ -9,14 +9,16 @@ Each has a run directory of its own. A run that was scaled and cannot begin is f
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.launcher import Early
+from runtime.cluster.launchers import Nursery
 from runtime.config.file import dump
-from runtime.errors import Absent, ConfigError, ConvoyError, Refused
+from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
 from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
@@ -32,12 +34,14 @@ SCALED = "scaled"  # the event
 
 @dataclass(frozen=True)
 class Next:
-    """The run that somebody wants to follow the present one, its directory, what its journal begins with."""
+    """The run that is to follow the present one, its directory, what its journal begins with; where its processes may
+    be born."""
 
     checked: Checked
     directory: RunDirectory
     event: str
     fields: dict[str, Any]
+    early: Nursery | None = None
 
 
 class Restarting:
@@ -57,6 +61,7 @@ class Restarting:
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
         self._next: Next | None = None
+        self._early: Nursery | None = None  # of the present run, if it was scaled
         self._before: tuple[Checked, Path] | None = None  # what the present run was scaled from, until it has begun
 
     def __repr__(self) -> str:
@@ -66,7 +71,10 @@ class Restarting:
         """Wait for the end of the last; what ended it."""
         while True:
             error = await self._seen_through()
+            if self._early is not None:
+                await asyncio.to_thread(self._early.close)  # if no launcher has taken it
             if self._over.is_set() or self._run.asked_to_end:
+                await self._drop(self._next)
                 return error
             following = await self._scaled() or await self._as_before(error) or await self._anew(error)
             if following is None:
@@ -122,24 +130,40 @@ class Restarting:
 
     async def _going_on(self, found: Next, directory: Path) -> Next | None:
         """The same from where the run in this directory has come to; None: somebody wants the end meanwhile."""
-        checked, told = await asyncio.to_thread(goes_on, found.checked, directory)
+        saved = found.event == SCALED
+        try:
+            checked, told = await asyncio.to_thread(goes_on, found.checked, directory, saved=saved)
+        except ConfigError as error:  # its net or data are no more what they were
+            await self._drop(found)
+            text = f"{directory}: all is saved there, and nothing can go on from it; mend this, then up --resume"
+            raise ConfigError([text, *error.problems]) from None
         if self._over.is_set():
-            found.directory.discard()
+            await self._drop(found)
             return None
-        return Next(checked, found.directory, found.event, {**found.fields, "from": told})
+        return dataclasses.replace(found, checked=checked, fields={**found.fields, "from": told})
+
+    async def _drop(self, found: Next | None) -> None:
+        """It follows nothing."""
+        if found is not None:
+            found.directory.discard()
+            if found.early is not None:
+                await asyncio.to_thread(found.early.close)
 
     def _begin(self, found: Next) -> None:
         """What follows is the present run from now on."""
-        self._checked = found.checked
+        self._checked, self._early = found.checked, found.early
         found.directory.event(SUPERVISOR, found.event, found.fields)
         if self._was_scaled:
-            found.directory.write(SAID, self._said)
+            try:
+                found.directory.write(SAID, self._said)
+            except LaunchError as error:
+                self._console.warn(f"`up --resume` will not know of other workers: {error}")
         self._console.open()
         told = found.fields.pop("from")
         self._console.event(SUPERVISOR, found.event, found.fields)
         for line in told:
             self._console.say(line)
-        self._run = self._made(None, found.directory)
+        self._run = self._made(found.early, found.directory)
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
         checked, console = self._checked, self._console
@@ -182,12 +206,18 @@ class Restarting:
         self._scaling = True
         try:
             checked = await asyncio.to_thread(scaled, self._checked, self._whole, wish)
-            saved = await self._handed_over()
+            early = await asyncio.to_thread(Nursery.start)  # it imports while the present run ends
+            early.prepare(checked.placement.topology.program)
+            try:
+                saved = await self._handed_over()
+            except BaseException:
+                await asyncio.to_thread(early.close)
+                raise
             machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
             wished = {"workers": wish.workers, "groups": wish.groups, **machines}
             fields = {key: said for key, said in wished.items() if said}
             fields |= {"at": saved.at, "after": self._run.directory.name}
-            self._next, self._was_scaled = Next(checked, self._directory_of(checked), SCALED, fields), True
+            self._next, self._was_scaled = Next(checked, self._directory_of(checked), SCALED, fields, early), True
         finally:
             self._scaling = False
         for warning in checked.warnings:
