@@ -8,6 +8,7 @@ cluster                       the life of processes: agents, the supervisor, lau
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
 runs  report                  a run from its start to its end; what is known of it
+recovery                      runs that follow one another: after deaths, and when one is scaled
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name

@@ -66,8 +66,10 @@ ROOMS: dict[str, str] = {
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.report"
-    " runtime.runs",
+    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.config runtime.messages runtime.plan"
+    " runtime.report runtime.runs",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.recovery"
+    " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
     " runtime.runs",
     "roles.formats": "ops! ops.reference",

@@ -87,4 +87,5 @@ class Cohort:
         if not changes or (member.told is not None and not member.named and now - member.told < AGAIN_SECONDS):
             return None
         member.named, member.told = not member.named, now
-        return Straggler(worker, member.named, median(member.seconds), self._peers[0])
+        peers = median_low([median(one.seconds) for one in self._members.values()])
+        return Straggler(worker, member.named, median(member.seconds), peers)

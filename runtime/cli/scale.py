@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,12 +58,14 @@ async def _scaled(run: Path | None, below: Path, wish: dict[str, Any]) -> int:
     directory, console = await meant(run, below), RunConsole(live=False)
     async with Client(directory, PATIENCE) as client:
         scaled = await client.scale(**wish)
-        began = time.monotonic()
+        began = asyncio.get_running_loop().time()
     for warning in scaled.warnings:
         console.warn(warning)
     following = directory.parent / scaled.run
     await _begun(following)
-    console.say(f"{following}: goes on at {scaled.at}, {time.monotonic() - began:.1f} s after it was saved")
+    console.say(
+        f"{following}: goes on at {scaled.at}, {asyncio.get_running_loop().time() - began:.1f} s after it was saved"
+    )
     return 0
 
 
@@ -74,7 +75,7 @@ async def _begun(directory: Path) -> None:
     from runtime.runs.finding import listens
     from runtime.runs.standing import journal
 
-    heard = time.monotonic()
+    heard = asyncio.get_running_loop().time()
     while True:
         told = await asyncio.to_thread(journal, directory)
         if "began" in told:
@@ -83,7 +84,7 @@ async def _begun(directory: Path) -> None:
             why = str(told["failed"]["error"]).splitlines()[0]
             raise ProgramFailed(f"{directory.name} could not begin: {why}; what `up` does now, it says itself")
         if await asyncio.to_thread(listens, directory):
-            heard = time.monotonic()
-        elif time.monotonic() - heard > VANISHED_SECONDS:
+            heard = asyncio.get_running_loop().time()
+        elif asyncio.get_running_loop().time() - heard > VANISHED_SECONDS:
             raise ProgramFailed(f"{directory.name} has not begun, and nobody listens at its socket")
         await asyncio.sleep(LOOK_SECONDS)

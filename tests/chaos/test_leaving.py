@@ -100,12 +100,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         pytest.skip(f"no network namespaces here: {why}")
 
 
-def homes(run: Survivor) -> set[str]:
-    """The machines that have processes of the present run."""
-    return {event["host"] if "machine" not in event else event["machine"] for event in events(run.newest, "process")}
-
-
-def workers_on(run: Survivor) -> str:
+def plan_of(run: Survivor) -> str:
     return (run.newest / "plan.json").read_text()
 
 
@@ -126,7 +121,7 @@ def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_when
         with pytest.raises(AssertionError, match="no agent on m1"):
             two.agent(1)
         assert events(first, "failed") == []
-        assert '"m1"' not in workers_on(run)
+        assert '"m1"' not in plan_of(run)
         monkeypatch.chdir(tmp_path)
         assert main(["scale", "--with", "m1"]) == 0
         assert "goes on at iteration" in capsys.readouterr().out

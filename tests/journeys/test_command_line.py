@@ -11,7 +11,7 @@ import pytest
 from runtime.cli.main import main
 from tests.support import ROOT
 
-OURS = ("check", "down", "events", "join", "plan", "ps", "save", "status", "up")
+OURS = ("check", "down", "events", "join", "plan", "ps", "save", "scale", "status", "up")
 TRAINING = ["time", "test", "convert"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
