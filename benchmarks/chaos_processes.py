@@ -49,11 +49,9 @@ def double(trials: Trials, times: int) -> None:
         for _ in range(times):
             with trials.counted(harm):
                 trials.pause(0.0, 1.0)
-                first, second = trials.chance.sample(sorted(run.pids().items()), 2)
-                since = kill(first[1])
+                since = kill(trials.chance.choice(alive(run)))
                 trials.pause(0.0, TWICE)
-                pids = run.pids() or dict([second])
-                kill(trials.chance.choice(sorted(pids.values())), harm)
+                kill(trials.chance.choice(alive(run)), harm)
                 named_and_back(run, harm, since)
                 settle(run)
     trials.told(harm, back=20.0)
@@ -151,13 +149,13 @@ def orphans(trials: Trials, times: int) -> None:
 
 def kill(pid: int, harm: Harm | None = None) -> float:
     """SIGKILL, and see that it has happened; when."""
-    since = time.monotonic()
+    since, lived = time.monotonic(), living(pid)
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
         while living(pid) and time.monotonic() - since < 1.0:
             time.sleep(0.001)
     if harm is not None:
-        harm.happened += not living(pid)
+        harm.happened += lived and not living(pid)
     return since
 
 
@@ -201,6 +199,15 @@ def slowed(pid: int, share: float) -> Iterator[list[int]]:
     finally:
         over.set()
         worker.join()
+
+
+def alive(run: Survivor) -> list[int]:
+    """The processes of the present run, or of the one that begins."""
+    deadline = time.monotonic() + 20.0
+    while not (found := sorted(pid for pid in run.pids().values() if living(pid))):
+        assert time.monotonic() < deadline, "no process lives any more"
+        time.sleep(0.01)
+    return found
 
 
 def nursery_of(run: Survivor) -> int:

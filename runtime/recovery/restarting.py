@@ -35,13 +35,14 @@ SCALED = "scaled"  # the event
 @dataclass(frozen=True)
 class Next:
     """The run that is to follow the present one, its directory, what its journal begins with; where its processes may
-    be born."""
+    be born; is it another than the present one, so that this one may follow if it cannot begin?"""
 
     checked: Checked
     directory: RunDirectory
     event: str
     fields: dict[str, Any]
     early: Nursery | None = None
+    other: bool = True
 
 
 class Restarting:
@@ -94,7 +95,7 @@ class Restarting:
         """What was asked for, if something was: the run before has saved where it goes on."""
         found, self._next = self._next, None
         if found is not None:
-            self._before = self._checked, self._run.directory
+            self._before = (self._checked, self._run.directory) if found.other else None
             self._restarts.followed()
             found = await self._going_on(found, self._run.directory)
         return found
@@ -206,23 +207,34 @@ class Restarting:
         self._scaling = True
         try:
             checked = await asyncio.to_thread(scaled, self._checked, self._whole, wish)
-            early = await asyncio.to_thread(Nursery.start)  # it imports while the present run ends
-            early.prepare(checked.placement.topology.program)
+            found = await self._prepared(checked, wish)
             try:
                 saved = await self._handed_over()
             except BaseException:
-                await asyncio.to_thread(early.close)
+                await self._drop(found)
                 raise
-            machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
-            wished = {"workers": wish.workers, "groups": wish.groups, **machines}
-            fields = {key: said for key, said in wished.items() if said}
-            fields |= {"at": saved.at, "after": self._run.directory.name}
-            self._next, self._was_scaled = Next(checked, self._directory_of(checked), SCALED, fields, early), True
+            # from here on the present run ends: nothing may fail or wait before what follows is known
+            found.fields.update(at=saved.at, after=self._run.directory.name)
+            self._next, self._was_scaled = found, True
         finally:
             self._scaling = False
         for warning in checked.warnings:
             self._console.warn(warning)
-        return Scaled(run=self._next.directory.path.name, at=saved.at, warnings=checked.warnings)
+        return Scaled(run=found.directory.path.name, at=saved.at, warnings=checked.warnings)
+
+    async def _prepared(self, checked: Checked, wish: Scale) -> Next:
+        """What is to follow, with all that could be refused."""
+        machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
+        wished = {"workers": wish.workers, "groups": wish.groups, **machines}
+        fields = {key: said for key, said in wished.items() if said}
+        directory = self._directory_of(checked)
+        try:
+            early = await asyncio.to_thread(Nursery.start)  # it imports while the present run ends
+        except ConvoyError:
+            directory.discard()
+            raise
+        early.prepare(checked.placement.topology.program)
+        return Next(checked, directory, SCALED, fields, early, other=bool(fields))
 
     def _without_leaving(self, machine: str) -> Scale:
         """What is to be done about a machine that was told to go. ConvoyError: nothing can."""

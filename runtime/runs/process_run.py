@@ -9,6 +9,7 @@ import asyncio
 import platform
 import shutil
 import sys
+from collections.abc import Coroutine
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +46,7 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
+T = TypeVar("T")
 LEAVING = "leaving"  # event: a machine was told to go
 OPEN = (  # told at each start
     "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
@@ -83,7 +85,7 @@ class ProcessHouse(House):
         plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
         launcher.on_leaving = self._machine_leaves
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         liveness = Liveness(**config.liveness.model_dump(), grace_seconds=launcher.grace)
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
@@ -127,9 +129,9 @@ class ProcessHouse(House):
             return await self._supervisor.supervise()
         finally:
             await self._clients.close()
-            for task in self._leaving:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._leaving, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _end(self, now: bool) -> None:
         """A client wants it."""
@@ -140,21 +142,29 @@ class ProcessHouse(House):
             await self.wind_down("asked to from outside")
 
     async def _scale(self, wish: Scale) -> Scaled:
-        """A client, or a machine that leaves, wants other workers or machines."""
+        """A client wants other workers or machines. It may leave meanwhile: a run that hands over cannot go back."""
+        return await asyncio.shield(self._apart(self._scaled(wish), "scaling"))
+
+    async def _scaled(self, wish: Scale) -> Scaled:
         scaled = await self._site.scale(wish)
         self._watchers.event(SUPERVISOR, CONTINUED, {"in": scaled.run, "from": scaled.at})
         return scaled
 
+    def _apart(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """A task of this house, which ends with it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     def _machine_leaves(self, machine: str, seconds: float) -> None:
         self._watchers.event(SUPERVISOR, LEAVING, {"machine": machine, "seconds": seconds})
-        task = asyncio.create_task(self._without(machine), name=f"leaving of {machine}")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._apart(self._without(machine), f"leaving of {machine}")
 
     async def _without(self, machine: str) -> None:
         """Go on without a machine that is told to go; if that cannot be, at least save."""
         try:
-            await self._scale(Scale(leaving=machine))
+            await self._scaled(Scale(leaving=machine))
         except ConvoyError as why:
             text = f"machine '{machine}' leaves, and the run cannot go on without it: {why}; what there is is saved"
             self._watchers.event(SUPERVISOR, WARNING, {"text": text})

@@ -156,6 +156,7 @@ def test_where_all_machines_are_wanted_the_run_saves_and_waits_for_a_replacement
         after = run.until("progress ")
         assert after.split()[2].startswith(f"{at + 1}/"), "no iteration is lost"
         assert two.agent(1)
+        assert not any("why" in event for directory in run.directories for event in events(directory, "scaled"))
     finally:
         two.down(1).unlink(missing_ok=True)
         run.stop()

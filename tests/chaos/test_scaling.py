@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from pathlib import Path
@@ -153,6 +154,22 @@ def test_a_second_change_while_one_is_under_way_is_refused(tmp_path: Path, survi
     assert done.run
     assert "the run is being scaled already" in str(other)
     run.until("scaled +workers [34] ")
+    run.until("progress ")
+
+
+@pytest.mark.slow
+def test_a_client_that_leaves_while_it_is_scaled_ends_nothing(tmp_path: Path, survivor: Starts) -> None:
+    run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000))
+    run.until("progress ")
+
+    async def asked_and_gone(patience: float) -> None:
+        async with attach(run.newest) as client:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await client.scale(workers=3)
+
+    asyncio.run(asked_and_gone(0.05))
+    run.until("scaled +workers 3 ")
     run.until("progress ")
 
 
