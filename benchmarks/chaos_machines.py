@@ -101,8 +101,8 @@ def links(trials: Trials, times: int) -> None:
                     with trials.counted(harm):
                         since = time.monotonic()
                         with way(machine, harm):
-                            _, line = run.named(r"(?!warning)\S")
-                            harm.named.append(time.monotonic() - since)
+                            at, line = run.named(ERROR, since=since)
+                            harm.named.append(at - since)
                             assert f" on m{made.index(machine)} " in line, f"does not name the machine: {line!r}"
                             assert "network" in line, f"does not say that it may be the network: {line!r}"
                         run.until("restart ")

@@ -118,7 +118,7 @@ class Trials:
 
 def named_and_back(run: Survivor, harm: Harm, since: float, *, pattern: str = ERROR) -> str:
     """Wait for its name and for the next iteration of the next run; the line that names it."""
-    at, line = run.named(pattern)
+    at, line = run.named(pattern, since=since)
     harm.named.append(at - since)
     run.until("restart ")
     harm.back.append(run.at("progress ") - since)

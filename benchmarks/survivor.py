@@ -102,9 +102,11 @@ class Survivor:
         """When that line came."""
         return self._next(self._out, pattern, timeout)[0]
 
-    def named(self, pattern: str = "", timeout: float = PATIENCE) -> tuple[float, str]:
-        """The next line on stderr that begins so, and when it came. Gone if none comes."""
-        return self._next(self._err, pattern, timeout)
+    def named(self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0) -> tuple[float, str]:
+        """The next line on stderr after this moment that begins so, and when it came. Gone if none comes."""
+        while (found := self._next(self._err, pattern, timeout))[0] < since:
+            pass
+        return found
 
     def kill(self, generator: random.Random) -> str:
         """One of its processes, whichever comes."""
