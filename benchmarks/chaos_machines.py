@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.chaos_processes import next_progress
-from benchmarks.chaos_trials import Absent, Harm, Trials
+from benchmarks.chaos_trials import ERROR, Absent, Harm, Trials
 from benchmarks.checkpoint_writers import Nursery, arrays_of, loaded
 from benchmarks.machines import Machine, Refused, machines
 from benchmarks.survivor import Survivor, environment, events
