@@ -311,7 +311,7 @@ class Coordinator(Actor):
 
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
-        self._scores.trained(ended, self._shape.batch)
+        self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
         if ended.loss is not None:
             self._loss.set(ended.loss)
         self._done.inc()
