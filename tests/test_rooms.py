@@ -90,7 +90,7 @@ ROOMS: dict[str, str] = {
     " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.checkpoints roles.coordination roles.exchange"
     " roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
-    " runtime.config runtime.drawing runtime.plan runtime.queueing",
+    " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
     " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.checkpoints"

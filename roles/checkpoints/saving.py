@@ -121,6 +121,7 @@ class Checkpoints:
         if not self._job.resume:
             return []
         arrays, facts = await asyncio.to_thread(checkpoint.load, Path(self._job.resume))
+        self._actor.emit("resumed", iteration=int(facts["iteration"]), checkpoint=self._job.resume)
         beside = {name: array for name, array in arrays.items() if BESIDE in name}
         for actor in self._keepers:
             mine = {name: array for name, array in beside.items() if _owner(name) == actor}
@@ -158,7 +159,7 @@ class Checkpoints:
         self.last, self.unsaved = path.name, ""
         removed = self._removed(self._rhythm.written(path, for_good=of.for_good))
         timed = {} if of.for_good else {"timed": True}  # nobody asked for it
-        fields = {"file": path.name, "exposed": exposed, "seconds": self._actor.now() - began, **timed}
+        fields = {"file": path.name, "exposed_seconds": exposed, "seconds": self._actor.now() - began, **timed}
         self._actor.emit("checkpoint", iteration=of.place[0], **fields, **({"removed": removed} if removed else {}))
 
     async def _write(self, pieces: Iterator[None]) -> None:

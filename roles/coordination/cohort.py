@@ -31,7 +31,7 @@ class Straggler:
     @property
     def event(self) -> tuple[str, dict[str, Any]]:
         """What is told: how many `times` as long as its peers it takes, and `seconds` of a pass of both."""
-        times = {"times": self.seconds / self.peers, "seconds": self.seconds, "peers": self.peers}
+        times = {"times": self.seconds / self.peers, "seconds": self.seconds, "peers_seconds": self.peers}
         return ("straggler" if self.slow else "caught up"), {"worker": self.worker, **times}
 
 

@@ -317,7 +317,7 @@ class Coordinator(Actor):
 
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
-        self._scores.trained(ended, self._shape.batch)
+        self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
         self._gauges.trained(ended.loss, self._shape.batch, self._shape.solver.rate(done))
         table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:
