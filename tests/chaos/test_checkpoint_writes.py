@@ -90,6 +90,9 @@ def test_a_disk_that_fails_at_any_call_leaves_the_checkpoint_before_or_the_new_o
     checkpoint.save(path, arrays_of(0), {"iteration": "0"})
     calls = list(disk.calls)
     assert set(calls) == set(CALLS) - {"unlink"}
+    written, renamed = len(calls) - 1 - calls[::-1].index("write"), calls.index("replace")
+    assert "fsync" in calls[written:renamed], "it has its name before it is on the disk"
+    assert "fsync" in calls[renamed:], "its name is not flushed"
     failed = 0
     for at in range(1, len(calls) + 1):
         for code in CODES:
