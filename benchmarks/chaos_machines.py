@@ -65,7 +65,7 @@ def clock(trials: Trials, times: int) -> None:
         raise Absent(f"no {library}: apt-get install libfaketime, or say {FAKETIME[0]}")
     said = trials.folder / "clock"
     _set(said, 0)
-    faked = {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(said), "FAKETIME_NO_CACHE": "1"}
+    faked = {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(said), "FAKETIME_CACHE_DURATION": "1"}
     faked |= {"DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     harm = Harm("the wall clock jumps by an hour")
     with trials.run(env={**environment(), **faked}) as run:

@@ -19,7 +19,6 @@ from typing import IO, Any
 from benchmarks.report import ROOT
 
 PATIENCE = 60.0  # seconds for a line to come
-STAMP = len("20260101-120000")  # the name of a run directory begins so; a number may end it
 SHOWN = 30  # lines of what was said, to whoever waited in vain
 END_SECONDS = 8.0  # for a run that is told twice to end
 
@@ -83,12 +82,12 @@ class Survivor:
     @property
     def directories(self) -> list[Path]:
         """Of its runs, in order."""
-        return sorted(self.runs.iterdir(), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        return sorted(self.runs.iterdir(), key=_began)
 
     @property
     def newest(self) -> Path:
         """The directory of the run under way."""
-        return max(self.runs.iterdir(), key=lambda path: (path.name[:STAMP], len(path.name), path.name))
+        return max(self.runs.iterdir(), key=_began)
 
     def pids(self) -> dict[str, int]:
         """Of the run under way."""
@@ -161,6 +160,14 @@ class Survivor:
             heard.thread.join(10)
             if pipe is not None:
                 pipe.close()
+
+
+def _began(run: Path) -> int:
+    """When its first file was written, by the kernel's clock: names tell the time of a clock that may be set."""
+    try:
+        return (run / "config.toml").stat().st_mtime_ns
+    except FileNotFoundError:  # it is about to
+        return 0
 
 
 def living(pid: int) -> bool:
