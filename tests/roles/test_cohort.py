@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from roles.coordination.cohort import AGAIN_SECONDS, WINDOW, Cohort, Straggler
+from roles.coordination.cohort import AGAIN_SECONDS, AWAY, WINDOW, Cohort, Straggler
 
 WORKERS = ("a", "b", "c", "d")
 WITHIN = 20  # passes
@@ -66,3 +66,10 @@ def test_whoever_has_more_rows_may_take_longer() -> None:
     for number in range(100):
         assert cohort.seen("a", 2, 2.0, float(number)) is None
         assert cohort.seen("b", 1, 1.0, float(number)) is None
+
+
+def test_whoever_takes_part_no_more_is_no_peer() -> None:
+    cohort = Cohort()
+    told({"a": 1.0, "b": 1.0, "c": 1.0}, 20, 0.05, cohort=cohort)
+    assert told({"d": 9.0, "e": 9.0}, 3 * AWAY, 0.05, cohort=cohort)[-1][1].slow is False, "its peers are as slow"
+    assert cohort.stragglers == []
