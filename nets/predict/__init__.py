@@ -2,6 +2,7 @@
 
 predictor   Predictor: arrays or image files to scores and classes
 deployment  what a weights file says of its use: net, transform, class names; as text in a checkpoint's metadata
+given       the same, completed by what a person says
 deployed    the net without data layers and losses, from the input to the scores
 ranking     top-k, the confusion matrix
 files       images by their names: files, folders, broken ones
@@ -13,8 +14,9 @@ files       images by their names: files, folders, broken ones
         print(found.name, found.classes)
 """
 
+from nets.predict.deployed import Scored, scored
 from nets.predict.deployment import Deployment, Given, Seen
 from nets.predict.predictor import Predictor, for_use
 from nets.predict.ranking import Class, Prediction, Tally
 
-__all__ = ["Class", "Deployment", "Given", "Prediction", "Predictor", "Seen", "Tally", "for_use"]
+__all__ = ["Class", "Deployment", "Given", "Prediction", "Predictor", "Scored", "Seen", "Tally", "for_use", "scored"]

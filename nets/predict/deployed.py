@@ -31,6 +31,16 @@ class Scored:
     labels: str = ""
     by: LayerSpec | None = None
 
+    @property
+    def axis(self) -> int:
+        """On which axis of the scores the classes are."""
+        if self.by is None:
+            return 1
+        proto = self.by.proto
+        if proto.type == "Accuracy":
+            return int(proto.accuracy_param.axis)
+        return int((proto.infogain_loss_param if proto.type == "InfogainLoss" else proto.softmax_param).axis)
+
 
 def scored(spec: NetSpec) -> Scored:
     """What the layers of one phase score: the bottoms of the last loss, else of the last accuracy, else the last top
@@ -78,10 +88,7 @@ def _ended(net: caffe.NetParameter, found: Scored) -> str:
     name = next(name for name in ("prob", f"{found.scores} prob", f"{found.scores} probabilities") if name not in names)
     last = net.layer.add(name=name, type="Softmax" if kind in SOFTMAX else "Sigmoid", bottom=[found.scores], top=[name])
     if kind in SOFTMAX:
-        assert found.by is not None
-        proto = found.by.proto
-        axis = proto.softmax_param.axis if kind == "SoftmaxWithLoss" else proto.infogain_loss_param.axis
-        last.softmax_param.axis = axis
+        last.softmax_param.axis = found.axis
     return name
 
 

@@ -14,8 +14,7 @@ from nets.files.shared import Weights
 from nets.files.weights import match, read_each
 from roles.base.shapes import Shapes
 from roles.checkpoints.rhythm import lead_told, with_timing
-from roles.checkpoints.watching import mistakes as wrong_watch
-from roles.checkpoints.watching import other_count, seen_of, settled, watched_of
+from roles.checkpoints.watching import told_to_lead
 from roles.coordination.schedule import Timetable
 from roles.coordination.timetable import timetable_of, with_tests
 from roles.forecasting.regrouped import at_largest
@@ -26,7 +25,7 @@ from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
 from roles.options import AUTO, Options
-from roles.planning.by_solver import as_the_solver_says
+from roles.planning.by_solver import as_the_solver_says, augment_of
 from roles.planning.contents import Contents, check_rates, finite, unmatched
 from roles.planning.devices import Devices, by_machine
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
@@ -212,6 +211,8 @@ class _Planner(Remarks):
             weights=(self._beside(train.weights),) if train.weights else (),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
+        with self.reading("train", "data", "augment"):
+            job = dataclasses.replace(job, augment=augment_of(train.data))
         with self.reading("train", "solver"):
             job, wrong, told = as_the_solver_says(job, train)
             for text, keys in wrong:
@@ -241,10 +242,10 @@ class _Planner(Remarks):
 
     def _place(self, job: Job) -> Place:
         """From where the run goes on."""
-        place = (0, -1)
         with self.reading("train", "resume"):
-            place = place_of(job.resume) if job.resume else place
-        return place
+            if job.resume:
+                return place_of(job.resume)
+        return 0, -1
 
     def _check_tests(self, timetable: Timetable) -> None:
         """Workers that are averaged before a test must all take part in its first batch."""
@@ -257,18 +258,11 @@ class _Planner(Remarks):
 
     def _lead_told(self, topology: Topology, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> Topology:
         """Tell the lead what follows of tests, and what checkpoints are to say of their use."""
-        tested = next((nets[phase] for phase in job.test_phases), None)
-        watched, phase = watched_of(self.train, self.checkpoint), next(iter(job.test_phases), TRAIN)
-        for text, keys in wrong_watch(watched, self.train, tested, job.solver_spec.test_interval):
+        told, wrong = told_to_lead(self.train, self.checkpoint, self.base, job, sources, nets)
+        for text, keys in wrong:
             self.problem(text, *keys)
-        seen = None
-        with self.reading("train", "data", "classes"):
-            names = sources[TRAIN].class_names
-            seen = seen_of(self.train.data, self.base, names, sources[phase], nets[phase])
-            if self.train.data.classes and (text := other_count(seen, nets[phase])):
-                self.problem(text, "train", "data", "classes")
         self.stop_if_wrong()
-        return lead_told(topology, watched=settled(watched, tested) if tested else watched, seen=seen)
+        return lead_told(topology, **told)
 
     def _check_net(self, job: Job, phase: str, source: Source) -> Net:
         """Build every part once; returns the whole."""
