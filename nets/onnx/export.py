@@ -62,16 +62,20 @@ def _model(deployment: Deployment, weights: Mapping[str, Sequence[NDArray[Any]]]
 
 
 def _wired(spec: NetSpec, rows: int) -> Wiring:
-    """The net with so many rows."""
-    backend = get_backend("numpy")
-    return wire(spec.for_phase("TEST").layers, Setup("TEST", rows, None), lambda layer: make_layer(layer, backend))
+    """The net with so many rows; with those that it declares where its inputs have different ones, such as the static
+    input of a recurrent layer, whose rows are no steps of time."""
+    backend, layers = get_backend("numpy"), spec.for_phase("TEST").layers
+    declared = {shape.dim[0] for layer in layers for shape in layer.proto.input_param.shape if shape.dim}
+    setup = Setup("TEST", rows if len(declared) == 1 else None, None)
+    return wire(layers, setup, lambda layer: make_layer(layer, backend))
 
 
 def _named(builder: Builder, wiring: Wiring, other: Wiring) -> dict[int, str]:
-    """The name of each value: the last of each blob has the blob's. Sizes that another number of rows changes are
-    open."""
+    """The name of each value: an input and the last of each other blob have the blob's. Sizes that another number of
+    rows changes are open."""
     names: dict[int, str] = {}
-    for i in reversed(range(len(wiring.values))):
+    inputs = [i for node in wiring.nodes if node.layer.is_source for i in node.tops]
+    for i in (*inputs, *reversed([i for i in range(len(wiring.values)) if i not in inputs])):
         shape: Shape = wiring.values[i].shape
         sizes = zip(shape, other.values[i].shape, strict=True)
         names[i] = builder.named(wiring.values[i].name)

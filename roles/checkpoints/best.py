@@ -151,3 +151,4 @@ def same(source: Path, target: Path) -> None:
     except OSError:
         shutil.copyfile(source, temporary)
     temporary.replace(target)
+    temporary.unlink(missing_ok=True)  # where both were one file already, nothing is renamed
