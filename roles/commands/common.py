@@ -55,6 +55,7 @@ def source_config(text: str) -> dict[str, object]:
     kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}
     for key, kind in kinds.items():
         if key in found and kind is not str:
-            parts = str(found[key]).split("+")
-            found[key] = int(parts[0]) if kind is int else [int(p) if kind is list else p for p in parts]
+            words = str(found[key]).split("+")
+            parts = [int(word) if kind is not tuple and word.isdigit() else word for word in words]
+            found[key] = parts[0] if kind is int else parts  # open_source says what is no number
     return found

@@ -124,7 +124,7 @@ class Coordinator(Actor):
         facts = await self._checkpoints.restored()
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
-            self._follow(self._tests.resumed(self._job.resume, dict(facts)))
+            self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
         self._checkpoints.begin()
         self.stepped()  # from here on a standstill is told
         self._begun = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from roles.checkpoints.best import KEY, History, Verdict, Watched, taken_over
@@ -31,11 +32,12 @@ class Tests:
             for test in self._table.tests
         }
 
-    def resumed(self, path: str, facts: dict[str, str]) -> Verdict:
+    async def resumed(self, path: str, facts: dict[str, str]) -> Verdict:
         """The run goes on from this checkpoint: what its tests said counts on. The best model so far comes along."""
         self._history = History(self._history.watched, self._table.first, facts.get(KEY, ""))
         iteration = self._history.best_iteration
-        if iteration >= 0 and not taken_over(Path(path), iteration, self._actor.run_directory):
+        here = self._actor.run_directory
+        if iteration >= 0 and not await asyncio.to_thread(taken_over, Path(path), iteration, here):
             text = "the best model so far, of iteration %d, is not beside %s: it is kept where it was, if it still is"
             self._actor.log.warning(text, iteration, Path(path).name)
         return Verdict(stop=self._history.stop())
