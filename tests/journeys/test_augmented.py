@@ -1,4 +1,4 @@
-"""`train.data.augment` in cluster.toml: what workers train on does not depend on who reads it, and mistakes are told."""
+"""`train.data.augment` in cluster.toml: what is trained on does not depend on who reads it, and mistakes are told."""
 
 from __future__ import annotations
 

@@ -192,8 +192,8 @@ def test_of_two_data_layers_none_is_changed_alone(tmp_path):
     )
     one = {"format": "synthetic", "shape": [1, 8, 8], "size": 4}
     job = Job(
-        net=str(spec_of(tmp_path, text).path), solver="lenet_solver", data={TRAIN: {"a": one, "b": one}}, seed=1, batch=2,
-        test_batches=(), base_directory=".", augment=Augment(brightness=0.1),
+        net=str(spec_of(tmp_path, text).path), solver="lenet_solver", data={TRAIN: {"a": one, "b": one}}, seed=1,
+        batch=2, test_batches=(), base_directory=".", augment=Augment(brightness=0.1),
     )  # fmt: skip
     with pytest.raises(NetError, match="augment: found 2 data layers that read images, expected one"):
         job.batches(TRAIN, job.source(TRAIN))
