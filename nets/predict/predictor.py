@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from nets.errors import NetError
 from nets.files.shared import Weights, lent
-from nets.files.weights import load_weights, read_weights
+from nets.files.weights import match, read_weights
 from nets.graph.graph import Net
 from nets.predict import files
 from nets.predict.deployment import Deployment, Given
@@ -146,7 +146,8 @@ def for_use(path: Path, given: Given = NOTHING_GIVEN) -> tuple[Deployment, Weigh
         weights = read_weights(path, lent(net.layers) if net is not None else {})
     deployment = completed(said, given, weights, path.name)
     whole = Net(deployment.net, "TEST", ops=get_backend("numpy"), batch=1)
-    return deployment, load_weights(path, whole.params, lent(deployment.net.layers)).blobs
+    weights = weights or read_weights(path, lent(deployment.net.layers))
+    return deployment, match(weights, whole.params, path.name).blobs
 
 
 def _batched(items: Iterable[Any], size: int) -> Iterator[Sequence[Any]]:

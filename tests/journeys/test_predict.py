@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,6 +207,16 @@ def test_an_onnx_file_of_a_checkpoint_needs_no_net(trained: Path, tmp_path: Path
     (found,) = theirs.run(None, {"data": images.astype("f4") / 256})
     assert np.abs(found - Predictor.load(trained).scores(images)).max() < 1e-4
     assert json.loads(theirs.get_modelmeta().custom_metadata_map["classes"]) == list("0123456789")
+
+
+def test_without_the_package_for_onnx_it_is_said_what_to_install(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    assert main(["convert", str(trained), str(tmp_path / "x.onnx")]) == 2
+    text = "needs the package 'onnx', which is not installed: pip install \"convoy-runtime[onnx]\""
+    assert text in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
