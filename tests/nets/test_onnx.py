@@ -74,7 +74,10 @@ def scores_of(deployment: Deployment) -> Deployment:
 @pytest.mark.few(*(f"[{name}]" for name in QUICK))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_net_of_the_zoo_computes_the_same_there_with_any_number_of_rows(tmp_path, name):
-    given = Given(net=load_net(name), size=SIZES.get(name), order="gray" if name == "lenet" else "")
+    net = load_net(name)
+    if "num_output: 4096" in (plain := net.path.read_text()):  # 550 MB of weights only keep the memory busy
+        net = spec_of(tmp_path, plain.replace("num_output: 4096", "num_output: 256"))
+    given = Given(net=net, size=SIZES.get(name), order="gray" if name == "lenet" else "")
     deployment = completed(None, given, {}, name)
     text = name == "char_lstm"
 
