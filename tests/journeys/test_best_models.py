@@ -113,6 +113,15 @@ def test_the_best_model_is_kept_where_no_other_is_saved_and_no_other_metadata_ch
     assert set(facts) == {"iteration", "images", "net", "seed", "batch", "losses", "deployment"}
 
 
+def test_where_a_checkpoint_is_due_too_the_best_model_is_that_file(tmp_path: Path) -> None:
+    run = train(configured(tmp_path, iterations=12, more=BEST, snapshot=4))
+    best = run.journal.of("best")[-1]["iteration"]
+    assert [each["iteration"] for each in run.journal.of("checkpoint")] == [4, 8, 12]
+    assert (tmp_path / "best.safetensors").samefile(tmp_path / f"checkpoint-{best:07d}.safetensors")
+    (tmp_path / f"checkpoint-{best:07d}.safetensors").unlink()
+    assert int(checkpoint.verify(tmp_path / "best.safetensors")["iteration"]) == best
+
+
 def test_a_real_run_ends_early_with_exit_code_0_and_its_best_model_can_be_used(tmp_path: Path) -> None:
     cluster = configured(tmp_path, "sync", 2)
     ended = run_up(cluster)

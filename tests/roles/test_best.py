@@ -70,6 +70,16 @@ def test_a_run_that_goes_on_decides_as_the_unbroken_one(cut: int) -> None:
     assert [rest.hear(cut + at, each) for at, each in enumerate(scores[cut:])] == expected[cut:]
 
 
+def test_the_test_that_a_resumed_run_begins_with_counts_nowhere_if_the_unbroken_run_has_none_there() -> None:
+    watched = Watched(best=ACCURACY, stop=ACCURACY, patience=1)
+    first = History(watched)
+    first.hear(4, {"accuracy": 0.5})
+    rest = History(watched, 6, first.facts(6)[KEY])
+    assert rest.hear(6, {"accuracy": 0.4}).stop == {}
+    assert not rest.hear(6, {"accuracy": 0.6}).best
+    assert rest.facts(6) == first.facts(6)
+
+
 def test_what_comes_after_a_model_that_is_gone_back_to_is_forgotten() -> None:
     history = History(Watched(best=ACCURACY))
     for at, value in ((10, 0.4), (20, 0.9), (30, 0.95)):
