@@ -87,11 +87,16 @@ def load_net(source: str | Path) -> NetSpec:
     return _parsed(read_text(path), path)
 
 
+def net_of_text(text: str, path: Path) -> NetSpec:
+    """Read a net from its prototxt text; `path` is what errors call it. PrototxtError lists every mistake."""
+    proto, root = parse(text, caffe.NetParameter(), path.name)
+    return net_from_proto(proto, root, path)
+
+
 @lru_cache(maxsize=4)
 def _parsed(text: str, path: Path) -> NetSpec:
     """One text is asked for by many who plan."""
-    proto, root = parse(text, caffe.NetParameter(), path.name)
-    return net_from_proto(proto, root, path)
+    return net_of_text(text, path)
 
 
 def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec:
