@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from ops.cpu.codegen.compiled import addresses
+from ops.cpu.codegen.compiled import addresses_now
 from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, function
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.target import host
@@ -236,7 +236,7 @@ class Code:
 
 
 class Generated(Kernel):
-    """A kernel written as IR. Compiled, or loaded from disk, when its address is first asked for.
+    """A kernel written as IR.
 
     `past`: its other form, for results so large that they would only push others out of the caches: what it delivers
     goes past them, without reading first what it overwrites. See `goes_past`.
@@ -246,15 +246,20 @@ class Generated(Kernel):
         self, name: str, block: type[ctypes.Structure], write: Callable[[Code], None], past: bool = False
     ) -> None:
         super().__init__(write, block)
-        self.name, self._write, self._found, self._past = name, write, 0, past
+        self.name, self._write, self._past = name, write, past
         self.past = self if past else Generated(f"{name}_past", block, write, True)
 
     @property
-    def address(self) -> int:
-        """Where its machine code lies."""
-        if not self._found:
-            self._found = addresses(f"code-{self.name}", self._build)(self.name)
-        return self._found
+    def kept_as(self) -> str:
+        """Its name in the store."""
+        return f"code-{self.name}"
+
+    def load(self, wait: bool) -> bool:
+        """See `wanted.Loadable`."""
+        found = addresses_now(self.kept_as, self._build, wait)
+        if found is not None:
+            self._address = found(self.name)
+        return found is not None
 
     def _build(self, module: ir.Module) -> None:
         code = Code(module, self.name, self.arguments, self._past)
