@@ -25,9 +25,11 @@ from ops.backends.numpy_backend import NumpyBackend
 from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
+from ops.interface.updates import Parameter
 
 __all__ = [
-    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "Shape", "get_backend", "preload",
+    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "Parameter", "PoolGeometry", "Shape", "get_backend",
+    "preload",
 ]  # fmt: skip
 
 
@@ -69,7 +71,7 @@ _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
     "cpu": (_cpu, ("b_p", "threads", "precision")),
     "emulated": (EmulatedBackend, ()),
-    "cupy": (CupyBackend, ("b_p", "device")),  # imports cupy when it is made
+    "cupy": (CupyBackend, ("b_p", "device", "precision")),  # imports cupy when it is made
 }
 
 

@@ -8,7 +8,7 @@ and returned; None allocates. Inputs are all float32 or all float64. A wrong sha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,10 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     def to_host(self, x: Array) -> Array:
         """A NumPy array of x (no copy where it already is one)."""
         return np.asarray(x)
+
+    def sums(self, arrays: Sequence[Array]) -> list[float]:
+        """The sum of each array, as Python's numbers: a device is waited for once."""
+        return [float(x.sum() if x.ndim else x) for x in map(self.to_host, arrays)]
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined."""

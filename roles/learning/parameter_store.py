@@ -108,6 +108,9 @@ class ParameterStore:
 
     def _update(self, ops: Backend, layer: str, gradients: Blobs) -> None:
         gradients = tuple(ops.asarray(gradient) for gradient in gradients)  # they come from host memory
+        if ops.updates_together:
+            self._update_together(ops, {layer: gradients})
+            return
         updated = [
             self._solver.update(ops, self.versions[layer], param, w, g, history, self._next(w))
             for param, w, g, history in zip(
@@ -116,6 +119,22 @@ class ParameterStore:
         ]
         self._blobs[layer] = tuple(w for w, _ in updated)
         self._history[layer] = tuple(h for _, h in updated)
+
+    def _update_together(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
+        """Update layers of one version, all in one operation."""
+        new = {layer: tuple(self._next(w) for w in self._blobs[layer]) for layer in gradients}
+        self._solver.update_together(
+            ops,
+            self.versions[next(iter(gradients))],
+            [
+                each
+                for layer, of in gradients.items()
+                for each in zip(
+                    self._params[layer], self._blobs[layer], of, self._history[layer], new[layer], strict=True
+                )
+            ],
+        )
+        self._blobs |= new
 
     def _next(self, w: Array) -> Array:
         """Where the next version of a parameter is written."""
@@ -137,6 +156,11 @@ class ParameterStore:
         if factor != 1.0:
             for gradient in learned:
                 gradient *= factor
+        if self._ops.updates_together and len({self.versions[layer] for layer in gradients}) == 1:
+            self._update_together(self._ops, gradients)
+            for layer in gradients:
+                self.count(layer)
+            return
         for layer, of in gradients.items():
             self.apply(layer, of)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import ops
-from ops import OpsError, cuda, get_backend
+from ops import OpsError, get_backend
+from ops.cuda import kernels as cuda
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, which is not here")
 needs_cupy = pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs cupy, which is not here")
