@@ -136,12 +136,6 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         """A new array, contents undefined; images (N, C, H, W) lie in memory as [N][H][W][C]."""
         return new_images(self.xp, shape, dtype) if len(shape) == 4 else super().empty(shape, dtype)
 
-    def zeros(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """A new array of zeros, that lies as one of `empty`."""
-        array = self.empty(shape, dtype)
-        array[...] = 0
-        return array
-
     def carve(self, block: Array, offset: int, shape: Shape, dtype: Any = np.float32) -> Array:
         """See Backend.carve; images lie as [N][H][W][C]."""
         if len(shape) != 4:
