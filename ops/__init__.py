@@ -28,8 +28,8 @@ from ops.interface.backend import Backend
 from ops.interface.updates import Parameter
 
 __all__ = [
-    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "Parameter", "PoolGeometry", "Shape", "get_backend",
-    "preload",
+    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "Parameter", "PoolGeometry", "Shape",
+    "get_backend", "preload",
 ]  # fmt: skip
 
 

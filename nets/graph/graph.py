@@ -22,6 +22,7 @@ from nets.graph.fusion import join
 from nets.graph.gradients import Gradients
 from nets.graph.in_place import allow_in_place, owners, readers
 from nets.graph.memory import MemoryPlan, Planner
+from nets.graph.scores import scores
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module
 from nets.graph.stages import cut
@@ -270,20 +271,7 @@ class Net:
 
         Any top with a loss weight counts: the sum of its numbers, as in Caffe.
         """
-        wanted = [
-            (node.layer, i, weight)
-            for node in self._nodes
-            for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True))
-            if i in self._arrays and ((place == 0 and node.layer.scores) or weight)
-        ]
-        judges = [(layer, layer.verdict) for layer, _, _ in wanted if layer.verdict is not None]
-        values = self.ops.sums([*(self._arrays[i] for _, i, _ in wanted), *(verdict[1:2] for _, verdict in judges)])
-        for (layer, _), number in zip(judges, values[len(wanted) :], strict=True):
-            if text := layer.told(number):
-                raise layer.error("", text)
-        found = {self._value(i).name: value for (_, i, _), value in zip(wanted, values, strict=False)}
-        total = sum(weight * value for (_, _, weight), value in zip(wanted, values, strict=False))
-        return found | ({"loss": float(total)} if any(layer.differentiable for layer, _, _ in wanted) else {})
+        return scores(self._nodes, self._wiring.values, self._arrays, self.ops)
 
     def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
         """Run the whole part forward on the whole batch and return `scalars()`."""

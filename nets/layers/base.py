@@ -291,7 +291,9 @@ class Layer:
 
     def weight(self, grads: Sequence[Array | None]) -> float:
         """The gradient of a loss layer's scalar first top as a number: its loss weight plus what comes from above."""
-        return 0.0 if (found := grads[0]) is None else float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))
+        if (found := grads[0]) is None:
+            return 0.0
+        return float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))  # see Gradients.seed
 
     def _check_weights(self) -> None:
         if len(self.loss_weights) != len(self.proto.top):

@@ -135,7 +135,9 @@ class SoftmaxWithLoss(ClassLoss):
         return [dx.reshape(values.bottoms[0].shape), None], ()
 
     def told(self, label: float) -> str:
-        return "" if math.isnan(label) else f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}"
+        return (
+            "" if math.isnan(label) else f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}"
+        )
 
 
 @register("InfogainLoss")

@@ -31,8 +31,8 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Dropouts, Updates, Rearrangement,
-    Softmax, Tables, Compression, Backend,
+    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Dropouts, Updates,
+    Rearrangement, Softmax, Tables, Compression, Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 

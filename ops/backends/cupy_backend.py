@@ -95,8 +95,8 @@ class _Cublas:
 
 
 class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses, Updates):
-    """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as fit into a limit); the GPU's
-    number `device`; `precision` of products of float32: "full", "tf32" or "bf16".
+    """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as a limit of memory allows);
+    `device`, the GPU's number; `precision` of products of float32: "full", "tf32" or "bf16".
 
     CUDA's choice of a device belongs to the thread: make the backend in the thread that will compute with it.
     """
@@ -106,9 +106,7 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
     compiles = True
     channels_last = joins = True
 
-    def __init__(
-        self, b_p: int | None = None, device: int = 0, xp: Any = None, *, precision: str = "full"
-    ) -> None:
+    def __init__(self, b_p: int | None = None, device: int = 0, xp: Any = None, *, precision: str = "full") -> None:
         """`xp` stands in for the module cupy, for tests."""
         super().__init__(b_p)
         check_choice("precision", precision, PRECISIONS)

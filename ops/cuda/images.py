@@ -1,8 +1,8 @@
 """How images lie in a device's memory: (N, C, H, W) as [N][H][W][C], rows of C numbers, one for each pixel.
 
-A product of windows and weights writes such rows in place, also those of a part of a batch or of a part of the channels.
-Threads side by side read numbers side by side, and the tensor cores take images in this order. A slice of channels is
-rows too, that lie further apart: `step` numbers from one to the next.
+A product of windows and weights writes such rows in place, also those of a part of a batch or of the channels. Threads
+side by side read numbers side by side, and the tensor cores take images in this order. A slice of channels is rows too,
+that lie further apart: `step` numbers from one to the next.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ class Losses(OnDevice):
         labels = self.xp.asarray(labels)
         loss.check_labels(op, scores, labels)
         inner = math.prod(scores.shape[2:])
-        return self.xp.ascontiguousarray(labels.astype(scores.dtype, copy=False)).reshape(scores.shape[0], inner)
+        found: Array = self.xp.ascontiguousarray(labels.astype(scores.dtype, copy=False))
+        return found.reshape(scores.shape[0], inner)
 
 
 def _folded(x: Array, axis: int) -> Array | None:
@@ -122,9 +123,10 @@ def _folded(x: Array, axis: int) -> Array | None:
     if x.ndim == 3 and axis == 1:
         return x
     if x.ndim == 2 and axis == 1:
-        return x.reshape(*x.shape, 1)
+        return x[:, :, None]
     before, behind = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    return x.reshape(before, x.shape[axis], behind) if x.flags.c_contiguous else None
+    folded: Array | None = x.reshape(before, x.shape[axis], behind) if x.flags.c_contiguous else None
+    return folded
 
 
 def _strided(x: Array) -> tuple[Any, ...]:

@@ -92,8 +92,8 @@ class Normalisation(OnDevice):
         statistics: tuple[Array, Array] | None, rectify: bool, addend: Array | None, out: Array | None,
         mean: Array | None, variance: Array | None,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
-        xp, source, c = self.xp, self._rows(x), width(x)
-        m, few = math.prod(x.shape) // c, NOTHING
+        xp, source, c, few = self.xp, self._rows(x), width(x), None
+        m = math.prod(x.shape) // c
         y = self._like(x, out)
         into = self._over(y)
         if statistics is None:
@@ -111,9 +111,9 @@ class Normalisation(OnDevice):
         more = (NOTHING, 0) if addend is None else (added := self._rows(addend), step_of(added))
         strips = max(1, m // ROWS_APART)
         self.launch(
-            "norm_forward", strips * c, x.dtype, source, step_of(source), few, *found, self.given(gamma),
-            self.given(beta), *more, into, step_of(into), strips * c, divisor(c), m, strips, GATHERED,
-            int(statistics is not None), x.dtype.type(eps), int(rectify),
+            "norm_forward", strips * c, x.dtype, source, step_of(source), self.given(few), *found,
+            self.given(gamma), self.given(beta), *more, into, step_of(into), strips * c, divisor(c), m, strips,
+            GATHERED, int(statistics is not None), x.dtype.type(eps), int(rectify),
         )  # fmt: skip
         assert mean is not None and variance is not None
         if statistics is None:
@@ -127,7 +127,7 @@ class Normalisation(OnDevice):
     ) -> Array:  # fmt: skip
         c = width(x)
         dx, m, strips = self._like(dy, out), math.prod(x.shape) // c, strips_of(math.prod(x.shape) // c)
-        into, given, source, few = self._over(dx), self._rows(dy), self._rows(x), NOTHING
+        into, given, source, few = self._over(dx), self._rows(dy), self._rows(x), None
         arrays = (
             given, step_of(given), source, step_of(source), self.given(mean), self.given(variance), self.given(gamma),
             self.given(beta),
@@ -139,7 +139,7 @@ class Normalisation(OnDevice):
             few = self._gathered(sums, None, strips, c)
         strips = max(1, m // ROWS_APART)
         self.launch(
-            "norm_backward", strips * c, dy.dtype, *arrays, few, into, step_of(into),
+            "norm_backward", strips * c, dy.dtype, *arrays, self.given(few), into, step_of(into),
             *(NOTHING if a is None else a for a in (dgamma, dbeta)), strips * c, divisor(c), m, strips, GATHERED,
             int(fixed), *last,
         )  # fmt: skip
@@ -169,5 +169,3 @@ class Normalisation(OnDevice):
             return self.into(out)
         found: Array = self.xp.empty(out.shape, out.dtype)
         return found
-
-

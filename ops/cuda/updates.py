@@ -11,7 +11,7 @@ import numpy as np
 from ops.cuda.device import OnDevice
 from ops.cuda.images import address
 from ops.cuda.kernels.updates import RULES
-from ops.errors import Array, check_choice, check_float, check_shape
+from ops.errors import Array, OpsError, check_choice, check_float, check_shape
 from ops.interface.updates import Parameter
 from ops.reference.update import REGULARIZATIONS
 
@@ -38,7 +38,8 @@ class Updates(OnDevice):
             check_float("update", w=parameters[0].w, **one.arrays())
             for name, array in one.arrays().items():
                 check_shape("update", name, array, one.w.shape)
-                assert array.flags.c_contiguous, f"update: {name} lies otherwise than parameters do"
+                if not array.flags.c_contiguous:
+                    raise OpsError(f"update: {name} has strides {array.strides}, expected C order")
         table, factors = self._table(parameters)
         t, momentum = dtype.type, numbers.get("momentum", 0.0)
         a, b, c, delta = momentum, numbers.get("momentum2", 0.0), 0.0, numbers.get("delta", 0.0)

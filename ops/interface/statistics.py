@@ -67,7 +67,7 @@ class StatisticsOps:
         normalise.added(self.xp, mean, variance, share, unbiased, out)
 
     def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
-        """mean and variance (C,) from the running statistics `blobs`: their sums over their weight, 0 where that is 0."""
+        """mean and variance (C,) from the running statistics `blobs`: sums over their weight, 0 where that is 0."""
         normalise.running(self.xp, blobs, mean, variance)
 
     def mvn_forward(

@@ -12,7 +12,7 @@ from ops.reference import update
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter to be updated with others: w, its gradient g, the solver's histories, where the new w goes (perhaps w).
+    """A parameter to be updated with others: w, its gradient, the solver's histories, where the new w goes (may be w).
 
     `rate` and `decay` multiply those of the update. A running statistic becomes keep * w + g.
     """
@@ -40,8 +40,10 @@ class UpdateOps:
         self, rule: str, parameters: Sequence[Parameter], *, rate: float, decay: float, regularization: str,
         numbers: Mapping[str, float], step: int,
     ) -> None:  # fmt: skip
-        """Update many parameters in one operation, histories in place. `rule`: a solver's type, `numbers`: what it takes
-        beside rate and decay; `step` counts from 1."""
+        """Update many parameters in one operation, histories in place. All are C-contiguous.
+
+        `rule`: a solver's type, `numbers`: what it takes beside rate and decay; `step` counts from 1.
+        """
         raise OpsError("update_together: this backend updates parameters one by one")
 
     def sgd_update(

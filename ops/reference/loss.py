@@ -57,8 +57,9 @@ def loss_forward(
     losses = -xp.log(xp.maximum(own, LEAST_PROBABILITY))
     found = float(xp.sum(xp.where(valid, losses, 0.0))) / share
     check_out("softmax_loss_forward", "verdict", verdict, (VERDICT,), scores.dtype)
-    for place, number in enumerate((found, math.nan, share) if verdict is not None else ()):
-        verdict[place] = number
+    if verdict is not None:
+        for place, number in enumerate((found, math.nan, share)):
+            verdict[place] = number
     return found, prob
 
 

@@ -41,7 +41,12 @@ def signed(number: int) -> int:
 
 def words(counter: Array, rows: Array, key: int) -> list[Array]:
     """The four numbers of (counter, row, 0, 0) for each pair, as uint64 arrays below 2^32."""
-    x: list[Array] = [counter.astype(np.uint64), rows.astype(np.uint64), np.zeros((), np.uint64), np.zeros((), np.uint64)]
+    x: list[Array] = [
+        counter.astype(np.uint64),
+        rows.astype(np.uint64),
+        np.zeros((), np.uint64),
+        np.zeros((), np.uint64),
+    ]
     keys = [key & 0xFFFFFFFF, key >> 32]
     for _ in range(ROUNDS):
         a, b = x[0] * np.uint64(MULTIPLIERS[0]), x[2] * np.uint64(MULTIPLIERS[1])

@@ -32,6 +32,7 @@ from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
+GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 
@@ -136,8 +137,12 @@ class Job:
             return ops.get_backend("emulated")
         if self.device == "cpu":
             threads = 1 if self.micro_batches else None
-            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
-        return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+            precision = "fast" if self.precision in GPU_PRECISIONS else self.precision  # more exact than a GPU's then
+            return cpu_ops(self.kernels, b_p=self.b_p, precision=precision, threads=threads)
+        precision = self.precision if self.precision in GPU_PRECISIONS else "full"
+        return ops.get_backend(
+            "cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")), precision=precision
+        )  # fmt: skip
 
     @cached_property
     def host_ops(self) -> ops.Backend:

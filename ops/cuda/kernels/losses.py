@@ -16,7 +16,10 @@ LOSSES: dict[str, str] = {
         int n = OVER(row, inner), i = row - n * inner;
         const T* scores = x + n * xn + i * xi;
         T top = -T(__int_as_float(0x7f800000)), sum = 0;
-        for (int c = s; c < C; c += S) {{ T value = scores[c * xc]; top = value > top || value != value ? value : top; }}
+        for (int c = s; c < C; c += S) {{
+            T value = scores[c * xc];
+            top = value > top || value != value ? value : top;
+        }}
         if (top != -T(__int_as_float(0x7f800000)))
             for (int c = s; c < C; c += S) sum += exp(scores[c * xc] - top);
         strips[2 * k] = top;
@@ -42,7 +45,7 @@ LOSSES: dict[str, str] = {
 }}""",
     # of each strip of rows: the losses' sum, how many labels count, the least label that is no class (or NaN)
     "label_losses": f"""(const T* prob, long long pn, long long pc, long long pi, const T* labels, long long ln,
-    long long li, double* strips, int S, int rows, {div("inner")}, int C, int ignores, T ignored, T least_probability) {{
+    long long li, double* strips, int S, int rows, {div("inner")}, int C, int ignores, T ignored, T least) {{
     EACH(s, S) {{
         double sum = 0, counted = 0, wrong = __int_as_float(0x7fc00000);
         for (int row = s; row < rows; row += S) {{
@@ -50,9 +53,12 @@ LOSSES: dict[str, str] = {
             T label = labels[n * ln + i * li];
             if (ignores && label == ignored) continue;
             counted += 1;
-            if (!(label >= 0 && label < C) || label != floor(label)) {{ wrong = label == label ? (double)label : -1; continue; }}
+            if (!(label >= 0 && label < C) || label != floor(label)) {{
+                wrong = label == label ? (double)label : -1;
+                continue;
+            }}
             T own = prob[n * pn + (int)label * pc + i * pi];
-            sum -= log((double)(own < least_probability ? least_probability : own));
+            sum -= log((double)(own < least ? least : own));
         }}
         strips[3 * s] = sum;
         strips[3 * s + 1] = counted;

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ops.cuda.kernels.text import div
 
-# A row of R elements of a window lies side by side in the image too: the channels of a group, or where pixels touch (one
-# group, no dilation, ps = C) a whole row of the window, kw * C; then J is 1.
+# R elements of a window lie side by side in the image too: the channels of a group, or where pixels touch (one group,
+# no dilation, ps = C) a whole row of the window, kw * C; then J is 1.
 LOWER = f"""(const {{E}}* x, {{E}}* windows, int count, int ps, int H, int W, {div("R", "J", "kh", "Q", "P", "N")},
     int sh, int sw, int ph, int pw, int dh, int dw) {{{{
     EACH(k, count) {{{{

@@ -1,8 +1,8 @@
 """Batch normalisation with what follows it, over M pixels of C channels: three launches forward, three backward.
 
 Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no digits (Chan, Golub and
-LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`, `mean` may be null. S strips of rows give S sums,
-`norm_gather` leaves D of each, and the last kernel adds up these as it starts.
+LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`, `mean` may be null. S strips of rows give S
+sums, `norm_gather` leaves D of each, and the last kernel adds up these as it starts.
 """
 
 from __future__ import annotations

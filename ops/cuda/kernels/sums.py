@@ -1,4 +1,4 @@
-"""Sums of columns, in two steps: S strips of interleaved rows, then their sums. Neighbouring threads read neighbours."""
+"""Sums of columns, in two steps: S strips of interleaved rows, then their sums. Threads side by side read so, too."""
 
 from __future__ import annotations
 

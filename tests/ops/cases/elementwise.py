@@ -83,7 +83,7 @@ def prelu(slope_shape: tuple[int, ...]) -> Case:
 
 
 def dropout(shape: tuple[int, ...], first: int) -> Case:
-    key, (n, c, *image) = 0x299F31D0_A4093822, shape
+    key, (_, c, *image) = 0x299F31D0_A4093822, shape
 
     def kept(row: int, channel: int, *pixel: int) -> bool:
         place = (pixel[0] * image[1] + pixel[1] if pixel else 0) * c + channel

@@ -45,8 +45,8 @@ REPLACED = [
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
-    "relu", "dropout", "eltwise SUM", "add", "scale (3,) from axis 1", "bias (3,) from axis 1", "norm, scale", "batch norm",
-    "pooling", "flatten (7, 3", "flatten (2", "flatten (3", "flatten (1, 97",
+    "relu", "dropout", "eltwise SUM", "add", "scale (3,) from axis 1", "bias (3,) from axis 1", "norm, scale",
+    "batch norm", "pooling", "flatten (7, 3", "flatten (2", "flatten (3", "flatten (1, 97",
     "sums per channel (7", "sgd", "nesterov", "adagrad", "rmsprop", "adam", "softmax loss (1,", "softmax loss (13",
 )  # fmt: skip
 UPDATES = ("sgd", "nesterov", "adagrad", "rmsprop", "adam")  # they write to their histories
