@@ -193,7 +193,7 @@ class Net:
         if name not in self._inputs:
             near = did_you_mean(name, self._inputs)
             raise NetError(f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}")
-        given = self.ops.asarray(array, self.dtype)
+        given = self.ops.fed(array, self.dtype)
         expected = self._value(self._inputs[name]).shape
         if tuple(given.shape) != expected:
             raise NetError(f"input '{name}': found shape {tuple(given.shape)}, expected {expected}")

@@ -94,6 +94,10 @@ class _Cublas:
         return x, 0, x.shape[1]
 
 
+class Pinned(np.ndarray[Any, Any]):
+    """An array in page-locked memory, which a device reads by itself."""
+
+
 class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses, Updates):
     """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as a limit of memory allows);
     `device`, the GPU's number; `precision` of products of float32: "full", "tf32" or "bf16".
@@ -112,8 +116,37 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         check_choice("precision", precision, PRECISIONS)
         self.precision = precision
         self.xp = _cupy(device) if xp is None else xp
+        self._device = device if xp is None else None
+        self._copied: list[tuple[Any, Array]] = []  # what the device may still be reading
         self.launch, self.scratch = Launcher(self.xp), Scratch(self.xp)
         self.product: Product = _Cublas(self.xp, precision) if xp is None else PlainProduct(self.xp)
+
+    def staged(self, host: Array) -> Array:
+        """As Backend's: a copy in page-locked memory, which CuPy keeps for the next."""
+        if self._device is None or not host.size:
+            return host
+        with self.xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
+            block = self.xp.cuda.alloc_pinned_memory(host.nbytes)
+        pinned = np.frombuffer(block, host.dtype, host.size).reshape(host.shape).view(Pinned)
+        pinned[...] = host
+        return pinned
+
+    def fed(self, host: Any, dtype: Any) -> Array:
+        """As Backend's; images are brought to the order of kernels here, once for all who read them."""
+        if isinstance(host, Pinned) and host.dtype == dtype and host.flags.c_contiguous:
+            given: Array = self.xp.empty(host.shape, host.dtype)
+            given.data.copy_from_host_async(host.ctypes.data, host.nbytes)  # type: ignore[attr-defined]
+            done = self.xp.cuda.Event(disable_timing=True)
+            done.record()
+            self._copied = [(one, array) for one, array in self._copied if not one.done]
+            self._copied.append((done, host))  # nobody may write there before
+        else:
+            given = self.asarray(host, dtype)
+        if given.ndim != 4 or step_of(given) is not None:
+            return given
+        images = new_images(self.xp, given.shape, given.dtype)
+        images[...] = given
+        return images
 
     def to_host(self, x: Array) -> Array:
         """A NumPy array with a copy of x."""

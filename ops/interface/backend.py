@@ -51,6 +51,15 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         array: Array = self.xp.asarray(host, dtype)
         return array
 
+    def staged(self, host: Array) -> Array:
+        """Host data as it is best fed, in memory from which a device copies by itself; any thread may ask. Host data
+        itself where there is nothing to gain."""
+        return host
+
+    def fed(self, host: Any, dtype: Any) -> Array:
+        """The backend's array of a net's input, in that dtype; what was `staged` is not waited for."""
+        return self.asarray(host, dtype)
+
     def to_host(self, x: Array) -> Array:
         """A NumPy array of x (no copy where it already is one)."""
         return np.asarray(x)

@@ -19,7 +19,17 @@ import numpy as np
 
 import ops
 from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
-from nets.data import Batches, Source, Transform, batch_of_net, declared, first_transforming, is_one, open_data
+from nets.data import (
+    Batches,
+    Prefetcher,
+    Source,
+    Transform,
+    batch_of_net,
+    declared,
+    first_transforming,
+    is_one,
+    open_data,
+)
 from nets.files.shared import Lent, lent
 from nets.graph.emulated import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
@@ -182,6 +192,10 @@ class Job:
         if net is not None:
             check_inputs(net, found)
         return found
+
+    def reader(self, phase: str, source: Source) -> Prefetcher:
+        """Reads the rows of a phase ahead, to where the device of this job takes them from."""
+        return Prefetcher(self.batches(phase, source), place=self.backend_ops.staged)
 
     def _data_layers(self, phase: str) -> DataLayers:
         return data_layers(self.spec(phase))
