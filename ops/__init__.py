@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from ops.backends.cupy_backend import CupyBackend
+from ops.backends.cupy_backend import CupyBackend, planned
 from ops.backends.emulated_backend import EmulatedBackend
 from ops.backends.numpy_backend import NumpyBackend
 from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
@@ -71,6 +71,7 @@ _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
     "cpu": (_cpu, ("b_p", "threads", "precision")),
     "emulated": (EmulatedBackend, ()),
+    "cupy plan": (planned, ("b_p",)),  # shapes and memory of "cupy", without a device
     "cupy": (CupyBackend, ("b_p", "device", "precision")),  # imports cupy when it is made
 }
 

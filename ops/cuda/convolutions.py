@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
+
 from ops.cuda.algorithm import ConvShape
 from ops.cuda.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cuda.device import OnDevice
@@ -55,6 +57,6 @@ class Convolutions(OnDevice):
 
     def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
         """As Backend's."""
-        shape = ConvShape(tuple(in_shape), w_shape[0], geometry, self.xp.dtype("float32"))
+        shape = ConvShape(tuple(in_shape), w_shape[0], geometry, np.dtype(np.float32))
         passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
         return max(self.chooser(shape, direction).scratch_bytes for direction in passes)

@@ -35,9 +35,8 @@ class Launcher:
     """The kernels of one module `xp`, compiled when the first of a dtype is started."""
 
     def __init__(self, xp: Any) -> None:
-        self._modules = {
-            t: xp.RawModule(code=kernels.source(t), options=("-std=c++17",)) for t in ("float32", "float64")
-        }
+        self._xp = xp
+        self._modules: dict[str, Any] = {}
         self._functions: dict[tuple[str, str], Any] = {}
 
     def __call__(self, kernel: str, threads: int, dtype: Any, *arguments: Any) -> None:
@@ -49,7 +48,7 @@ class Launcher:
         key = (kernel, str(dtype))
         function = self._functions.get(key)
         if function is None:
-            function = self._functions[key] = self._modules[key[1]].get_function(kernel)
+            function = self._functions[key] = self._module(key[1]).get_function(kernel)
         passed: list[Any] = []
         for a in arguments:
             if type(a) is int:
@@ -59,3 +58,9 @@ class Launcher:
             else:
                 passed.append(a)
         function((min(-(-threads // THREADS), BLOCKS),), (THREADS,), tuple(passed))
+
+    def _module(self, dtype: str) -> Any:
+        if dtype not in self._modules:
+            code = kernels.source(dtype)
+            self._modules[dtype] = self._xp.RawModule(code=code, options=("-std=c++17",))
+        return self._modules[dtype]

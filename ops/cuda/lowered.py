@@ -16,7 +16,7 @@ from ops.cuda.launch import Divisor, divisor
 from ops.errors import Array
 from ops.reference.lowering import is_identity
 
-MOST_BYTES = 512 << 20  # of windows at a time: products are then large enough, and VGG-16 takes 12 GB at 128 images
+MOST_BYTES = 512 << 20  # of windows at a time: products are large enough then, and VGG-16 takes 8 GB at 128 images
 
 
 class Lowered:

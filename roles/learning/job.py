@@ -54,7 +54,8 @@ class Job:
     data layers read (`nets.data.of_net`): "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`),
     perhaps none of these. `batch` is that of one group at the beginning, `largest` what it may become (0: it stays),
     `test_batches` those of the test nets; `resume` is a checkpoint to start from, or ""; `weights` are files of first
-    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes; plans say
+    "cuda", which computes nothing.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
     every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
@@ -149,6 +150,8 @@ class Job:
             threads = 1 if self.micro_batches else None
             precision = "fast" if self.precision in GPU_PRECISIONS else self.precision  # more exact than a GPU's then
             return cpu_ops(self.kernels, b_p=self.b_p, precision=precision, threads=threads)
+        if self.device == "cuda":
+            return ops.get_backend("cupy plan", b_p=self.b_p)
         precision = self.precision if self.precision in GPU_PRECISIONS else "full"
         return ops.get_backend(
             "cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")), precision=precision
