@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -193,7 +195,9 @@ def test_any_net_computes_the_same_numbers_with_shared_memory(tmp_path_factory, 
 
 
 def test_vgg_16_at_128_images_takes_less_than_20_gb_of_a_gpu() -> None:
-    net = Net(load_net("vgg16"), "TRAIN", ops=get_backend("cupy plan"), batch=128, input_shape=(3, 256, 256), **REUSED)
+    net = Net(
+        load_net("vgg16"), "TRAIN", ops=get_backend("cupy plan"), batch=128, input_shape=(3, 256, 256), memory="reused"
+    )
     parameters = sum(math.prod(p.shape) for params in net.params.values() for p in params)
     beside = 3 * 4 * parameters  # parameters, gradients, momentum
     assert net.scratch <= 1e9  # of windows there are never more than fit into a limit, whatever the batch
