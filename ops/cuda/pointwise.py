@@ -44,6 +44,9 @@ class Pointwise(OnDevice):
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
         y = self.xp.empty_like(x) if out is None else out
+        if x.ndim not in (0, 2, 4) and x.size and x.flags.c_contiguous and y.flags.c_contiguous:
+            self.dropout(x.reshape(len(x), -1), ratio, key, first, out=y.reshape(len(x), -1))
+            return y
         found = self._steps(x, y) if x.ndim in (2, 4) else None
         if found is None:
             return super().dropout(x, ratio, key, first, out)

@@ -63,6 +63,9 @@ class Dropouts(Fast):
         check_alike("dropout", out, x=x)
         philox.check(ratio, key, first)
         y = self.like(x, out)
+        if x.ndim not in (0, 2, 4) and x.size and x.flags.c_contiguous and y.flags.c_contiguous:
+            self.dropout(x.reshape(len(x), -1), ratio, key, first, out=y.reshape(len(x), -1))
+            return y
         places = [_places(array) for array in (x, y)]
         if x.size == 0 or None in places or not y.flags.writeable:
             return super().dropout(x, ratio, key, first, out)

@@ -86,7 +86,9 @@ def dropout(shape: tuple[int, ...], first: int) -> Case:
     key, (_, c, *image) = 0x299F31D0_A4093822, shape
 
     def kept(row: int, channel: int, *pixel: int) -> bool:
-        place = (pixel[0] * image[1] + pixel[1] if pixel else 0) * c + channel
+        place = channel * image[0] + pixel[0] if len(pixel) == 1 else channel
+        if len(pixel) == 2:
+            place = (pixel[0] * image[1] + pixel[1]) * c + channel
         counter = (place // 4, first + row, 0, 0)
         return philox(counter, (key & 0xFFFFFFFF, key >> 32))[place % 4] >= 0.3 * 2**32
 
@@ -198,7 +200,7 @@ CASES = [
                           (0.5, 0.0, 4.0))),
     *(exponential(*p) for p in ((-1.0, 1.0, 0.0), (2.0, 0.5, 1.0), (0.3, -1.0, 0.2))),
     *(logarithm(*p) for p in ((-1.0, 1.0, 0.0), (10.0, 3.0, 1.0), (0.5, 1.0, 0.1))),
-    dropout(SHAPE, 0), dropout((3, 8, 2, 2), 5), dropout((4, 13), 1), dropout((2, 16), 2**31),
+    dropout(SHAPE, 0), dropout((3, 8, 2, 2), 5), dropout((4, 13), 1), dropout((2, 16), 2**31), dropout((3, 2, 5), 4),
     *(scale(*p) for p in (((3,), 1), ((3, 2), 1), ((), 0), (SHAPE, 0), ((2, 5), -2), ((7,), 0))),
     *(bias(*p) for p in (((3,), 1), ((2, 5), 2), ((), 1))),
     eltwise("SUM"), eltwise("SUM", (1.0, -2.0, 0.5)), eltwise("PROD"), eltwise("MAX"), eltwise("MAX", tied=True),
