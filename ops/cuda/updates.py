@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Updates(OnDevice):
         if not parameters:
             return
         dtype = parameters[0].w.dtype
+        parameters = [replace(one, g=self.xp.ascontiguousarray(one.g)) for one in parameters]  # a turned one is copied
         for one in parameters:
             check_float("update", w=parameters[0].w, **one.arrays())
             for name, array in one.arrays().items():
