@@ -100,3 +100,20 @@ def test_rows_that_were_read_ahead_lie_where_the_device_copies_by_itself(tmp_pat
     given = backend.fed(staged, np.float32)
     assert given.strides == backend.empty(images.shape).strides
     np.testing.assert_array_equal(backend.to_host(given), images)
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("full", 68), ("tf32", 77), ("bf16", 75)])
+def test_the_precision_says_how_cublas_multiplies(precision: str, kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers are those of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32, 32F_FAST_16BF."""
+    backend = ops.get_backend("cupy", precision=precision)
+    real, kinds = backend.product._gemm, list[int]()
+
+    def gemm(*arguments: Any) -> None:
+        kinds.append(arguments[-2])
+        real(*arguments)
+
+    monkeypatch.setattr(backend.product, "_gemm", gemm)
+    x, w = (np.random.default_rng(1).random(shape, np.float32) for shape in ((6, 8), (5, 8)))
+    y = backend.to_host(backend.dense_forward(backend.asarray(x), backend.asarray(w), None))
+    assert kinds == [kind]
+    np.testing.assert_allclose(y, x @ w.T, rtol=1e-5)
