@@ -44,7 +44,7 @@ class HandingOver:
 
     async def saved(self) -> None:
         """What was to be saved is copied in memory: if it is to be handed over, wait for the disk."""
-        if self._asked is None:
+        if self._asked is None or self._schedule.saves_again:
             return
         await self._checkpoints.written()
         if self._schedule.over:

@@ -99,3 +99,21 @@ def test_what_cannot_be_handed_over_now_is_refused_at_once() -> None:
     twice.hear(ASKED)
     with pytest.raises(MessageError, match="being handed over already"):
         twice.hear(ASKED)
+
+
+async def test_a_wish_that_comes_while_the_best_model_is_saved_waits_for_a_checkpoint() -> None:
+    schedule = trained()
+    schedule.reported(0)
+    schedule.next_pass(1)
+    schedule.reported(1)
+    schedule.next_pass(1)
+    schedule.tested()
+    schedule.save_best()
+    handing_over, around = handing(schedule)
+    handing_over.hear(ASKED)
+    await handing_over.saved()
+    schedule.saved()
+    assert around.said == [] and schedule.stage is RunStage.SAVING and schedule.to_be_saved
+    await handing_over.saved()
+    schedule.saved()
+    assert handing_over.done and schedule.stage is RunStage.DONE
