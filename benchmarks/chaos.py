@@ -7,8 +7,8 @@ in how many seconds? A run that hangs, a harm that nobody names, and one that di
     disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
     links     cut, cut for good, one way, 10 Mbit/s
 
-Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount, `clock` Debian's
-libfaketime: without these the part is skipped, in words. Sizes: minutes, an hour, half a day.
+Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount: without these
+the part is skipped, in words. Sizes: minutes, an hour, half a day.
 """
 
 from __future__ import annotations

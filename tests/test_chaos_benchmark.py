@@ -13,6 +13,7 @@ from benchmarks.chaos_processes import kill
 from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, _spread
 from benchmarks.report import Record
 from benchmarks.survivor import Gone, Survivor
+from tests.far_machines import program
 
 
 def trials(folder: Path) -> Trials:
@@ -92,10 +93,10 @@ def test_a_part_that_cannot_be_done_here_is_skipped_in_words_and_one_that_breaks
     assert "no part is called nothing" in capsys.readouterr().err
 
 
-def test_without_the_library_the_clock_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("FAKETIME_LIBRARY", str(tmp_path / "absent.so"))
-    with pytest.raises(Absent, match="apt-get install libfaketime"):
-        chaos_machines.clock(trials(tmp_path), 1)
+def test_without_a_mount_the_disk_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(program(tmp_path / "bin" / "mount", "echo not here >&2; exit 1").parent))
+    with pytest.raises(Absent, match="no disk can be mounted: not here"), chaos_machines.small_disk(tmp_path / "disk"):
+        pass
 
 
 def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Path) -> None:
