@@ -82,8 +82,8 @@ def paused(trials: Trials, times: int) -> None:
 
 
 def slow(trials: Trials, times: int) -> None:
-    """A worker that is stopped for a share of each PERIOD is named. How slow that makes its passes hangs on who else wants
-    the cores: that one of a known slowness is named within 20 passes, tests on the virtual clock show."""
+    """A worker that is stopped for a share of each PERIOD is named. How slow that makes its passes hangs on who else
+    wants the cores: that one of a known slowness is named within 20 passes, tests on the virtual clock show."""
     shares = (0.5, 0.8, 0.9)
     harms = [Harm(f"a worker stopped for {share:.0%} of the time") for share in shares]
     passes: dict[str, list[int]] = {harm.name: [] for harm in harms}
