@@ -44,6 +44,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(tmp_path: Path, pictures: Path) -> None:
     """As docs/predict.md has it: `up`, then `predict` with nothing but the checkpoint."""
     (tmp_path / "cluster.toml").write_text("[train]\nmax_iter = 100\n[train.strategy]\npreset = 'single'\n")
