@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import Transform
+from nets.data.images import check_size
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
 from nets.files import checkpoint
@@ -33,7 +34,11 @@ def deployment_of(path: Path) -> Deployment | None:
 
 
 def completed(said: Deployment | None, given: Given, weights: Weights, file: str) -> Deployment:
-    """The deployment of `weights`. NetError says what is missing."""
+    """The deployment of `weights`. NetError says what is missing, or cannot be."""
+    if given.size is not None:
+        check_size("size", *given.size, "color")
+    if given.crop is not None and given.crop < 0:
+        raise NetError(f"crop: found {given.crop}, expected an integer >= 0")
     if given.net is not None:
         said = _of_net(given.net, given, weights)
     if said is None:
