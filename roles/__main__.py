@@ -47,7 +47,7 @@ MESSAGES = """# Every message
 
 This page is made from the message classes (`python -m roles messages`); a test compares. Which message may come when
 stands in [conversations.md](conversations.md). Messages with arrays travel on the bulk lane, all others on the control
-lane. On the wire a message is called by its package and its class, such as `roles.Ticket`.
+lane. On the wire a message is called by its package and its class: `Ticket` is roles.Ticket.
 """
 PROCESS = """## A process, at the supervisor
 
