@@ -6,6 +6,8 @@ layers/       one class per kind of layer
 sharding/     the FC phase, shared out over several servers
 data/         where images and labels come from
 files/        weights, histories and means as files
+predict/      a trained net in use: classes of images
+onnx/         a trained net as a file for other runtimes
 tools/        converting files, counting volumes, timing layers
 schema/       Caffe's file formats as protobuf messages
 zoo/          nets and solvers that ship

@@ -91,6 +91,12 @@ def load_net(source: str | Path) -> NetSpec:
     return _parsed(read_text(path), path)
 
 
+def net_of_text(text: str, path: Path) -> NetSpec:
+    """Read a net from its prototxt text; `path` is what errors call it. PrototxtError lists every mistake."""
+    proto, root = parse(text, caffe.NetParameter(), path.name)
+    return net_from_proto(proto, root, path)
+
+
 def is_text(source: str) -> bool:
     """Whether it is a net itself, and no path."""
     return source.startswith(WRITTEN)
@@ -109,8 +115,7 @@ _kept: dict[str, NetSpec] = {}  # a few: one text is asked for by many who plan
 @lru_cache(maxsize=4)
 def _parsed(text: str, path: Path) -> NetSpec:
     """One text is asked for by many who plan."""
-    proto, root = parse(text, caffe.NetParameter(), path.name)
-    return net_from_proto(proto, root, path)
+    return net_of_text(text, path)
 
 
 def net_from_proto(proto: caffe.NetParameter, root: Node, path: Path) -> NetSpec:

@@ -156,11 +156,11 @@ class Agent(Actor):
             status = self._home.status()
             progress = self._home.compute.done + sum(entry["handled"] for entry in status)
             current = self._home.compute.current
-            work = {}
+            work, received = {}, {}
             if due - told >= WORK_SECONDS:
                 used, before = sum(os.times()[:2]), used
                 self.took(PROCESSOR, used - before)
-                work, told = self._home.work.changed(), due
+                work, received, told = self._home.work.changed(), self._home.received(), due
             await self.tell(
                 SUPERVISOR,
                 Heartbeat(
@@ -173,6 +173,7 @@ class Agent(Actor):
                     loop_lag=lag,
                     actors={entry["actor"]: entry for entry in status if entry["actor"] != self.name},
                     work=work,
+                    received=received,
                 ),
             )
 

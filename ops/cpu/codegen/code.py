@@ -21,7 +21,7 @@ from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import FLAGS, Choice, Variable, Vec, Whole
 
-F64, I8 = ir.DoubleType(), ir.IntType(8)
+F64 = ir.DoubleType()
 Mask: TypeAlias = Any  # an IR vector of bits, or None: all lanes
 
 
@@ -147,16 +147,6 @@ class Code:
     def load_places(self, at: Whole, mask: Mask = None) -> Vec:
         """int32 numbers."""
         return Vec(self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes)))
-
-    def load_octets(self, at: Whole, mask: Mask = None) -> Vec:
-        """uint8 numbers, as float32."""
-        kind = ir.VectorType(I8, self.lanes)
-        pointer = self.b.inttoptr(at.value, kind.as_pointer())
-        if mask is None:
-            return Vec(self.b, self.b.uitofp(self.b.load(pointer, align=1), self.v.type))
-        load = declared(self.b, f"llvm.masked.load.v{self.lanes}i8.p0", kind, [pointer.type, I32, self.v.masks, kind])
-        none = ir.Constant(kind, [0] * self.lanes)
-        return Vec(self.b, self.b.uitofp(self.b.call(load, [pointer, I32(1), mask, none]), self.v.type))
 
     def spread(self, at: Whole) -> Vec:
         """One float32 number in every lane."""

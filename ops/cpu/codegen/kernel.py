@@ -117,7 +117,6 @@ def _pointer_to(kind: Any) -> Any:
 
 _float_pointer = _pointer_to(types.float32)
 _double_pointer = _pointer_to(types.float64)
-_byte_pointer = _pointer_to(types.uint8)
 _int32_pointer = _pointer_to(types.int32)
 _int64_pointer = _pointer_to(types.int64)
 
@@ -132,12 +131,6 @@ def floats(address: int, count: int) -> Any:
 def doubles(address: int, count: int) -> Any:
     """`count` float64 numbers at `address`, as an array."""
     return carray(_double_pointer(address), (count,))
-
-
-@inlined
-def octets(address: int, count: int) -> Any:
-    """`count` uint8 numbers at `address`, as an array."""
-    return carray(_byte_pointer(address), (count,))
 
 
 @inlined
