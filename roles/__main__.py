@@ -116,11 +116,15 @@ def _row(kind: type[Message]) -> str:
     return f"| `{kind.__name__}` | {kind.lane} | {fields} | {means} |"
 
 
+TYPES: dict[object, str] = {
+    basic.Array: "array", tuple[basic.Array, ...]: "arrays", basic.Json: "table",
+    tuple[int, ...]: "ints", tuple[float, ...]: "floats", tuple[str, ...]: "strs",
+}  # fmt: skip
+
+
 def _type(annotation: object) -> str:
     """A field's type as people say it."""
-    named = {basic.Array: "array", tuple[basic.Array, ...]: "arrays", basic.Json: "table"}
-    plain = {tuple[kind, ...]: f"{kind.__name__}s" for kind in (int, float, str)}
-    return {**named, **plain}.get(annotation) or getattr(annotation, "__name__", str(annotation))
+    return TYPES.get(annotation) or str(getattr(annotation, "__name__", annotation))
 
 
 def _listed(names: Iterable[str]) -> str:

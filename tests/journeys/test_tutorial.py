@@ -17,7 +17,8 @@ from tests.support import ROOT
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 BLOCKS = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-CONVOY = f'convoy() {{ {sys.executable} -m runtime "$@"; }}\n'  # whether it is installed beside this Python or not
+# the command as it is installed, whether it is beside this Python or not
+CONVOY = f"#!{sys.executable}\nimport sys\nfrom runtime.__main__ import command\nsys.exit(command())\n"
 SECONDS = 90
 
 
@@ -74,13 +75,23 @@ def test_the_page_names_only_commands_that_there_are() -> None:
 @pytest.mark.slow  # all of it: 30 s
 @pytest.mark.timeout(300)
 def test_the_tutorial_can_be_typed_as_it_stands(tmp_path: Path, behind: list[subprocess.Popen[str]]) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    commands, folder = tmp_path / "bin", tmp_path / "folder"
+    for made in (commands, folder):
+        made.mkdir()
+    (commands / "convoy").write_text(CONVOY)
+    (commands / "convoy").chmod(0o755)
+    path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": path, "COLUMNS": "120"}
     for step in steps():
-        typed = step.typed.removesuffix("&").strip()
+        typed = f"exec {step.typed.removesuffix('&')}" if step.typed.endswith("&") else step.typed
         process = subprocess.Popen(
-            ["bash", "-c", (CONVOY if not step.typed.endswith("&") else "exec ") + _alone(typed, step.typed)],
-            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            ["bash", "-c", typed],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         assert process.stdout is not None
         if step.typed.endswith("&"):
             behind.append(process)
@@ -94,8 +105,3 @@ def test_the_tutorial_can_be_typed_as_it_stands(tmp_path: Path, behind: list[sub
             came, _ = process.communicate(timeout=SECONDS)
             assert process.returncode == 0, f"$ {step.typed}\n{came}"
             assert fits(step.shown, came), f"$ {step.typed}\nshown:\n{step.shown}\ncame:\n{came}"
-
-
-def _alone(typed: str, whole: str) -> str:
-    """Behind, a process of its own that a signal reaches."""
-    return typed.replace("convoy", f"{sys.executable} -m runtime", 1) if whole.endswith("&") else typed
