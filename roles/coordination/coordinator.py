@@ -15,6 +15,7 @@ from typing import ClassVar
 from roles.base.role import Anew, JobOptions
 from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
+from roles.coordination.gauges import RunGauges
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
@@ -105,24 +106,15 @@ class Coordinator(Actor):
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._shape.solver.average_loss)
-        gauge = self.gauge
-        self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
-        self._tested = {
-            test.phase: {
-                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
-                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
-            }
-            for test in self._schedule.table.tests
-        }
-        self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
-        self._done = self.counter("iterations", "Training iterations completed.")
-        self._images = self.counter("images", "Images trained on.")
+        self._gauges = RunGauges(self, self._schedule.table, self._job)
+        self._checkpoints.on_result = self._gauges.saved
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
         losses = await self._checkpoints.restored()
         self._scores.begin(self.now(), losses)
         self._checkpoints.begin()
+        self._gauges.begin()
         self.stepped()  # from here on a standstill is told
         self._begun = True
         await self._serve()
@@ -282,6 +274,7 @@ class Coordinator(Actor):
         """Stop at a part's loss that is no number; a probe is only cut, and what is watched is undone."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0 and not self._probing.diverged():
+            self._gauges.diverged(loss)
             iteration = done.number - self._schedule.probed
             rate = self._shape.solver.rate(iteration)
             raise ProgramFailed(
@@ -312,11 +305,7 @@ class Coordinator(Actor):
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
         self._scores.trained(ended, self._shape.batch)
-        if ended.loss is not None:
-            self._loss.set(ended.loss)
-        self._done.inc()
-        self._images.inc(self._shape.batch)
-        self._rate.set(self._shape.solver.rate(done))
+        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
         table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:
             between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does
@@ -332,9 +321,7 @@ class Coordinator(Actor):
         self._scores.resume(self.now())
         for test in self._schedule.table.tests:
             scores = self._scores.test_result(test.phase)
-            for name, gauge in self._tested[test.phase].items():
-                if name in scores:
-                    gauge.set(scores[name])
+            self._gauges.tested(test.phase, scores)
             named = {"net": test.name} if test.name else {}
             self.emit("test", iteration=self._schedule.completed, **named, **scores)
 

@@ -6,14 +6,25 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.errors import MessageError, Unsendable, root_of
-from runtime.messages.message import Envelope, Refusal
+from runtime.messages.message import Envelope, Message, Refusal
 from runtime.transport import Release
 
 STOP_SECONDS = 1.0  # how long on_stop may take
+
+
+@dataclass(slots=True)
+class Service:
+    """Of one kind of message: how many an actor has handled, seconds that they waited in its inbox, and seconds that
+    its handler took, with what that itself waited for."""
+
+    handled: int = 0
+    waited: float = 0.0
+    seconds: float = 0.0
 
 
 class Cell:
@@ -27,7 +38,10 @@ class Cell:
         reject: Callable[[str, MessageError], None],
     ) -> None:
         self.actor = actor
-        self._inbox: deque[tuple[Envelope, Release]] = deque()
+        self._inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
+        self._now = asyncio.get_running_loop().time
+        self._since = 0.0  # when the actor turned to what it handles
+        self.service: dict[type[Message], Service] = {}
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -44,8 +58,10 @@ class Cell:
 
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        self._inbox.append((envelope, release))
+        now = self._now()
+        self._inbox.append((envelope, release, now))
         if self._more is not None and not self._more.done():
+            self._since = now
             self._more.set_result(None)
 
     def begin(self) -> None:
@@ -74,12 +90,14 @@ class Cell:
     async def _serve(self) -> None:
         actor, loop = self.actor, asyncio.get_running_loop()
         actor.inbox_task = asyncio.current_task()
+        self._since = self._now()
         while True:
             if not self._inbox:
                 self._more = loop.create_future()
                 await self._more
-            envelope, release = self._inbox.popleft()
-            self.doing = type(envelope.message).__name__
+            envelope, release, came = self._inbox.popleft()
+            kind = type(envelope.message)
+            self.doing = kind.__name__
             try:
                 await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
             except Exception as error:
@@ -97,6 +115,18 @@ class Cell:
                 self.handled += 1
                 self.doing = "idle"
                 del release
+                self._served(kind, came)
+
+    def _served(self, kind: type[Message], came: float) -> None:
+        """One clock read here and one in `take` are all that a message is timed by: the actor turns to the next when it
+        is done with this one, or, if it is idle, when that comes."""
+        service = self.service.get(kind)
+        if service is None:
+            service = self.service[kind] = Service()
+        since, self._since = self._since, self._now()
+        service.handled += 1
+        service.waited += since - came
+        service.seconds += self._since - since
 
     async def _work(self) -> None:
         await self.actor.run()
