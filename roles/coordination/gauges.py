@@ -29,6 +29,8 @@ class RunGauges:
         self._eta = gauge("eta_seconds", "Seconds until the last iteration, by the mean of those so far.")
         self._done = actor.counter("iterations", "Training iterations completed.")
         self._images = actor.counter("images", "Images trained on.")
+        text = "Checkpoints that were written, and that could not be."
+        self._saves = {result: actor.counter("checkpoints", text, result=result) for result in ("written", "failed")}
         gauge("iterations_planned", "The number of the last iteration of the run.").set(table.last)
         gauge("iterations_resumed", "Iterations of the runs that this one goes on from.").set(table.first)
         facts = {"net": Path(job.net or job.solver).name, "kernels": job.kernels, "precision": job.precision}
@@ -70,7 +72,7 @@ class RunGauges:
         """A checkpoint was "written", or "failed" to be."""
         if result == "written":
             self._saved = self._clock()
-        self._actor.counter("checkpoints", "Checkpoints, and those that could not be written.", result=result).inc()
+        self._saves[result].inc()
 
     def _age(self) -> float:
         """From any thread."""
