@@ -3,4 +3,5 @@
 rundir  journal  on disk
 events           as a stream
 console          on a terminal
+run_metrics      as metrics: its state, and how it ended
 """
