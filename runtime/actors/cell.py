@@ -39,8 +39,8 @@ class Cell:
     ) -> None:
         self.actor = actor
         self._inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
-        self._now = asyncio.get_running_loop().time
-        self._since = 0.0  # when the actor turned to what it handles
+        self._clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
+        self._since = 0.0  # when the actor turned to what it handles: done with the one before, or idle when it came
         self.service: dict[type[Message], Service] = {}
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
@@ -58,7 +58,7 @@ class Cell:
 
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        now = self._now()
+        now = self._clock()
         self._inbox.append((envelope, release, now))
         if self._more is not None and not self._more.done():
             self._since = now
@@ -88,9 +88,9 @@ class Cell:
             logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
 
     async def _serve(self) -> None:
-        actor, loop = self.actor, asyncio.get_running_loop()
+        actor, loop, clock, service = self.actor, asyncio.get_running_loop(), self._clock, self.service
         actor.inbox_task = asyncio.current_task()
-        self._since = self._now()
+        self._since = clock()
         while True:
             if not self._inbox:
                 self._more = loop.create_future()
@@ -115,18 +115,11 @@ class Cell:
                 self.handled += 1
                 self.doing = "idle"
                 del release
-                self._served(kind, came)
-
-    def _served(self, kind: type[Message], came: float) -> None:
-        """One clock read here and one in `take` are all that a message is timed by: the actor turns to the next when it
-        is done with this one, or, if it is idle, when that comes."""
-        service = self.service.get(kind)
-        if service is None:
-            service = self.service[kind] = Service()
-        since, self._since = self._since, self._now()
-        service.handled += 1
-        service.waited += since - came
-        service.seconds += self._since - since
+                since, self._since = self._since, clock()
+                sums = service.get(kind) or service.setdefault(kind, Service())
+                sums.handled += 1
+                sums.waited += since - came
+                sums.seconds += self._since - since
 
     async def _work(self) -> None:
         await self.actor.run()

@@ -76,9 +76,9 @@ class Visits:
 
 class LastLook:
     """The pages' stay after the end: until everybody who comes regularly has seen it, and then that the list is empty.
-    `tell` hears in words that it has begun."""
+    `tell` hears that it has begun."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self.seconds = 0.0  # at most
         self.was_seen = False  # the end, by all that were expected
@@ -90,12 +90,10 @@ class LastLook:
 
     async def at(self, visits: Visits) -> None:
         """Wait for it."""
-        readers = {reader for page in (METRICS, LIST) for reader in visits.expected(page, _now())}
-        if not readers or not self.seconds or self._is_over:
+        now = asyncio.get_running_loop().time()
+        if not self.seconds or self._is_over or not any(visits.expected(page, now) for page in (METRICS, LIST)):
             return
-        who = {page for page, _ in readers}
-        text = f"waits up to {self.seconds:g} s until the end is seen by those who read {' and '.join(sorted(who))}"
-        self._tell(f"{text} regularly; Ctrl-C ends that")
+        self._tell()
         self._task = asyncio.create_task(self._look(visits), name="last look at the metrics")
         await asyncio.wait([self._task], timeout=self.seconds)
         self._task.cancel()
@@ -111,7 +109,3 @@ class LastLook:
         await visits.once_more(METRICS)
         self.was_seen = True
         await visits.once_more(LIST)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
@@ -76,9 +77,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
 
     class Loop(uvloop.Loop):
-        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter."""
+        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter. This
+        is the clock of asyncio's own loop without the call of a method: messages are timed by it."""
 
-        time = asyncio.BaseEventLoop.time
+        time = staticmethod(monotonic)
 
     return Loop
 

@@ -93,7 +93,7 @@ class ProcessHouse(House):
         self._watchers.add(self._clients)
         self._show_run()
         self._pages: Pages | None = None
-        self._lingers = LastLook(lambda text: self._watchers.event(SUPERVISOR, "metrics", {"text": text}))
+        self._lingers = LastLook(self._tell_of_lingering)
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
@@ -264,6 +264,10 @@ class ProcessHouse(House):
                 labels = {"process": spec.name, "machine": spec.machine, "run": run}
                 found.append((f"{hello.metrics_address}:{hello.metrics_port}", labels))
         return discovery(found)
+
+    def _tell_of_lingering(self) -> None:
+        until = "whoever reads its metrics regularly has seen the end; Ctrl-C ends that"
+        self._watchers.event(SUPERVISOR, "stays", {"until": until, "seconds": self._lingers.seconds})
 
     def _stages(self) -> dict[str, str]:
         return {name: facts["stage"] for name, facts in self._supervisor.known()[0].items()}
