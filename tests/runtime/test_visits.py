@@ -68,7 +68,7 @@ def test_the_page_stays_until_it_was_read_and_then_until_the_list_was() -> None:
     visits = noted(7.0, 9.0)
     for at in (6.0, 9.5):
         visits.note("sd", "a:1", at)
-    said = look(visits, (11.0, "metrics"), (11.5, "metrics"), (13.0, "sd"))
+    said = look(visits, (10.9, "metrics"), (11.5, "metrics"), (13.0, "sd"))
     assert said == ["stays", "seen True by 11", "over at 13"]
 
 
@@ -77,6 +77,6 @@ def test_a_reader_that_does_not_come_any_more_is_given_up() -> None:
 
 
 def test_so_many_seconds_are_the_most_and_who_wants_the_end_ends_it() -> None:
-    assert look(noted(0.0, 9.0), seconds=2.0)[1:] == ["seen False by 12", "over at 12"]
-    assert look(noted(0.0, 9.0), stop=11.0)[1:] == ["seen False by 11.25", "over at 11.25"]
+    assert look(noted(0.0, 9.0), seconds=1.9)[1:] == ["seen False by 12", "over at 12"]
+    assert look(noted(0.0, 9.0), stop=10.9)[1:] == ["seen False by 11", "over at 11"]
     assert look(noted(0.0, 9.0), seconds=0.0) == ["seen False by 10.25", "over at 10.25"]
