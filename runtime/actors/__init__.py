@@ -10,5 +10,5 @@ pages  readers  the HTTP server of that: nobody can starve the process by it; wh
 visits        who comes to a page again and again
 rejections    tells of rejected messages at a bounded rate
 message_metrics  measured    what is counted of messages; what an actor measures itself
-station_metrics             actors as stations of a queueing network: inbox, service, compute
+service  station_metrics    actors as stations of a queueing network: inbox, service, compute
 """

@@ -6,25 +6,15 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from runtime.actors.actor import Actor
+from runtime.actors.service import Service
 from runtime.errors import MessageError, Unsendable, root_of
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.transport import Release
 
 STOP_SECONDS = 1.0  # how long on_stop may take
-
-
-@dataclass(slots=True)
-class Service:
-    """Of one kind of message: how many an actor has handled, seconds that they waited in its inbox, and seconds that
-    its handler took, with what that itself waited for."""
-
-    handled: int = 0
-    waited: float = 0.0
-    seconds: float = 0.0
 
 
 class Cell:

@@ -17,15 +17,15 @@ from runtime.simulation.cluster import Simulation
 from tests.support import configure
 
 MOST = 200
-OF_A_PROCESS = 26  # beside its actors' own: its agent's 19, 6 of the process itself, and the build
+MORE = 31  # its agent's 19, 6 of the process itself, the build, 5 that a model server shows after 64 iterations
 
 
 @pytest.mark.few("[omnivore]", "[firecaffe]")
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_no_role_has_more_than_200_series(preset: str, tmp_path: Path) -> None:
-    cluster = configure(tmp_path, preset, workers=4, groups=2, iterations=70, batch=8, test=True)
+    cluster = configure(tmp_path, preset, workers=4, groups=2, iterations=6, batch=8, test=True)
     counts = series_of(cluster)
-    assert {name: count for name, count in counts.items() if count > MOST - OF_A_PROCESS} == {}
+    assert {name: count for name, count in counts.items() if count > MOST - MORE} == {}
 
 
 def series_of(cluster: Path) -> dict[str, int]:
