@@ -1,9 +1,10 @@
-"""What a coordinator's page of metrics says of its run: loss, rate, how far it is, how old its checkpoint is."""
+"""What a coordinator's page of metrics says of its run: loss, rate, how far it is, how old its checkpoint is.
+
+What tests say is in `testing`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 
 from roles.coordination.schedule import Timetable
@@ -18,13 +19,6 @@ class RunGauges:
         self._actor, self._table = actor, table
         gauge = actor.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
-        self._tested = {
-            test.phase: {
-                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
-                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
-            }
-            for test in table.tests
-        }
         self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
         self._eta = gauge("eta_seconds", "Seconds until the last iteration, by the mean of those so far.")
         self._done = actor.counter("iterations", "Training iterations completed.")
@@ -61,12 +55,6 @@ class RunGauges:
     def diverged(self, loss: float) -> None:
         """The loss is no number."""
         self._loss.set(loss)
-
-    def tested(self, phase: str, scores: Mapping[str, float]) -> None:
-        """A test net has been through its images."""
-        for name, gauge in self._tested[phase].items():
-            if name in scores:
-                gauge.set(scores[name])
 
     def saved(self, result: str) -> None:
         """A checkpoint was "written", or "failed" to be."""

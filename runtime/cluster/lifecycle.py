@@ -99,7 +99,7 @@ class Heartbeat(Message):
 
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
     (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
-    `work`: about once a second, what WorkSums.changed says.
+    About once a second, `work`: what WorkSums.changed says; `received`: what Node.received says.
     """
 
     process: str
@@ -111,6 +111,7 @@ class Heartbeat(Message):
     loop_lag: float
     actors: Json
     work: Json = field(default_factory=dict)
+    received: Json = field(default_factory=dict)
 
 
 @message

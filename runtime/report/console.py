@@ -5,7 +5,9 @@ It shows any program's events by their fields and any actor's state; it knows no
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console, Group
@@ -21,8 +23,10 @@ from runtime.text import one_line, printable
 HEADLINE = "progress"  # the event whose latest fields head the table
 PREDICTION = "prediction"  # the event whose latest `text` stands below
 QUIET = frozenset(
-    {"process", "link lost", PREDICTION, "unsaved"}
-)  # no lines: told in the journal only, in the table, or as a warning
+    {"process", "link lost", PREDICTION, "unsaved", "resumed"}
+)  # no lines: told in the journal only, in the table, as a warning, or before the run
+WHOLE = "max_iter"  # of `iteration`
+PER_SECOND, SECONDS = re.compile("_per_second$"), re.compile("_seconds$")
 
 
 class RunConsole:
@@ -111,8 +115,18 @@ class RunConsole:
 
 
 def describe(fields: dict[str, Any]) -> str:
-    """`iteration 100  loss 0.1234  images/s 5123`: names and short values."""
-    return "  ".join(f"{name} {_brief(value)}" for name, value in fields.items())
+    """`iteration 100/400  loss 0.1234  images/s 5123`: names and short values."""
+    return "  ".join(f"{name} {value}" for name, value in _spoken(fields))
+
+
+def _spoken(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for `work_seconds`."""
+    whole = fields.get(WHOLE) if "iteration" in fields else None
+    for name, value in fields.items():
+        if name == "iteration" and whole is not None:
+            yield name, f"{value}/{whole}"
+        elif name != WHOLE or whole is None:
+            yield SECONDS.sub(" s", PER_SECOND.sub("/s", name)), _brief(value)
 
 
 def _brief(value: Any) -> str:
