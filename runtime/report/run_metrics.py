@@ -46,7 +46,8 @@ class RunState:
         self.state = STEPS.get(event, self.state)
         if event == "winding down":
             self._asked = str(fields.get("reason", "somebody"))
-        self._has_finished = self._has_finished or (event == "finished" and actor == self._lead)
+        if event == "finished" and actor == self._lead:
+            self._has_finished, self.state = True, "stopping"
 
     def failed(self, error: ConvoyError) -> None:
         """What ended it; the first counts."""

@@ -29,6 +29,14 @@ def test_a_run_is_starting_running_held_running_stopping() -> None:
     assert state.outcome == ""
 
 
+def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
+    state = RunState("lead")
+    for actor in ("other", "lead"):
+        state.event("supervisor", "began", {})
+        state.event(actor, "finished", {})
+        assert state.state == ("running" if actor == "other" else "stopping")
+
+
 @pytest.mark.parametrize(
     ("told", "error", "outcome"),
     [
