@@ -172,7 +172,8 @@ def judged(record: Record, what: str, value: float, *, least: float = 0.0, most:
     record.status = "passed"
     if not least <= value <= most:
         record.fail(f"{what}: {value:.4g}, expected {bar}")
-    print(f"  {what}: {value:.4g} ({bar})", flush=True)
+    else:
+        print(f"  {what}: {value:.4g} ({bar})", flush=True)
 
 
 if __name__ == "__main__":
