@@ -7,13 +7,14 @@ child once and keep it: a cached child costs 0.4 us per increment, looking it up
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily
 
-from runtime.actors.pages import Server
+from runtime.actors.pages import Application, Server
 from runtime.actors.readers import Readers
 from runtime.errors import LaunchError
 
@@ -85,16 +86,25 @@ class Metrics:
 
 
 class Pages:
-    """The pages of a process, for its user and these `readers`: `/metrics`, and further JSON pages. Close it before the
-    process ends."""
+    """The pages of a process, for its user and these `readers`: `/metrics`, those of further `applications` (path ->
+    application), and further JSON pages. Close it before the process ends."""
 
     def __init__(
-        self, metrics: Metrics, address: str, port: int, readers: Iterable[str] = (), **json_pages: Callable[[], Any]
+        self,
+        metrics: Metrics,
+        address: str,
+        port: int,
+        readers: Iterable[str] = (),
+        applications: Mapping[str, Application] = MappingProxyType({}),
+        **json_pages: Callable[[], Any],
     ) -> None:
         exposition = prometheus.make_wsgi_app(metrics.registry)
 
         def answer(environ: dict[str, Any], start: Any) -> Any:
-            page = json_pages.get(environ.get("PATH_INFO", "").strip("/"))
+            path = environ.get("PATH_INFO", "").strip("/")
+            if path in applications:
+                return applications[path](environ, start)
+            page = json_pages.get(path)
             if page is None:
                 return exposition(environ, start)
             start("200 OK", [("Content-Type", "application/json; charset=utf-8")])
