@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from runtime.errors import ConfigError
+from runtime.errors import ConfigError, ConvoyError
 
 REPORT = "report.html"
 
@@ -55,8 +55,11 @@ def _located(run: Path) -> Path:
 
     places = (run, run if run.is_absolute() else runs_here() / run)
     for path in places:
-        if (path / FILE).is_file():
-            return path
+        try:
+            if (path / FILE).is_file():
+                return path
+        except PermissionError:
+            raise ConvoyError(f"the run in {path} is another user's") from None
     where = (
         "expected a run directory"
         if places[0] == places[1]

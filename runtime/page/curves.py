@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from runtime.page.charts import COLOURS, Chart, Curve, drawn
 from runtime.page.series import Series
-from runtime.page.story import Story
+from runtime.page.story import Story, is_number
 
 ACROSS = "iteration"
 UNITS = ((3 * 3600.0, "hours", 3600.0), (600.0, "minutes", 60.0), (0.0, "seconds", 1.0))  # from so many seconds on
@@ -118,7 +118,7 @@ def _marks(story: Story, second: float | None) -> list[tuple[float, str]]:
     found = [
         ((float(event["t"]) + story.offset) / second if second else float(event["iteration"]), "groups or rates change")
         for event in story.decisions
-        if event["event"] == "regrouped" and isinstance(event.get("iteration"), int)
+        if event["event"] == "regrouped" and is_number(event.get("iteration"))
     ]
     if story.forerunners:
         found.append((story.offset / second if second else float(story.begun), "goes on"))

@@ -14,7 +14,7 @@ from runtime.drawing.telling import duration
 from runtime.page.charts import COLOURS, WAITING, bars
 from runtime.page.gantt import gantt
 from runtime.page.outlook import outlook
-from runtime.page.story import Story
+from runtime.page.story import Story, is_number
 from runtime.page.times import Share, Times, times_of
 from runtime.page.traffic import links
 from runtime.regular import read_bytes
@@ -62,16 +62,16 @@ def facts(story: Story, stories: Sequence[Story]) -> dict[str, Any]:
 def _headline(story: Story) -> Iterator[tuple[str, str]]:
     """What people ask first."""
     progress = story.last.get("progress", {})
-    if isinstance(done := progress.get("iteration"), int):
+    if is_number(done := progress.get("iteration")):
         last = progress.get("max_iter")
-        yield "iterations", f"{done:,}" if last in (None, done) else f"{done:,} of {last:,}"
+        yield "iterations", f"{done:,}" if last == done or not is_number(last) else f"{done:,} of {last:,}"
     for key in story.series:
         kind, name = key
         if kind == "test" and name != "loss" and len(story.series[key]):
             yield f"{name.replace('_', ' ')} of the last test", f"{story.series[key].values[-1]:.4g}"
     for name, said in (("loss", "training loss"), ("images_per_second", "images a second")):
         source = story.last.get("finished", progress) if name == "images_per_second" else progress
-        if isinstance(value := source.get(name), int | float):
+        if is_number(value := source.get(name)):
             yield said, f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
     yield "lasted" if not story.lives else "so far", duration(story.offset + story.seconds)
 
@@ -86,14 +86,14 @@ def _facts(story: Story, config: str) -> Iterator[tuple[str, str]]:
         shown = ", ".join(machines[:6]) + (f" and {len(machines) - 6} more" if len(machines) > 6 else "")
         yield "runs as", f"{len(topology.actors)} actors in {len(processes)} processes on {shown}"
     yield from _training(config)
-    if isinstance(rate := story.last.get("progress", {}).get("learning_rate"), int | float):
+    if is_number(rate := story.last.get("progress", {}).get("learning_rate")):
         yield "learning rate", f"{rate:.4g}"
     if saved := story.last.get("checkpoint", {}).get("file"):
         yield "last checkpoint", str(saved)
     if story.forerunners:
         yield "goes on from", ", ".join(story.forerunners)
-    if (story.last.get("finished") or {}).get("seconds") is not None:
-        yield "training took", duration(float(story.last["finished"]["seconds"]))
+    if is_number(took := story.last.get("finished", {}).get("seconds")):
+        yield "training took", duration(took)
 
 
 def _training(config: str) -> Iterator[tuple[str, str]]:
@@ -163,7 +163,7 @@ def _stations(story: Story) -> Iterator[tuple[str, float | None, float | None]]:
 def _uses(found: Any) -> dict[str, float]:
     if not isinstance(found, dict):
         return {}
-    return {name: min(1.0, float(use)) for name, use in found.items() if isinstance(use, int | float)}
+    return {name: max(0.0, min(1.0, use)) for name, use in found.items() if is_number(use)}
 
 
 def _choice(directory: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from runtime.errors import ConfigError
 from runtime.page.series import Series
@@ -25,6 +26,7 @@ NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
 TOLD = {"warning", "link lost", "unsaved", "failed", "restart", "resumed", "winding down", "missed", "misprediction"}
 DECISIONS = {"tuning", "probe", "regrouped"}
 MOST_TOLD = 200  # events of a kind that are shown; of more the last
+MOST = 1e100  # of numbers: more than single precision has, and charts can still be drawn
 MOST_BYTES = 64 * 2**20  # of plan.json, and of a checkpoint's name beside it
 
 Event = Mapping[str, Any]
@@ -76,15 +78,17 @@ class Story:
     @property
     def since(self) -> str:
         """When it began, for people."""
-        if self.began is None:
+        try:
+            moment = datetime.fromtimestamp(math.nan if self.began is None else self.began)
+        except (ValueError, OverflowError, OSError):
             return "not known"
-        return datetime.fromtimestamp(self.began).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
     @property
     def begun(self) -> int:
         """The iteration that it went on from."""
         iteration = self.last.get("resumed", {}).get("iteration")
-        return iteration if isinstance(iteration, int) else 0
+        return int(iteration) if is_number(iteration) else 0
 
     def iterations_at(self, seconds: float) -> float:
         """How many had ended by then, between two reports in proportion."""
@@ -117,7 +121,7 @@ def read(directory: Path, *, lives: bool) -> Story:
 
 def _hear(story: Story, event: Event) -> None:
     name, at = event["event"], float(event["t"])
-    if story.began is None and isinstance(event.get("unix_seconds"), float):
+    if story.began is None and is_number(event.get("unix_seconds")):
         story.began = event["unix_seconds"] - at
     story.seconds = max(story.seconds, at)
     story.names[name] += 1
@@ -134,7 +138,7 @@ def _hear(story: Story, event: Event) -> None:
 def _number(story: Story, event: Event, count: int) -> None:
     name, at = event["event"], float(event["t"])
     iteration = event.get("iteration", count if name != "prediction" else story.iterations_at(at))
-    if not isinstance(iteration, int | float):
+    if not is_number(iteration):
         return
     if name == "progress":
         times, done = story.marks
@@ -145,7 +149,7 @@ def _number(story: Story, event: Event, count: int) -> None:
         done.append(iteration)
     kind = f"{name} {event['net']}" if event.get("net") else name
     for field_name, value in event.items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and field_name not in NO_CURVES:
+        if is_number(value) and field_name not in NO_CURVES:
             story.series.setdefault((kind, field_name), Series()).add(float(iteration), at, float(value))
 
 
@@ -156,9 +160,10 @@ def _usage(directory: Path, story: Story) -> Iterator[dict[str, Any]]:
             for line in lines:
                 try:
                     found = json.loads(line)
-                    process = found["process"]
-                    found["actors"].items(), float(found["t"])
-                except (ValueError, KeyError, TypeError, AttributeError):
+                    process = str(found["process"])
+                    if not _is_usage(found):
+                        raise ValueError  # noqa: TRY301  # as what is no JSON
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     if line.endswith("\n"):
                         story.damaged += 1
                     continue
@@ -169,6 +174,23 @@ def _usage(directory: Path, story: Story) -> Iterator[dict[str, Any]]:
     for process, found in last.items():
         yield first[process]
         yield found
+
+
+def _is_usage(line: Mapping[str, Any]) -> bool:
+    """Is everything in it what it should be? Errors of what is missing come through."""
+    numbers = [line["t"]]
+    for totals in line["actors"].values():
+        numbers += [*totals["waited_seconds"].values(), *totals["received_bytes"].values()]
+        for pieces, seconds, squares in totals["work"].values():
+            numbers += [pieces, seconds, squares]
+        if not isinstance(totals["role"], str):
+            return False
+    return all(map(is_number, numbers))
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """A finite one; a journal that was tampered with may hold anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST < value < MOST
 
 
 def _placement(directory: Path, story: Story) -> Placement | None:

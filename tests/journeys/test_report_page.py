@@ -152,6 +152,33 @@ def test_what_actors_say_is_text_and_no_html_or_formula(tmp_path: Path) -> None:
     assert text.count("</script>") == 1
 
 
+ODD = (None, "x", [], [1], {}, {"a": "b"}, float("nan"), float("inf"), -1, True, 10**400, -1e308, "1/x", "\x00")
+
+
+def test_a_journal_of_odd_values_has_a_report_too(tmp_path: Path) -> None:
+    said = [
+        (float(n), actor, event, {**fields, name: odd})
+        for n, odd in enumerate(ODD)
+        for _, actor, event, fields in (
+            progress(0.0, 10, 1.0), a_test(0.0, 10, 0.5), (0.0, "a", "resumed", {"iteration": 1, "checkpoint": "x"}),
+            (0.0, "a", "prediction", {"predicted_seconds": 1.0, "measured_use": {"a": 0.5}}),
+            (0.0, "a", "finished", {"seconds": 1.0}), (0.0, "a", "regrouped", {"iteration": 1, "groups": 2}),
+            (0.0, "a", "restart", {"after": "x"}), (0.0, "a", "checkpoint", {"file": "x"}),
+        )
+        for name in ("unix_seconds", "t", "event", *fields)
+    ]  # fmt: skip
+    lines = [usage(5.0, "p", w={"role": "worker", "work": {"a": (1, 1.0)}}) | {"t": odd} for odd in ODD]
+    lines += [usage(5.0, "q") | {"actors": {"w": odd}} for odd in ODD]
+    totals = {"role": "", "waited_seconds": {}, "received_bytes": {}}
+    lines += [usage(5.0, "q") | {"actors": {"w": {**totals, "work": {"a": odd}}}} for odd in ODD]
+    directory = run(tmp_path / "a", said, lines)
+    for name in ("plan.json", "tuning.json", "config.toml", "trace.json"):
+        (directory / name).write_text('{"placement": {"topology": []}, "choice": [')
+    text = report(directory)
+    assert "damaged lines of its journals are left out" in text
+    assert "plan.json cannot be read" in text
+
+
 def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
     text = report(run(tmp_path / "a", TRAINED))
     fetched = re.findall(r"""(?:src|href)=["']?([^"'\s>]*)|url\(([^)]*)\)|@import""", text)
