@@ -144,7 +144,7 @@ def test_a_program_without_losses_has_a_report_too(tmp_path: Path) -> None:
 
 def test_what_actors_say_is_text_and_no_html_or_formula(tmp_path: Path) -> None:
     warning = (2.0, "a", "warning", {"process": "p", "text": "<script>alert(1)</script> \x1b[31m"})
-    odd = progress(1.0, 10, 1.0, **{"</script>$x_{": 3.0, "_hidden": 4.0})
+    odd = progress(1.0, 10, 1.0, **{"</script>$x_{$": 3.0, "_hidden": 4.0})
     text = report(run(tmp_path / "<i>$a$", [odd, warning, ENDED]))
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; \\x1b[31m" in text
