@@ -78,6 +78,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(trained: Path) -> None:
     done = report("-o", "r.html", cwd=trained)
     assert (done.returncode, done.stderr) == (0, "")
@@ -102,6 +103,7 @@ def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(t
     assert (second / "log.csv").read_text().count("\n") > 8
 
 
+@pytest.mark.slow
 def test_the_planned_bytes_of_each_link_stand_beside_those_that_came(trained: Path) -> None:
     report("-o", "r.html", cwd=trained)
     rows = re.findall(
@@ -112,6 +114,7 @@ def test_the_planned_bytes_of_each_link_stand_beside_those_that_came(trained: Pa
     assert planned["reducer-0", "conv_model"] not in ("", "?")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize("width", [400, 1280])
 def test_in_a_browser_the_charts_are_there_nothing_scrolls_sideways_and_no_error_is_told(
@@ -162,6 +165,7 @@ def live(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
             process.stdout.read()
 
 
+@pytest.mark.slow
 def test_while_a_run_goes_on_up_serves_its_report_and_leaves_nothing_of_it(
     live: tuple[str, subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -200,6 +204,7 @@ def test_where_nobody_is_known_by_name_the_page_asks_for_its_token(tmp_path: Pat
     page.close()
 
 
+@pytest.mark.slow
 def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> None:
     page = LivePage(tmp_path, "", (), time.monotonic)
     assert asked(page)[0] == "200 OK"  # it is being made

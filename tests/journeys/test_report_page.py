@@ -78,6 +78,7 @@ def test_several_runs_are_curves_of_the_same_charts_with_their_names(tmp_path: P
     assert len({curve["colour"] for curve in charts(text)[0]["curves"]}) == 2
 
 
+@pytest.mark.few("[said1-", "[said2-")
 @pytest.mark.parametrize(
     ("said", "lives", "state"),
     [
