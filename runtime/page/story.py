@@ -23,7 +23,18 @@ from runtime.text import bounded
 
 NUMBERS = ("progress", "test", "prediction")  # events whose numbers are curves
 NO_CURVES = {"t", "unix_seconds", "iteration", "max_iter", "elapsed_seconds"}
-TOLD = {"warning", "link lost", "unsaved", "failed", "restart", "resumed", "winding down", "missed", "misprediction"}
+TOLD = {
+    "warning",
+    "link lost",
+    "unsaved",
+    "failed",
+    "restart",
+    "resumed",
+    "winding down",
+    "stopping early",
+    "missed",
+    "misprediction",
+}
 DECISIONS = {"tuning", "probe", "regrouped"}
 MOST_TOLD = 200  # events of a kind that are shown; of more the last
 MOST = 1e100  # of numbers: more than single precision has, and charts can still be drawn
