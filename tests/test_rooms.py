@@ -50,7 +50,8 @@ ROOMS: dict[str, str] = {
     "runtime.transport": "runtime runtime.memory runtime.messages",
     "runtime.compute": "runtime",
     "runtime.machine": "runtime",
-    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
+    "runtime.tracing": "runtime.messages",
+    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.tracing runtime.transport",
     "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
@@ -59,7 +60,7 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
     "runtime.cluster.kubernetes": "runtime runtime.config",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
-    " runtime.messages runtime.plan runtime.transport",
+    " runtime.messages runtime.plan runtime.tracing runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",

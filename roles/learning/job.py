@@ -29,6 +29,7 @@ from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
+from runtime.compute import far
 from runtime.compute.emulated import device_here
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
@@ -207,12 +208,12 @@ class Job:
             accumulated = self.build(phase, part, image_shape, AccumulatedNet)
             assert isinstance(accumulated, AccumulatedNet)
             accumulated.passes = self.passes
-            warm(accumulated)
+            compiled(accumulated)
             return accumulated
 
         def build() -> Net:
             net = self.build(phase, part, image_shape)
-            warm(net)
+            compiled(net)
             return net
 
         return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()
@@ -265,6 +266,12 @@ class Job:
     def test_phases(self) -> tuple[str, ...]:
         """Of the test nets that have data."""
         return tuple(phase for phase in map(phase_of_test, range(len(self.data))) if phase in self.data)
+
+
+def compiled(net: Net) -> None:
+    """Compile all that a net needs, and say how far that is."""
+    with far.telling():
+        warm(net, lambda done, of: far.is_at(f"compiling kernels: {done} of {of}"))
 
 
 def phase_of_test(number: int) -> str:

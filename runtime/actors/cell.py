@@ -11,6 +11,7 @@ from typing import Any
 from runtime.actors.actor import Actor
 from runtime.errors import MessageError, Unsendable, root_of
 from runtime.messages.message import Envelope, Refusal
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
 STOP_SECONDS = 1.0  # how long on_stop may take
@@ -27,7 +28,9 @@ class Cell:
         reject: Callable[[str, MessageError], None],
     ) -> None:
         self.actor = actor
-        self._inbox: deque[tuple[Envelope, Release]] = deque()
+        self._inbox: deque[tuple[Envelope, Release, float]] = deque()  # and when it came, in loop time
+        self._now = asyncio.get_running_loop().time
+        self.tracer: Tracer | None = None  # while somebody traces this process
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -42,9 +45,14 @@ class Cell:
         """Messages in the inbox."""
         return len(self._inbox)
 
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """What waits longest in the inbox, and for how many seconds."""
+        return (type(self._inbox[0][0].message).__name__, self._now() - self._inbox[0][2]) if self._inbox else None
+
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        self._inbox.append((envelope, release))
+        self._inbox.append((envelope, release, self._now()))
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
 
@@ -78,8 +86,9 @@ class Cell:
             if not self._inbox:
                 self._more = loop.create_future()
                 await self._more
-            envelope, release = self._inbox.popleft()
+            envelope, release, _ = self._inbox.popleft()
             self.doing = type(envelope.message).__name__
+            began = None if self.tracer is None else self.tracer.handling(envelope)
             try:
                 await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
             except Exception as error:
@@ -92,6 +101,8 @@ class Cell:
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
                 await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
             finally:
+                if began is not None and self.tracer is not None:
+                    self.tracer.handled(envelope, began)
                 del envelope  # its arrays go before its credits, when the actor is done with them
                 release()
                 self.handled += 1

@@ -22,6 +22,7 @@ from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
 
 LINE = 64  # bytes of a cache line: kernels are fastest on arrays that begin with one
@@ -44,9 +45,10 @@ class Node:
         self.on_finished: Callable[[], None] = lambda: None
         self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
         self.work = WorkSums()
+        self.busy: dict[str, float] = {}  # actor -> seconds of its array work so far
         compute.on_done = self._worked
-        self._message_metrics = MessageMetrics(metrics)
-        self.router = Router(process, incarnation, self.actors, self._message_metrics)
+        self.message_metrics = MessageMetrics(metrics)
+        self.router = Router(process, incarnation, self.actors, self.message_metrics)
         self.send, self.ask = self.router.send, self.router.ask
         self.deliver, self.reject = self.router.deliver, self.router.reject  # for the roads
         self.lost = self.router.lost
@@ -62,7 +64,7 @@ class Node:
         actor.attach(self, name, role, device)
         if device is not None:
             device.on_done = self._worked
-        self._message_metrics.roles[name] = role
+        self.message_metrics.roles[name] = role
         self.actors[name] = Cell(actor, self._failed, self.finished, self.router.reject)
 
     async def prepare(self, names: Iterable[str]) -> None:
@@ -87,6 +89,14 @@ class Node:
         if names is None:
             self.router.rejections.end()
 
+    def trace(self, tracer: Tracer | None) -> None:
+        """Let it note what the actors here do from now on; None: nobody any more."""
+        self.router.tracer = tracer
+        for cell in self.actors.values():
+            cell.tracer = tracer
+        for compute in (self.compute, *(cell.actor.device for cell in self.actors.values())):
+            compute.step = None if tracer is None else tracer.step
+
     def memory(self, size: int) -> Array:
         """See Actor.memory."""
         if self.arena is None or size < IN_PLACE_FROM:
@@ -106,6 +116,9 @@ class Node:
 
     def _worked(self, item: Item, seconds: float) -> None:
         self.work.note(item.actor, item.label, seconds)
+        self.busy[item.actor] = self.busy.get(item.actor, 0.0) + seconds
+        if self.router.tracer is not None:
+            self.router.tracer.computed(item.actor, item.label, item.since, seconds, item.step)
         cell = self.actors.get(item.actor)
         if cell is not None:
             self.on_work(cell.actor.role, item.label, seconds)
@@ -136,7 +149,7 @@ class Node:
                 "waiting_for": waits.get(name, ""),
                 "blocked_by": cell.actor.blocked_by,
                 "steps": cell.actor.steps,
-                "waited": dict(self._message_metrics.waits.get(name, {})),
+                "waited": dict(self.message_metrics.waits.get(name, {})),
                 "handled": cell.handled,
                 "inbox": cell.waiting,
             }
@@ -149,4 +162,4 @@ class Node:
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
         """The histogram of one phase of one actor."""
-        return self._message_metrics.phase(actor, phase)
+        return self.message_metrics.phase(actor, phase)

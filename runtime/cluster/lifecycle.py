@@ -48,9 +48,17 @@ LIFE: dict[tuple[LifeStage, str], LifeStage] = {
 }
 
 
+_AGENT = "/agent"
+
+
 def agent_of(process: str) -> str:
     """The name of a process's agent actor."""
-    return f"{process}/agent"
+    return f"{process}{_AGENT}"
+
+
+def is_agent(actor: str) -> bool:
+    """Is this the name of an agent?"""
+    return actor.endswith(_AGENT)
 
 
 @message
@@ -99,7 +107,7 @@ class Heartbeat(Message):
 
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
     (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
-    `work`: about once a second, what WorkSums.changed says.
+    `work`: about once a second, what WorkSums.changed says. `preparing`: how far a long piece of work is, in words.
     """
 
     process: str
@@ -111,6 +119,7 @@ class Heartbeat(Message):
     loop_lag: float
     actors: Json
     work: Json = field(default_factory=dict)
+    preparing: str = ""
 
 
 @message

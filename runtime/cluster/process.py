@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
@@ -34,11 +35,14 @@ from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
 from runtime.plan.run_plan import MACHINE, RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
+from runtime.tracing.merging import part_of
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
+SHOW_STACKS = signal.SIGUSR2
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
@@ -48,6 +52,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
         Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
+    stacks = _open_stacks(stacks_of(directory, name))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     descriptors.more()
@@ -64,8 +69,23 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     except LaunchError as error:
         logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
         return error.exit_code
-    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+    with stacks, asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory, incarnation, keys))
+
+
+def stacks_of(directory: Path, process: str) -> Path:
+    """Where a process appends the stacks of its threads whenever it gets SHOW_STACKS, whatever its event loop does."""
+    return directory / "logs" / f"{process}.stacks"
+
+
+def _open_stacks(path: Path) -> IO[str]:
+    """Open while the process lives: a handler that runs in the middle of anything cannot open files."""
+    try:
+        file = path.open("a")
+    except OSError:  # told of its log long before
+        file = Path(os.devnull).open("a")
+    faulthandler.register(SHOW_STACKS, file, chain=False)
+    return file
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -167,7 +187,17 @@ def _agent(
             "host": platform.node(),
         },
         compares=len({other.machine for other in plan.placement.processes}) > 1,
+        tracer=_tracers(plan, spec, node.directory),
+        traces=plan.trace,
     )
+
+
+def _tracers(plan: RunPlan, spec: ProcessSpec, directory: Path) -> Callable[[int], Tracer]:
+    """What makes the tracer of the run's `number`-th trace."""
+    place = 1 + [process.name for process in plan.placement.processes].index(spec.name)
+    now = asyncio.get_running_loop().time
+
+    return lambda number: Tracer(part_of(directory, spec.name, number), spec.name, place, spec.actors, now)
 
 
 def _lifeline(socket_directory: str) -> None:
