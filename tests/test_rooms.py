@@ -63,10 +63,11 @@ ROOMS: dict[str, str] = {
     " runtime.messages runtime.plan runtime.tracing runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
     "runtime.report": "runtime runtime.cluster",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
+    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.plan runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.report"
     " runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
@@ -77,7 +78,7 @@ ROOMS: dict[str, str] = {
     " runtime.compute runtime.messages",
     "roles.base": "nets! nets.data nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
-    "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
+    "roles.fc": "nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
     "roles.tuning": "nets.files roles roles.base runtime!",
     "roles.servers": "nets! roles roles.base roles.learning roles.tuning runtime!",

@@ -1,6 +1,6 @@
 """What the actors of a process do now, as plain data: taken when somebody looks, from what is there anyway.
 
-    {"now": loop time, "processor": seconds, "threads": {"139...": "MainThread"}, "actors": {name: {...}}}
+{"now": loop time, "processor": seconds, "threads": {"139...": "MainThread"}, "actors": {name: {...}}}
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
 
 def _sending() -> list[Envelope]:
     """What waits for the credits of its link, read from the suspended calls of `Router._send`: nobody keeps a list."""
-    found = []
-    for task in asyncio.all_tasks():
-        for frame in _frames(task.get_coro()):
-            if frame.f_code is Router._send.__code__ and "place" in frame.f_locals:
-                found.append(frame.f_locals["envelope"])
-    return found
+    return [
+        frame.f_locals["envelope"]
+        for task in asyncio.all_tasks()
+        for frame in _frames(task.get_coro())
+        if frame.f_code is Router._send.__code__ and "place" in frame.f_locals
+    ]
 
 
 def _frames(waiting: Any) -> Iterator[Any]:

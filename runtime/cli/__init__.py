@@ -2,6 +2,7 @@
 
 main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
+after             what `up` tells and does when the run is over
 ps  status        live runs, and what one of them is at
 events            what has happened in one
 watch             more of live runs: top, stack, logs, trace

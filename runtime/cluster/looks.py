@@ -1,11 +1,11 @@
 """What somebody who looks at a run asks of it. Nothing of it is sent, and nothing kept, while nobody looks.
 
-      client                supervisor              agent
-         |  --- GetSnapshot ----------------------->   what do your actors do now?    <-- Snapshot
-         |  --- ShowStacks ------->                    by a signal, which needs no event loop
-         |  --- BeginTrace ------->   --- StartTrace ->   note what they do from now on
-         |                            --- GetClock --->   of processes on other hosts   <-- ClockReading
-         |  --- EndTrace --------->   --- StopTrace -->   write the rest                <-- Traced
+client                supervisor              agent
+   |  --- GetSnapshot ----------------------->   what do your actors do now?    <-- Snapshot
+   |  --- ShowStacks ------->                    by a signal, which needs no event loop
+   |  --- BeginTrace ------->   --- StartTrace ->   note what they do from now on
+   |                            --- GetClock --->   of processes on other hosts   <-- ClockReading
+   |  --- EndTrace --------->   --- StopTrace -->   write the rest                <-- Traced
 """
 
 from __future__ import annotations

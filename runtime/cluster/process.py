@@ -14,10 +14,9 @@ import platform
 import shutil
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
@@ -52,7 +51,6 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
         Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
-    stacks = _open_stacks(stacks_of(directory, name))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     descriptors.more()
@@ -69,7 +67,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     except LaunchError as error:
         logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
         return error.exit_code
-    with stacks, asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+    with _writing_stacks(stacks_of(directory, name)), asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory, incarnation, keys))
 
 
@@ -78,14 +76,20 @@ def stacks_of(directory: Path, process: str) -> Path:
     return directory / "logs" / f"{process}.stacks"
 
 
-def _open_stacks(path: Path) -> IO[str]:
-    """Open while the process lives: a handler that runs in the middle of anything cannot open files."""
-    try:
-        file = path.open("a")
-    except OSError:  # told of its log long before
-        file = Path(os.devnull).open("a")
-    faulthandler.register(SHOW_STACKS, file, chain=False)
-    return file
+@contextmanager
+def _writing_stacks(path: Path) -> Iterator[None]:
+    """The file is open meanwhile: a handler that runs in the middle of anything cannot open it. It stays if there is
+    something in it."""
+    with path.open("a") as file:
+        faulthandler.register(SHOW_STACKS, file, chain=False)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(SHOW_STACKS)
+            signal.signal(SHOW_STACKS, signal.SIG_IGN)
+            with suppress(OSError):
+                if not path.stat().st_size:
+                    path.unlink()
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

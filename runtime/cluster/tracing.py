@@ -126,7 +126,7 @@ class Tracing:
             raise
         except (OSError, ValueError) as error:
             raise ProgramFailed(f"no {FILE}: {error}") from None
-        self._tell(SUPERVISOR, "trace", {"file": FILE, "spans": merged.spans, "processes": merged.processes})
+        self._tell(SUPERVISOR, "trace", merged.fields)
         return merged
 
     async def _clocks(self) -> None:
@@ -155,10 +155,11 @@ class Tracing:
 
     async def _copied(self, answers: dict[str, Traced | None]) -> None:
         """Wait until the parts of other hosts are here as they are there."""
-        wanted = {name: said.size for name, said in answers.items() if said is not None and self._is_far(name)}
+        far = {name: said for name, said in answers.items() if said is not None and self._is_far(name)}
+        parts = {part_of(self._directory, name, self._number): said.size for name, said in far.items()}
         try:
             async with asyncio.timeout(COPY_SECONDS):
-                while any(_size(part_of(self._directory, name, self._number)) < size for name, size in wanted.items()):
+                while any(_size(path) < size for path, size in parts.items()):  # noqa: ASYNC110  # files tell nobody
                     await asyncio.sleep(LOOK_SECONDS)
         except TimeoutError:
             text = f"parts of the trace on other hosts did not arrive within {COPY_SECONDS:g} s"

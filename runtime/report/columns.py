@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from rich.cells import cell_len, set_cell_size
 
@@ -17,13 +18,14 @@ TICKS = "▁▂▃▄▅▆▇█"
 
 @dataclass(frozen=True)
 class Column:
-    """`least`: it is no use narrower; `rank`: of those that are left out where there is no room, the highest goes first;
-    0 stays."""
+    """`least`: it is no use narrower; `rank`: of those that are left out where there is no room, the highest goes
+    first; 0 stays. Of a `name` the middle is cut out: its end tells it from others."""
 
     title: str
     right: bool = False
     least: int = 6
     rank: int = 0
+    name: bool = False
 
 
 def table(columns: Sequence[Column], rows: Collection[Sequence[str]], width: int) -> list[str]:
@@ -40,7 +42,7 @@ def table(columns: Sequence[Column], rows: Collection[Sequence[str]], width: int
         widths[max(wide, key=lambda at: widths[at])] -= 1
     lines = []
     for row in ([column.title for column in columns], *cells):
-        fitted = [fit(row[at], widths[at], right=columns[at].right) for at in shown]
+        fitted = [_fitted(row[at], widths[at], columns[at]) for at in shown]
         lines.append(cut((" " * GAP).join(fitted).rstrip(), width))
     return lines
 
@@ -49,10 +51,14 @@ def _least(column: Column) -> int:
     return max(column.least, cell_len(column.title))
 
 
-def fit(text: str, width: int, *, right: bool = False) -> str:
-    """In exactly so many cells; what is cut ends with an ellipsis."""
+def _fitted(text: str, width: int, column: Column) -> str:
+    """In exactly so many cells."""
+    if column.name and cell_len(text) > width:
+        head = set_cell_size(text, width // 2 - 1)
+        tail = next(text[at:] for at in range(len(text) + 1) if cell_len(text[at:]) <= width - cell_len(head) - 1)
+        text = f"{head}…{tail}"
     text = cut(text, width)
-    return " " * (width - cell_len(text)) + text if right else set_cell_size(text, width)
+    return " " * (width - cell_len(text)) + text if column.right else set_cell_size(text, width)
 
 
 def cut(text: str, width: int) -> str:
@@ -79,7 +85,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
         return ""
     count = min(width, len(finite))
     cuts = [len(finite) * at // count for at in range(count + 1)]
-    means = [sum(finite[first:last]) / (last - first) for first, last in zip(cuts, cuts[1:], strict=False)]
+    means = [sum(finite[first:last]) / (last - first) for first, last in pairwise(cuts)]
     low, high = min(means), max(means)
     step = (high - low) / (len(TICKS) - 1)
     return "".join(TICKS[round((mean - low) / step) if step > 0 else 0] for mean in means)

@@ -22,6 +22,7 @@ from runtime.report.picture import HEADLINE, PREDICTION, Picture
 from runtime.report.screen import final, screen
 from runtime.text import one_line, printable
 
+ECHO = 2  # cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
 QUIET = frozenset(
     {"process", "link lost", PREDICTION, "unsaved"}
 )  # no lines: told in the journal only, in the table, or as a warning
@@ -98,8 +99,9 @@ class RunConsole:
             self._is_over = False
 
     def table(self) -> Group:
-        """The live view: how far the run is, what it learns, what is predicted, who does what and who waits for whom."""
+        """The live view: how far the run is, what it learns, what is predicted, who does what, who waits for whom."""
         width, height = self.console.size
+        width -= ECHO
         if self._is_over:
             return as_lines(final(self._picture, self._now(), width))
         return as_lines(screen(self._picture, self._now(), width, height))

@@ -140,10 +140,12 @@ class Picture:
     def iterations(self) -> tuple[int | None, int | None]:
         """How many are done, and of how many, if the program counts so."""
         said, last = self.progress.get("iteration"), self.progress.get("max_iter")
+        ended = self.summary.get("iterations")
         if isinstance(said, str):  # "300/2000"
             said, _, last = said.partition("/")
         try:
-            return (None if said is None else int(said)), (int(last) if last else None)
+            done = said if ended is None else ended
+            return (None if done is None else int(done)), (int(last) if last else None)
         except (TypeError, ValueError):
             return None, None
 

@@ -1,14 +1,14 @@
 """The live table as lines: as many as there is room for, each as wide as the terminal at most. Plain decisions.
 
-    iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
-    loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first moment on:
-    accuracy 0.9713   ▁▃▅▆▇█                                    the table never changes its height
-    images/s 5123   learning rate 0.01   staleness 0.98
-    predicted 12.1 ms, measured 12.3 ms an iteration; busiest: fc 92%
+iteration 300/2000 (15%)   ━━━╌╌╌╌╌╌╌   elapsed 0:12   about 1:08 left
+loss 0.4031   ▇▆▅▄▃▂▂▁▁                                     every line is there from the first moment on:
+accuracy 0.9713   ▁▃▅▆▇█                                    the table never changes its height
+images/s 5123   learning rate 0.01   staleness 0.98
+predicted 12.1 ms, measured 12.3 ms an iteration; busiest: fc 92%
 
-    actor     process   doing          waits for        handled  inbox
-    conv-0    conv-0    conv forward                        812      0
-    and 27 more: 20 waiting, 7 idle
+actor     process   doing          waits for        handled  inbox
+conv-0    conv-0    conv forward                        812      0
+and 27 more: 20 waiting, 7 idle
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ HEAD = 6  # lines above the actors' titles, with the empty one
 PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)  # what a `progress` has that stands elsewhere
 SPOKEN = {"images_per_second": "images/s", "learning_rate": "learning rate"}
 COLUMNS = (
-    Column("actor", least=12),
-    Column("process", rank=2),
+    Column("actor", least=12, name=True),
+    Column("process", rank=2, name=True),
     Column("doing", least=12),
     Column("waits for", least=12),
     Column("handled", right=True, rank=1),
@@ -46,7 +46,7 @@ def screen(picture: Picture, now: float, width: int, height: int) -> list[str]:
 
 
 def height_of(picture: Picture, height: int) -> int:
-    """Lines of the table on a terminal of `height`: all actors, if there is room; two lines are left for what is told."""
+    """Lines of the table on a terminal of `height`: all actors, if there is room; two are left for what is told."""
     return max(HEAD + 3, min(HEAD + 1 + len(picture.actors), height - 2))
 
 
@@ -68,7 +68,7 @@ def _head(picture: Picture, now: float, width: int) -> Iterator[str]:
 def _first(picture: Picture, now: float, width: int) -> str:
     done, last = picture.iterations
     elapsed = f"elapsed {clock(now)}"
-    if picture.began is None and not picture.stage:
+    if picture.began is None and done is None and not picture.stage:
         return packed((_start(picture), elapsed), width)
     if done is None:
         return packed((picture.stage or "running", elapsed, *_plain(picture.progress)), width)

@@ -130,8 +130,8 @@ class Client:
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
 
     async def snapshot(self, process: str) -> dict[str, Any] | None:
-        """What the actors of a process do now, see `actors.snapshot`; None if it does not answer in LOOK_SECONDS: it has
-        not greeted yet, is stuck, stopped or gone."""
+        """What the actors of a process do now, see `actors.snapshot`; None if it does not answer in LOOK_SECONDS: it
+        has not greeted yet, is stuck, stopped or gone."""
         try:
             said = await self._asked(agent_of(process), GetSnapshot(), Snapshot, LOOK_SECONDS)
         except (AskTimeout, Refused):
@@ -140,12 +140,12 @@ class Client:
         return found
 
     async def show_stacks(self, process: str) -> None:
-        """Have a process append its stacks to its file, see `process.stacks_of`. Whoever reads that sees when it has."""
+        """Have a process append its stacks to its file, see `process.stacks_of`: who reads that sees when it has."""
         await self._asked(SUPERVISOR, ShowStacks(process=process), Looked, self._patience)
 
     async def begin_trace(self, iterations: int = 0) -> tuple[str, ...]:
-        """Trace the run from now on, for so many iterations or until `end_trace`; lines for the person. Refused if it is
-        being traced."""
+        """Trace the run from now on, for so many iterations or until `end_trace`; lines for the person. Refused if it
+        is being traced."""
         return (await self._asked(SUPERVISOR, BeginTrace(iterations=iterations), Looked, None)).lines
 
     async def end_trace(self) -> tuple[str, ...]:

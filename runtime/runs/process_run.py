@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.cluster.clients import Clients
+from runtime.cluster.clients import Answer, Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
@@ -92,7 +92,11 @@ class ProcessHouse(House):
         self._tracing = Tracing(
             self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
         )
-        answers = {ShowStacks: self._show_stacks, BeginTrace: self._begin_trace, EndTrace: self._end_trace}
+        answers: dict[type[Message], Answer] = {
+            ShowStacks: self._show_stacks,
+            BeginTrace: self._begin_trace,
+            EndTrace: self._end_trace,
+        }
         self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end, answers)
         self._watchers.add(self._clients)
         self._watchers.add(self._tracing)

@@ -11,7 +11,7 @@ from typing import Any
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
-from runtime.report.console import HEADLINE
+from runtime.report.picture import HEADLINE
 from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
 from runtime.transport import host

@@ -46,6 +46,11 @@ class Merged:
     processes: int
     missing: tuple[str, ...]
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Of the event that tells of it."""
+        return {"file": FILE, "spans": self.spans, "processes": self.processes}
+
     def __str__(self) -> str:
         without = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
         return f"{self.path}: {self.spans} spans of {self.processes} processes, {self.flows} messages{without}"
@@ -82,7 +87,7 @@ def merge(directory: Path) -> Merged:
     flows = _whole(found.values())
     half = directory / f".{FILE}.{os.getpid()}"
     spans, used = 0, set()
-    with open(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb", closefd=True) as file:
+    with half.open("wb") as file:
         file.write(b"[")
         before = b"\n"
         for process, path in found.items():

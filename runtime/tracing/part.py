@@ -5,8 +5,8 @@
      "args": {"actor": "conv-0-0", "iteration": 7}},
     {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ..., "pid": ..., "tid": ...},
 
-ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows ("s" begins one, "f"
-ends it) lie within the span of the sending and of the handling or waiting. `iteration` is -1 where none is known.
+ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows ("s" begins one,
+"f" ends it) lie within the span of the sending and of the handling or waiting. `iteration` is -1 where none is known.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Part:
             self.size, left = self.size + written, left[written:]
         if self.size > MOST_BYTES:
             self.give_up()
-            text = "the trace of this process ends here: %s has %d MB"
-            logging.getLogger("convoy").warning(text, self._path, self.size >> 20)
+            ends = "the trace of this process ends here: %s has %d MB"
+            logging.getLogger("convoy").warning(ends, self._path, self.size >> 20)
 
 
 def line(event: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
 """Notes what the actors of one process do, while somebody traces: computing, handling, waiting, sending.
 
-Whoever runs actors asks one attribute, `tracer`, which is None otherwise. A note is one tuple in a queue; a thread makes
-lines of them and writes them, four times a second.
+Whoever runs actors asks one attribute, `tracer`, which is None otherwise. A note is one tuple in a queue; a thread
+makes lines of them and writes them, four times a second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from runtime.tracing.tracks import Track
 
 FLUSH_SECONDS = 0.25
 NO_STEP = -1  # as in Envelope.step
-STEP: ContextVar[int] = ContextVar("step", default=NO_STEP)  # the iteration that the running task last heard or spoke of
+STEP: ContextVar[int] = ContextVar("step", default=NO_STEP)  # what the running task last heard or spoke of
 
 
 class Tracer:
     """Of one process, the `number`-th of its run. `now` is loop time in seconds. OSError if the part cannot be made."""
 
-    def __init__(
-        self, path: Path, process: str, number: int, actors: Iterable[str], now: Callable[[], float]
-    ) -> None:
+    def __init__(self, path: Path, process: str, number: int, actors: Iterable[str], now: Callable[[], float]) -> None:
         self.path, self.now = path, now
         self._actors = frozenset(actors)
         self._notes: deque[Note] = deque()
@@ -52,8 +50,8 @@ class Tracer:
     def handled(self, envelope: Envelope, began: float) -> None:
         """It has returned or raised."""
         if envelope.receiver in self._actors:
-            name, flow = type(envelope.message).__name__, flow_of(envelope)
-            self._note(Track.INBOX, envelope.receiver, name, began, envelope.step, ends=(flow, began), peer=envelope.sender)
+            name, ends = type(envelope.message).__name__, (flow_of(envelope), began)
+            self._note(Track.INBOX, envelope.receiver, name, began, envelope.step, ends=ends, peer=envelope.sender)
 
     def sending(self, envelope: Envelope) -> float:
         """A message is about to be sent. Loop time."""

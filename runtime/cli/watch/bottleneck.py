@@ -46,7 +46,8 @@ def _followed(rows: dict[str, Row], waiting: dict[str, float], busiest: Row) -> 
         chain.append(peer)
     root, by = rows.get(chain[-1]), " -> ".join(chain)
     how = f", which computes {root.computing:.0%} of the time" if root is not None and root.computing else ""
-    text = f"{waiting[chain[0]]:.1f} s of each second are spent waiting for {by}{how}"
+    text = f"the others wait for {by}{how}: {waiting[chain[0]]:.1f} s of each second in all"
     if (busiest.computing or 0.0) < 0.5:
-        text += f"; nobody computes half of the time ({busiest.actor} most, {busiest.computing:.0%}): messages, or reading"
+        most = f"{busiest.actor} most, {busiest.computing:.0%}"
+        text += f"; nobody computes half of the time ({most}): messages, or reading"
     return text

@@ -72,7 +72,7 @@ async def meant_by(run: str | None, name: str | None, below: Path) -> tuple[Path
     run is a name in the only live run, or the newest."""
     if run is None or name is not None:
         return await meant(None if run is None else Path(run), below), name
-    if Path(run).is_dir() or (below / run).is_dir():
+    if any(map(Path.is_dir, (Path(run), below / run))):  # nothing else waits for this loop
         return await meant(Path(run), below), None
     return await meant(None, below), run
 

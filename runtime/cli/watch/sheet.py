@@ -11,7 +11,7 @@ from runtime.report.columns import Column, cut, table
 from runtime.report.console import describe
 
 COLUMNS = (
-    Column("actor", least=10),
+    Column("actor", least=12, name=True),
     Column("doing", least=14),
     Column("computes", right=True),
     Column("predicted", right=True, rank=2),
@@ -23,7 +23,9 @@ COLUMNS = (
 )
 
 
-def sheet(title: str, events: Mapping[str, Mapping[str, Any]], rows: Sequence[Row], width: int, height: int) -> list[str]:
+def sheet(
+    title: str, events: Mapping[str, Mapping[str, Any]], rows: Sequence[Row], width: int, height: int
+) -> list[str]:
     """`events`: the latest of each name. `height` 0: all rows."""
     head = [title, describe(dict(events.get("progress", {}))), str(events.get("prediction", {}).get("text", ""))]
     head += [bottleneck(rows), ""]

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+
+from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
+from runtime.cli.watch.rates import doing, spoken
+from runtime.cli.watch.stacks import native as native_stacks
+from runtime.cli.watch.stacks import stands_still, with_names, written
+from runtime.errors import ActorStopped, ConvoyError
+from runtime.plan.run_plan import RunPlan
+from runtime.runs.finding import PATIENCE, listens
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
 
@@ -37,90 +46,88 @@ def stack(
 
 
 async def _shown(run: str | None, actor: str | None, below: Path, native: bool) -> int:
-    from runtime.cli.watch.looking import Look, Looking, meant_by, named
-    from runtime.errors import ActorStopped, ConvoyError
-    from runtime.plan.run_plan import RunPlan
     from runtime.report.console import RunConsole
-    from runtime.runs.finding import PATIENCE, listens
 
     directory, actor = await meant_by(run, actor, below)
-    console = RunConsole(live=False)
-    placement = RunPlan.read(directory).placement
-    homes = placement.process_of()
+    console, placement = RunConsole(live=False), RunPlan.read(directory).placement
     if actor is not None:
-        named(actor, list(homes), "actor")
+        named(actor, list(placement.process_of()), "actor")
     if not await asyncio.to_thread(listens, directory):
         raise ActorStopped(f"the run in {directory} is over; what its processes wrote is in {directory / 'logs'}")
-    wanted = [spec for spec in placement.processes if actor is None or actor in spec.actors]
-    facts = await asyncio.to_thread(_born, directory)
-    look, looking = Look(0.0, {}), None
+    greetings = await asyncio.to_thread(_greetings, directory)
     async with AsyncExitStack() as stack:
+        look, looking = Look(0.0, {}), None
         try:
             looking = await stack.enter_async_context(Looking(directory, PATIENCE))
             look = await looking.look(LOOK_SECONDS)
         except ConvoyError as error:  # `up` is stuck or stopped itself: its processes are here all the same
-            console.say(f"up: {error}; what follows is of its processes alone")
-        for spec in wanted:
-            pid = _here(facts.get(spec.name))
-            client = looking.client if looking is not None else None
-            lines = _of_process(directory, spec, actor, facts.get(spec.name), look.states.get(spec.name), pid, client, native)
-            async for line in lines:
-                console.say(line)
+            console.say(f"up: {error}: what follows is told by its processes alone")
+        for spec in placement.processes:
+            if actor is None or actor in spec.actors:
+                actors, greeting = [actor] if actor else spec.actors, greetings.get(spec.name)
+                process = _Process(spec.name, actors, greeting, look.states.get(spec.name), directory, looking)
+                async for line in process.lines(native):
+                    console.say(line)
     return 0
 
 
-async def _of_process(
-    directory: Path, spec: Any, actor: str | None, fact: Any, state: Any, pid: int | None, client: Any, native: bool
-) -> Any:
-    from runtime.cli.watch.stacks import named, stands_still, written
-    from runtime.cli.watch.stacks import native as native_stacks
+@dataclass(frozen=True)
+class _Process:
+    """What is known of it: what it said when it greeted, if it has; what it says it does, if it answers."""
 
-    where = "not started yet" if fact is None else f"pid {fact['pid']} on {fact['host']}"
-    yield f"process {spec.name}: {where}"
-    still = stands_still(pid) if pid is not None else ""
-    if still:
-        yield f"  it is {still}"
-        return
-    if fact is None:
-        return
-    if state is None:
-        yield "  its event loop does not answer: it is stuck, or busy for more than a second"
-    else:
-        for line in _waits(state, [actor] if actor else spec.actors):
-            yield f"  {line}"
-    if native and pid is not None:
-        for line in await native_stacks(pid):
+    name: str
+    actors: Sequence[str]
+    greeting: dict[str, Any] | None
+    state: State | None
+    directory: Path
+    looking: Looking | None
+
+    async def lines(self, native: bool) -> AsyncIterator[str]:
+        """For the person."""
+        if self.greeting is None:
+            yield f"process {self.name}: has not greeted yet"
+            return
+        yield f"process {self.name}: pid {self.greeting['pid']} on {self.greeting['host']}"
+        pid: int | None = self.greeting["pid"] if self.greeting["host"] == platform.node() else None
+        if pid is not None and (still := stands_still(pid)):
+            yield f"  it is {still}"
+            return
+        if self.state is None:
+            yield "  its event loop does not answer: it is stuck, or busy for longer than a second"
+        else:
+            for line in _waits(self.state, self.actors):
+                yield f"  {line}"
+        if native and pid is not None:
+            for line in await native_stacks(pid):
+                yield f"    {line}"
+            return
+        if native:
+            yield "  --native: it is on another host; these are its Python stacks"
+        text = await written(self.directory, self.name, pid, self.looking.client if self.looking else None)
+        for line in with_names(text, self.state["threads"] if self.state else {}):
             yield f"    {line}"
-        return
-    if native:
-        yield "  --native: it is on another host; these are its Python stacks"
-    text = await written(directory, spec.name, pid, client)
-    for line in named(text, state["threads"] if state else {}):
-        yield f"    {line}"
-    if not text:
-        yield "    its stacks did not come: it does not take signals now"
+        if not text:
+            yield "    its stacks did not come: it takes no signals now"
 
 
-def _waits(state: Any, actors: Any) -> Iterator[str]:
-    from runtime.cli.watch.rates import doing, spoken
-
+def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
     for name in actors:
         now = state["actors"].get(name)
         if now is None:
             yield f"{name}: not there yet"
             continue
+        said = doing(now)
         inbox = f"; {now['inbox']} in its inbox" if now["inbox"] else ""
         oldest = f", {now['oldest'][0]} for {spoken(now['oldest'][1])}" if now["oldest"] else ""
-        yield f"{name}: {doing(now)}{inbox}{oldest}"
-        if now["handling"] and not doing(now).startswith("handling"):
+        yield f"{name}: {said}{inbox}{oldest}"
+        if now["handling"] and not said.startswith("handling"):
             yield f"  in its handler of {now['handling']}"
-        first = bool(now["asks"]) and doing(now).startswith("waits")
-        for peer, kind, seconds in now["asks"][first:]:
+        for peer, kind, seconds in now["asks"][said.startswith("waits") :]:
             yield f"  waits for {peer} ({kind}) for {spoken(seconds)}, too"
 
 
-def _born(directory: Path) -> dict[str, dict[str, Any]]:
-    """Process -> what it said when it greeted, by the journal: that also tells of a run whose `up` is stuck."""
+def _greetings(directory: Path) -> dict[str, dict[str, Any]]:
+    """By process; from the journal, which also tells of a run whose `up` is stuck."""
     found: dict[str, dict[str, Any]] = {}
     with (directory / "events.jsonl").open() as lines:
         for line in lines:
@@ -131,8 +138,3 @@ def _born(directory: Path) -> dict[str, dict[str, Any]]:
             except (ValueError, KeyError, TypeError):  # damaged, or half written
                 continue
     return found
-
-
-def _here(fact: dict[str, Any] | None) -> int | None:
-    """The process number of a process of this host."""
-    return fact["pid"] if fact is not None and fact["host"] == platform.node() else None

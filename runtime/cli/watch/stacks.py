@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from runtime.cluster.process import SHOW_STACKS, stacks_of
@@ -58,7 +59,7 @@ async def written(directory: Path, process: str, pid: int | None, client: Client
         return file.read().decode(errors="replace")
 
 
-def named(text: str, threads: Mapping[str, str]) -> Iterator[str]:
+def with_names(text: str, threads: Mapping[str, str]) -> Iterator[str]:
     """The lines, with the names of the threads, as far as the process has told them."""
     for line in text.splitlines():
         found = _THREAD.match(line)
@@ -72,16 +73,18 @@ async def native(pid: int) -> list[str]:
     if tool is None:
         text = "--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'"
         raise ConfigError([text])
-    command = [tool, "dump", "--native", "--nonblocking", "--pid", str(pid)]
+    run = partial(subprocess.run, capture_output=True, text=True, errors="replace", check=False)
+    command = [tool, "dump", "--native", "--pid", str(pid)]
     try:
-        done = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, errors="replace", timeout=NATIVE_SECONDS, check=False
-        )
+        done = await asyncio.to_thread(run, command, timeout=NATIVE_SECONDS)
     except subprocess.TimeoutExpired:
         return [f"py-spy did not end within {NATIVE_SECONDS:g} s"]
     if done.returncode:
         why = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
-        return [f"py-spy cannot look into it: {why[0]} (it needs the right to trace: root, or kernel.yama.ptrace_scope 0)"]
+        return [
+            f"py-spy cannot look into it: {why[0]}",
+            "it needs the right to trace: root, or kernel.yama.ptrace_scope = 0",
+        ]
     return done.stdout.splitlines()
 
 

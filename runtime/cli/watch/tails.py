@@ -64,4 +64,3 @@ class Tails:
         found = [tail.lines(last=last) for tail in self._tails.values()]
         for _, name, line in heapq.merge(*found, key=lambda told: told[0]):
             yield name, line
-

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from runtime.cli.watch.bottleneck import bottleneck
 from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
-from runtime.cli.watch.bottleneck import bottleneck
 from runtime.cli.watch.sheet import sheet
 
 STAMPS = ("t", "time", "actor", "event")
@@ -55,7 +55,8 @@ async def _shown(run: Path | None, below: Path, once: bool, as_json: bool) -> in
                 events, found = await anext(looks)
             if as_json:
                 actors = [row.plain() for row in found]
-                told = {"run": directory.name, "events": events, "bottleneck": bottleneck(found), "actors": actors}
+                told: dict[str, Any] = {"run": directory.name, "bottleneck": bottleneck(found), "actors": actors}
+                told |= {name: events.get(name, {}) for name in ("progress", "prediction")}
                 console.say(json.dumps(told, indent=1))
             else:
                 width = console.console.width if console.console.is_terminal else 160

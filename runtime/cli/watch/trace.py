@@ -53,7 +53,7 @@ async def _done(action: str, run: Path | None, below: Path, iterations: int) -> 
         async with Client(directory, PATIENCE) as client:
             lines = await (client.begin_trace(iterations) if action == "start" else client.end_trace())
     except Refused as error:
-        raise ProgramFailed(f"{directory.name}: {str(error).rpartition(': ')[2]}") from None
+        raise ProgramFailed(f"{directory.name}: {str(error).partition(': ')[2]}") from None
     for line in lines:
         say(line)
     return 0

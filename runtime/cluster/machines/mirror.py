@@ -1,8 +1,9 @@
 """Which bytes of which files of a folder their copies elsewhere have not got yet: a plain object over a folder.
 
-Logs and traces are sent as they grow. Any other file is sent whole when it has been the same for two looks, or at the last look:
-what the program writes (checkpoints) appears in whole, by a rename. Names that begin with a dot are somebody's work in
-progress. What was copied and is removed is told when everything that is there is copied: what replaces it comes first.
+Logs and traces are sent as they grow. Any other file is sent whole when it has been the same for two looks, or at the
+last look: what the program writes (checkpoints) appears in whole, by a rename. Names that begin with a dot are
+somebody's work in progress. What was copied and is removed is told when everything that is there is copied: what
+replaces it comes first.
 """
 
 from __future__ import annotations
