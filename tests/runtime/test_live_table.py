@@ -15,7 +15,7 @@ TITLE = "actor"
 def table_of(lines: list[str]) -> list[str]:
     """From the line with the iterations to the last."""
     first = next(at for at, line in enumerate(lines) if line.startswith(("iteration", "starting", "preparing")))
-    return [line for line in lines[first:]]
+    return lines[first:]
 
 
 def is_last(line: str) -> bool:
