@@ -16,7 +16,7 @@ from cyclopts import Parameter
 from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
 from runtime.cli.watch.rates import doing, spoken
 from runtime.cli.watch.stacks import native as native_stacks
-from runtime.cli.watch.stacks import stands_still, with_names, written
+from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.runs.finding import PATIENCE, listens
@@ -88,7 +88,8 @@ class _Process:
             yield f"process {self.name}: has not greeted yet"
             return
         yield f"process {self.name}: pid {self.greeting['pid']} on {self.greeting['host']}"
-        pid: int | None = self.greeting["pid"] if self.greeting["host"] == platform.node() else None
+        here = self.greeting["host"] == platform.node() and is_called(self.greeting["pid"], self.name)
+        pid: int | None = self.greeting["pid"] if here else None
         if pid is not None and (still := stands_still(pid)):
             yield f"  it is {still}"
             return

@@ -25,6 +25,15 @@ STATES = {"T": "stopped", "t": "stopped by a debugger", "Z": "over: its parent h
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)(.*)$")
 
 
+def is_called(pid: int, process: str) -> bool:
+    """Is there a process of this number here that calls itself so? Two hosts may have one name, and a signal that a
+    stranger does not expect ends it."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n") == process[:15]
+    except OSError:
+        return False
+
+
 def stands_still(pid: int) -> str:
     """Why a process of this host can write nothing, in words; "" if it can."""
     try:
