@@ -150,6 +150,7 @@ class ProcessHouse(House):
         return Looked(lines=())
 
     async def _begin_trace(self, wanted: BeginTrace) -> Looked:
+        await self.began.wait()
         return await self._tracing.begin(wanted.iterations)
 
     async def _end_trace(self, wanted: EndTrace) -> Looked:

@@ -57,7 +57,11 @@ async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
         assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
         assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] == 0
         assert found["bottleneck"].startswith("busy ") or "waiting for deaf" in found["bottleneck"]
-        await run.tell("stuck", Block())
+
+
+@pytest.mark.slow
+async def test_top_names_a_process_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with live(tmp_path) as run:
         await run.tell("stuck", Block())
         code, out = await said(capsys, "top", run.directory, "--once")
         assert code == 0
@@ -66,6 +70,21 @@ async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
         assert "process stuck does not answer: it is stuck or stopped" in out
 
 
+async def test_stack_of_an_actor_tells_for_whom_it_waits_and_the_stacks_of_its_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path) as run:
+        code, out = await said(capsys, "stack", run.directory, "asker")
+        assert code == 0 and out.count("process ") == 1
+        assert "asker: waits for deaf (Question) for " in out
+        assert "Thread MainThread (most recent call first)" in out and "in _lifeline" in out
+        code, out = await said(capsys, "stack", run.directory, "askr")
+        assert code == 2 and "no actor of this run is called 'askr' (did you mean 'asker'?)" in out
+    code, out = await said(capsys, "stack", run.directory)
+    assert code == 1 and "is over" in out
+
+
+@pytest.mark.slow
 async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whose_loop_is_stuck(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,12 +103,6 @@ async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whos
         assert "its event loop does not answer" in parts["stuck"] and "in stuck_here" in parts["stuck"]
         assert f"it is stopped: `kill -CONT {stopped}` lets it go on" in parts["lead"]
         assert "Thread" not in parts["lead"]
-        code, out = await said(capsys, "stack", run.directory, "asker")
-        assert code == 0 and out.count("process ") == 1 and "process asker" in out
-        code, out = await said(capsys, "stack", run.directory, "askr")
-        assert code == 2 and "no actor of this run is called 'askr' (did you mean 'asker'?)" in out
-    code, out = await said(capsys, "stack", run.directory)
-    assert code == 1 and "is over" in out
 
 
 async def test_logs_are_shown_with_names_in_the_order_of_their_times_and_followed_to_the_end(

@@ -65,8 +65,11 @@ async def written(path: Path, what: bytes) -> None:
     """Wait until a process has written this."""
 
     def look() -> None:
-        while not (path.exists() and what in path.read_bytes()):
+        for _ in range(3000):
+            if path.exists() and what in path.read_bytes():
+                return
             pause.wait(0.01)
+        raise AssertionError(f"{path} has no {what!r}")
 
     await asyncio.to_thread(look)
 
@@ -113,6 +116,7 @@ def test_a_training_run_is_traced_from_its_first_iteration_by_a_key(tmp_path: Pa
     assert {0, 1, 2} <= {event["args"]["iteration"] for event in arrived}
 
 
+@pytest.mark.slow
 async def test_a_stopped_process_is_named_and_the_others_are_traced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,8 +15,8 @@ from cyclopts import Parameter
 
 from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
 from runtime.cli.watch.rates import doing, spoken
-from runtime.cli.watch.stacks import native as native_stacks
 from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
+from runtime.cli.watch.stacks import native as native_stacks
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.runs.finding import PATIENCE, listens

@@ -17,6 +17,7 @@ from runtime.cli.watch.rates import Row, rows
 from runtime.cli.watch.sheet import sheet
 
 STAMPS = ("t", "time", "actor", "event")
+WIDE = 1000  # columns: a file or pipe has all
 REFRESH_SECONDS = 1.0  # between two looks: what shares and rates are of
 Shown = tuple[dict[str, dict[str, Any]], list[Row]]  # the latest of each event, a row for each actor
 
@@ -59,7 +60,7 @@ async def _shown(run: Path | None, below: Path, once: bool, as_json: bool) -> in
                 told |= {name: events.get(name, {}) for name in ("progress", "prediction")}
                 console.say(json.dumps(told, indent=1))
             else:
-                width = console.console.width if console.console.is_terminal else 160
+                width = console.console.width if console.console.is_terminal else WIDE
                 for line in sheet(directory.name, events, found, width, 0):
                     console.say(line)
             return 0
