@@ -31,7 +31,7 @@ class Terminal:
         *,
         echo: bool = True,
     ) -> None:
-        self.columns, self.lines = columns, lines
+        self.columns, self.lines, self.raw = columns, lines, b""
         self._screen = pyte.HistoryScreen(columns, lines, history=10_000)
         self._stream = pyte.ByteStream(self._screen)
         self._fd, slave = pty.openpty()
@@ -60,6 +60,11 @@ class Terminal:
         lines = [line[at].data for line in self._screen.history.top for at in range(self.columns)]
         return ["".join(lines[at : at + self.columns]).rstrip() for at in range(0, len(lines), self.columns)]
 
+    def echoes(self) -> bool:
+        """Does it show what is typed, line by line?"""
+        modes: int = termios.tcgetattr(self._fd)[3]
+        return modes & (termios.ECHO | termios.ICANON) == termios.ECHO | termios.ICANON
+
     def type(self, keys: bytes) -> None:
         """Press keys."""
         os.write(self._fd, keys)
@@ -86,6 +91,7 @@ class Terminal:
                 return
             if not said:
                 return
+            self.raw += said
             self._stream.feed(said)
             yield self.shown()
 

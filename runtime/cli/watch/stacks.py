@@ -69,11 +69,13 @@ async def written(directory: Path, process: str, pid: int | None, client: Client
 
 
 def with_names(text: str, threads: Mapping[str, str]) -> Iterator[str]:
-    """The lines, with the names of the threads, as far as the process has told them."""
+    """The lines, with the names of the threads, as far as the process has told them, and files as they are imported."""
+    places = sorted({f'File "{place}/' for place in sys.path if place}, key=len, reverse=True)
     for line in text.splitlines():
         found = _THREAD.match(line)
         name = threads.get(str(int(found[1], 16))) if found else None
-        yield f"Thread {name}{found[2]}" if found and name else line
+        place = next(filter(line.lstrip().startswith, places), "")
+        yield f"Thread {name}{found[2]}" if found and name else line.replace(place, 'File "', 1) if place else line
 
 
 async def native(pid: int) -> list[str]:
