@@ -42,7 +42,7 @@ class Compute(ABC):
         self.done = 0
         self.busy = 0.0  # seconds of all items so far
         self.on_done: Callable[[Item, float], None] = lambda item, seconds: None
-        self.step: Callable[[], int] | None = None  # of who asks for work: its iteration; None while nobody traces
+        self.step: Callable[[str], int] | None = None  # of who asks for work: its iteration; None while nobody traces
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     @abstractmethod
@@ -70,8 +70,8 @@ class Compute(ABC):
         self._items.append(item)
         return item
 
-    def _step(self) -> int:
-        return -1 if self.step is None else self.step()
+    def _step(self, actor: str) -> int:
+        return -1 if self.step is None else self.step(actor)
 
     def _end(self, item: Item, taken: float) -> None:
         self._items.remove(item)
@@ -117,13 +117,13 @@ class ThreadCompute(Compute):
             raise RuntimeError(f"{label} of {actor}: the compute thread takes no more work")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._pieces.put(_Piece(loop, done, actor, label, work, args, self._step()))
+        self._pieces.put(_Piece(loop, done, actor, label, work, args, self._step(actor)))
         return await done
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.race."""
         loop = asyncio.get_running_loop()
-        item = self._start(actor, label, loop, self._step())
+        item = self._start(actor, label, loop, self._step(actor))
         try:
             return await loop.run_in_executor(self._racers, work, *args)
         finally:
@@ -197,7 +197,7 @@ class InlineCompute(Compute):
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.race: the durations pass beside one another, the work itself is done one after the other."""
         loop = asyncio.get_running_loop()
-        item = self._start(actor, label, loop, self._step())
+        item = self._start(actor, label, loop, self._step(actor))
         try:
             result = work(*args)
             if self._service_time is not None:

@@ -6,7 +6,8 @@
     {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ..., "pid": ..., "tid": ...},
 
 ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows ("s" begins one,
-"f" ends it) lie within the span of the sending and of the handling or waiting. `iteration` is -1 where none is known.
+"f" ends it) lie within the span of the sending and of the handling or waiting. `iteration` is left out where none is
+known.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class Part:
         if is_new:
             yield _named("thread_name", self._pid, tid, {"name": thread_name(note.actor, note.track, lane)})
             yield _named("thread_sort_index", self._pid, tid, {"sort_index": tid})
-        args: dict[str, Any] = {"actor": note.actor, "iteration": note.step}
+        args: dict[str, Any] = {"actor": note.actor}
+        if note.step >= 0:
+            args["iteration"] = note.step
         if note.peer:
             args["peer"] = note.peer
         if note.size:

@@ -19,7 +19,7 @@ from runtime.tracing.tracks import Track
 
 FLUSH_SECONDS = 0.25
 NO_STEP = -1  # as in Envelope.step
-STEP: ContextVar[int] = ContextVar("step", default=NO_STEP)  # what the running task last heard or spoke of
+STEP: ContextVar[int] = ContextVar("step", default=NO_STEP)  # of the message that is handled
 
 
 class Tracer:
@@ -29,6 +29,7 @@ class Tracer:
         self.path, self.now = path, now
         self._actors = frozenset(actors)
         self._notes: deque[Note] = deque()
+        self._spoken: dict[str, int] = {}  # actor -> the iteration that it last spoke of
         self._answers: dict[int, tuple[str, float]] = {}  # ask -> the flow that its answer ends, and when it came
         self._part = Part(path, process, number, actors)
         self._over = threading.Event()
@@ -38,9 +39,11 @@ class Tracer:
     def __repr__(self) -> str:
         return f"<tracer of {len(self._actors)} actors: {self._part!r}>"
 
-    def step(self) -> int:
-        """The iteration that the running task is about, as far as its messages say; -1: none."""
-        return STEP.get()
+    def step(self, actor: str) -> int:
+        """The iteration that the running task of an actor is about: that of the message that it handles, else the last
+        that the actor spoke of; -1: none."""
+        handled = STEP.get()
+        return self._spoken.get(actor, NO_STEP) if handled == NO_STEP else handled
 
     def handling(self, envelope: Envelope) -> float:
         """A handler is about to be called. Loop time."""
@@ -56,7 +59,7 @@ class Tracer:
     def sending(self, envelope: Envelope) -> float:
         """A message is about to be sent. Loop time."""
         if envelope.step >= 0:
-            STEP.set(envelope.step)
+            self._spoken[envelope.sender] = envelope.step
         return self.now()
 
     def sent(self, envelope: Envelope, began: float) -> None:

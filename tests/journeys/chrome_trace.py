@@ -42,7 +42,7 @@ def check(events: list[Event], slack: float = 0.0) -> None:
         if event["ph"] == "X":
             where = event["pid"], event["tid"]
             assert where in named and event["name"] and event["dur"] >= 0
-            assert type(event["args"]["iteration"]) is int and named[where].startswith(event["args"]["actor"])
+            assert type(event["args"].get("iteration", 0)) is int and named[where].startswith(event["args"]["actor"])
             slices[where].append((round(event["ts"] * 1000), round((event["ts"] + event["dur"]) * 1000)))
         elif event["ph"] in "sf":
             assert event["id"] not in flows[event["ph"]]
