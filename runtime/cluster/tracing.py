@@ -46,6 +46,7 @@ class Tracing:
         self._steps = 0
         self.under_way = False
         self._task: asyncio.Task[None] | None = None  # ends it by itself
+        self._asking: set[asyncio.Future[Any]] = set()  # agents
 
     def __repr__(self) -> str:
         return f"<tracing: {self._number} so far, {'one' if self.under_way else 'none'} under way>"
@@ -101,6 +102,10 @@ class Tracing:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        asking = list(self._asking)
+        for ask in asking:
+            ask.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
         self.under_way = False
         if self._number and is_unmerged(self._directory):
             try:
@@ -170,10 +175,18 @@ class Tracing:
         return dict(zip(self._processes, found, strict=True))
 
     async def _asked(self, process: str, message: Message, answer: type[R]) -> R | None:
-        try:
-            return await self._voice.ask(agent_of(process), message, answer, timeout=ANSWER_SECONDS)
-        except ConvoyError:  # it is stuck, stopped or gone, or could not; who asks is told
-            return None
+        """None if it is gone, cannot, or does not answer in time; when it does later, that is no offence."""
+        asking = asyncio.ensure_future(self._voice.ask(agent_of(process), message, answer))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked_for)
+        await asyncio.wait([asking], timeout=ANSWER_SECONDS)
+        failed = not asking.done() or asking.cancelled() or asking.exception() is not None
+        return None if failed else asking.result()
+
+    def _asked_for(self, asking: asyncio.Future[Any]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # asyncio would log it
 
     def _silent(self, answers: dict[str, Traced | None]) -> list[str]:
         names = [name for name, said in answers.items() if said is None]

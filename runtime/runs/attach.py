@@ -34,7 +34,6 @@ from runtime.suggest import hint
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
-LOOK_SECONDS = 1.0  # within which a process that is not stuck says what it does
 ANSWER_SECONDS = 10.0  # within which a living run admits a client
 
 _numbers = itertools.count(1)
@@ -130,11 +129,11 @@ class Client:
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
 
     async def snapshot(self, process: str) -> dict[str, Any] | None:
-        """What the actors of a process do now, see `actors.snapshot`; None if it does not answer in LOOK_SECONDS: it
-        has not greeted yet, is stuck, stopped or gone."""
+        """What the actors of a process do now, see `actors.snapshot`; None if it has not greeted yet or is gone. Of one
+        that is stuck or stopped the answer comes when it is not any more."""
         try:
-            said = await self._asked(agent_of(process), GetSnapshot(), Snapshot, LOOK_SECONDS)
-        except (AskTimeout, Refused):
+            said = await self._asked(agent_of(process), GetSnapshot(), Snapshot, None)
+        except Refused:
             return None
         found: dict[str, Any] = json.loads(said.state.tobytes())
         return found

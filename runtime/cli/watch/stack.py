@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import platform
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
+from runtime.cli.watch.looking import Look, Looking, State, journalled, meant_by, named
 from runtime.cli.watch.rates import doing, spoken
 from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
 from runtime.cli.watch.stacks import native as native_stacks
@@ -129,13 +128,4 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
 
 def _greetings(directory: Path) -> dict[str, dict[str, Any]]:
     """By process; from the journal, which also tells of a run whose `up` is stuck."""
-    found: dict[str, dict[str, Any]] = {}
-    with (directory / "events.jsonl").open() as lines:
-        for line in lines:
-            try:
-                event = json.loads(line)
-                if event["event"] == "process":
-                    found[event["process"]] = {"pid": int(event["pid"]), "host": str(event["host"])}
-            except (ValueError, KeyError, TypeError):  # damaged, or half written
-                continue
-    return found
+    return {event["process"]: event for event in journalled(directory) if event["event"] == "process"}

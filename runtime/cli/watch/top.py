@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.looking import Look, Looking
+from runtime.cli.watch.looking import Look, Looking, journalled
 from runtime.cli.watch.rates import Row, rows
 from runtime.cli.watch.sheet import sheet
 
@@ -118,12 +118,7 @@ async def _within(ended: asyncio.Event, seconds: float) -> bool:
 
 def _latest(directory: Path) -> dict[str, dict[str, Any]]:
     """The fields of the last of each event so far."""
-    found: dict[str, dict[str, Any]] = {}
-    with (directory / "events.jsonl").open() as lines:
-        for line in lines:
-            try:
-                event = json.loads(line)
-                found[event["event"]] = {name: value for name, value in event.items() if name not in STAMPS}
-            except (ValueError, KeyError, TypeError, AttributeError):  # damaged, or half written
-                continue
-    return found
+    return {
+        event["event"]: {name: value for name, value in event.items() if name not in STAMPS}
+        for event in journalled(directory)
+    }
