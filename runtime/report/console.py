@@ -50,7 +50,7 @@ class RunConsole:
     def expect(self, actors: Mapping[str, str], now: Callable[[], float]) -> None:
         """A run begins, with these actors in these processes. `now`: seconds since, from any thread."""
         self._now = now
-        self._picture.expect(actors)
+        self._picture = Picture(actors)
 
     def say(self, line: str) -> None:
         """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""

@@ -59,10 +59,11 @@ class Curve:
 
 
 class Picture:
-    """See the module docstring. Times are seconds of the run's clock."""
+    """See the module docstring. `actors`: those that are expected, and their processes. Times are seconds of the run's
+    clock. It is drawn in a thread beside the one that tells it."""
 
-    def __init__(self) -> None:
-        self.actors: dict[str, Seen] = {}
+    def __init__(self, actors: Mapping[str, str] | None = None) -> None:
+        self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}
         self.progress: dict[str, Any] = {}
         self.predicted = self.stage = ""
         self.curves: dict[str, Curve] = {}
@@ -71,11 +72,6 @@ class Picture:
         self.began: float | None = None  # when the actors did
         self.preparing: dict[str, str] = {}  # process -> what it is at, before that
         self._paces: deque[tuple[float, int]] = deque(maxlen=20)  # when, how many iterations
-
-    def expect(self, actors: Mapping[str, str]) -> None:
-        """Of another run, which has these actors, in these processes."""
-        self.__init__()  # type: ignore[misc]  # nothing of what was known counts
-        self.actors = {actor: Seen(process) for actor, process in actors.items()}
 
     # -- what comes
 

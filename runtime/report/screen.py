@@ -96,8 +96,8 @@ def _curve(picture: Picture, name: str, width: int) -> str:
 
 def _start(picture: Picture) -> str:
     """What is being prepared: what most processes are at, or one of them."""
-    processes = {seen.process for seen in picture.actors.values()}
-    at = [what for what in picture.preparing.values() if what]
+    processes = {seen.process for seen in list(picture.actors.values())}
+    at = [what for what in list(picture.preparing.values()) if what]
     heard = f"starting: {len(picture.preparing)} of {len(processes)} processes are up"
     if not at:
         return heard

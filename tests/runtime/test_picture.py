@@ -17,9 +17,7 @@ from tests.beats import beat, status
 
 
 def picture(actors: int = 3) -> Picture:
-    made = Picture()
-    made.expect({f"w{number}": "p1" for number in range(actors)})
-    return made
+    return Picture({f"w{number}": "p1" for number in range(actors)})
 
 
 def test_what_is_left_is_by_the_pace_of_the_last_reports_and_shrinks_between_them() -> None:
