@@ -99,8 +99,8 @@ def beside(record: Record, net: str, sides: dict[str, Callable[[str], float]], t
 def exposure(record: Record, net: str, preset: str) -> None:
     """One net: what part of a worker's iteration is exposed communication."""
     found = progress(net, preset, 2, 1, iterations=15, display=1)
-    seconds = WORKLOADS[net].batch / median(event["images/s"] for event in found)
-    exposed = median(event.get("exposed s", 0.0) for event in found)
+    seconds = WORKLOADS[net].batch / median(event["images_per_second"] for event in found)
+    exposed = median(event.get("exposed_seconds", 0.0) for event in found)
     record.row(net, preset, seconds, exposed, exposed / seconds)
     if exposed / seconds > EXPOSED:
         record.fail(f"{net}, {preset}: {exposed / seconds:.3f} of an iteration is exposed, at most {EXPOSED}")
@@ -110,7 +110,7 @@ def rate(net: str, preset: str, workers: int, threads: int) -> float:
     """Images a second of a run of ours."""
     iterations = {"lenet": 900, "cifar10_quick": 180}.get(net, 20)
     found = progress(net, preset, workers, threads, iterations, display=max(1, iterations // 30))
-    return median(event["images/s"] for event in found)
+    return median(event["images_per_second"] for event in found)
 
 
 def progress(net: str, preset: str, workers: int, threads: int, iterations: int, display: int) -> list[dict[str, Any]]:

@@ -138,7 +138,7 @@ def digits(record: Record, sizes: Sizes) -> None:
             end = _train(record, folder, preset, workers, device, iterations)
             if end is not None:
                 accuracies[device] = end["accuracy"]
-                cells = (end["iterations"], end["accuracy"], end["images/s"], end["seconds"])
+                cells = (end["iterations"], end["accuracy"], end["images_per_second"], end["seconds"])
                 record.row(preset, workers, device, *cells)
         if len(accuracies) == 2 and abs(accuracies["cpu"] - accuracies[sizes.device]) > SAME_ACCURACY:
             record.fail(f"{preset}: the accuracies differ by more than {SAME_ACCURACY}: {accuracies}")

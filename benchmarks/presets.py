@@ -105,7 +105,7 @@ def learning(record: Record, data: Data, given: argparse.Namespace) -> None:
         nodes = {node: sum(size for link, size in sent.items() if node in link) for link in sent for node in link}
         hottest = max(nodes, key=lambda node: nodes[node]) if nodes else "none"
         record.row(
-            name, strategy.get("workers", 1), momentum, 100 * end["accuracy"], end["images/s"], stale,
+            name, strategy.get("workers", 1), momentum, 100 * end["accuracy"], end["images_per_second"], stale,
             sum(sent.values()), max(sent.values(), default=0), nodes.get(hottest, 0), hottest,
         )  # fmt: skip
         if end["accuracy"] < ACCURATE:
@@ -177,7 +177,9 @@ def reproducible(record: Record, data: Data, given: argparse.Namespace) -> None:
         first = first or found
         same = all(found[name].tobytes() == of.tobytes() for name, of in first.items())
         rates = [
-            run(roles.training(data.lenet({**strategy, "reproducible": kept}, 400, test=False)))[-1]["images/s"]
+            run(roles.training(data.lenet({**strategy, "reproducible": kept}, 400, test=False)))[-1][
+                "images_per_second"
+            ]
             for kept in (True, False)
         ]
         record.row(workers, "yes" if same else "no", *rates, rates[0] / rates[1])

@@ -234,7 +234,7 @@ class Watched:
             if event.name == "process":
                 self._processes.append(event)
             elif event.name == "progress":
-                self.iterations, self._time = int(event["iteration"].partition("/")[0]), event.time
+                self.iterations, self._time = int(event["iteration"]), event.time
                 self._news.set()
 
     async def next(self) -> tuple[int, float]:

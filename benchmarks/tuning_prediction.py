@@ -37,11 +37,12 @@ SATURATED = 1.05  # of the shortest time over all g: the smallest g within it sa
 # Iterations of each group that are not measured, and that are. Several groups begin at once and get in one another's
 # way at first: what is measured are the iterations that are predicted, the later half of 64.
 ALONE, SEVERAL = (2, 10), (32, 32)
-# Groups of singa pull all they need at one time. It takes them tens or hundreds of iterations to find an order: one of
-# LeNet's with 16 groups of 32 workers takes 37 ms at first, then 26; when, is chance. So they run twice, and up to RUNS
+# In which order several groups take turns is chance, and how long an iteration takes depends on it: CIFAR-10 quick,
+# omnivore, 32 workers in 16 groups, differs by a tenth from seed to seed; groups of singa, which pull all they need at
+# one time, take tens or hundreds of iterations to find an order at all. So several groups run twice, and up to RUNS
 # times until the standard error of their mean is KNOWN well enough. So does what decides which g saturates: the fastest
 # and those within CLOSE of SATURATED. (CIFAR-10 quick, local-fc-shards, 4 of 8 workers: five runs 13.8 to 14.7 ms.)
-BY_CHANCE, RUNS, KNOWN, CLOSE = ("singa",), 5, 0.01, 0.05
+RUNS, KNOWN, CLOSE = 5, 0.01, 0.05
 WORKERS = (8, 16, 32)
 FILE = ROOT / "runs" / "tuning-measured.jsonl"
 
@@ -136,7 +137,7 @@ class Cluster:
     def runs(self, case: Case, preset: str, workers: int, groups: int, *, again: bool = False) -> tuple[float, ...]:
         """Seconds of an iteration in each run; one, or as many as it takes to know it (`again`)."""
         found: list[float] = []
-        while not found or ((again or (preset in BY_CHANCE and groups > 1)) and not is_known(found)):
+        while not found or ((again or groups > 1) and not is_known(found)):
             name = f"{case.net} {case.batch} {preset} {workers} {groups} seed {len(found) + 1}"
             seconds = self._kept.get(name)
             if seconds is None:

@@ -133,7 +133,7 @@ async def observed(
     async with runtime.launch(topology, directory=folder, machine=[{"threads": 1}]) as run:
         predicted, reports = None, list[Event]()
         async for event in run.events():
-            if event.name == "prediction" and predicted is None and (not found or not event["measured s"]):
+            if event.name == "prediction" and predicted is None and (not found or not event["measured_seconds"]):
                 predicted, reports = event, []
             elif event.name == "progress":
                 reports.append(event)
@@ -156,9 +156,9 @@ def after(predicted: Event, reports: Sequence[Event], seconds: float) -> Compare
     iterations = _iteration(last) - _iteration(first)
     if last.time - first.time < seconds or iterations < LEAST:
         return None
-    told = predicted["predicted s"], predicted["work s"], predicted["message s"]
+    told = predicted["predicted_seconds"], predicted["work_seconds"], predicted["message_seconds"]
     return Compared(*told, (last.time - first.time) / iterations)
 
 
 def _iteration(progress: Event) -> int:
-    return int(progress["iteration"].partition("/")[0])
+    return int(progress["iteration"])

@@ -6,6 +6,8 @@ layers/       one class per kind of layer
 sharding/     the FC phase, shared out over several servers
 data/         where images and labels come from
 files/        weights, histories and means as files
+predict/      a trained net in use: classes of images
+onnx/         a trained net as a file for other runtimes
 tools/        converting files, counting volumes, timing layers
 schema/       Caffe's file formats as protobuf messages
 zoo/          nets and solvers that ship
@@ -15,6 +17,7 @@ regular       what is no regular file is not opened
 Nothing here knows of messages, sockets or machines.
 """
 
+from nets.definition.builder import NetBuilder
 from nets.definition.params import ParamSpec
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
@@ -27,6 +30,7 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "Net",
+    "NetBuilder",
     "NetError",
     "NetSpec",
     "ParamSpec",

@@ -13,6 +13,7 @@ from runtime.config.problems import Expected
 from runtime.config.sections import Count, Text
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1), Expected("a number >= 0 and < 1")]
 
 
@@ -138,14 +139,42 @@ class Tuning(Section):
     momentum_by: Literal["probes", "closed-loop"] = "probes"
 
 
+class Augment(Section):
+    """[train.data.augment]: what is done to training images besides crops and mirrors, by chance; nothing by default.
+    `brightness`, `contrast` and `saturation` are changed by factors up to so much above and below 1; `lighting` is the
+    standard deviation of AlexNet's noise along the principal components of colours. With `scale`, the least and the
+    largest share of an image's area, a part of that size and of a `ratio` of width to height in these bounds is cut out
+    and resized."""
+
+    brightness: Amount = 0.0
+    contrast: Amount = 0.0
+    saturation: Amount = 0.0
+    lighting: Amount = 0.0
+    scale: Annotated[list[Positive], Field(min_length=2, max_length=2)] | None = None
+    ratio: Annotated[list[Positive], Field(min_length=2, max_length=2)] = Field(default=[0.75, 4 / 3])
+
+
 class Data(Section):
     """[train.data]: where images come from. `train` and `test` are tables with a `format` and that format's keys.
     `test` may be a list of them, one for each test net of the solver. Without `shuffle`, a folder with a folder per
-    class is shuffled, and nothing else is."""
+    class is shuffled, and nothing else is. `classes` are the names of the classes in the order of their labels, or a
+    file with a name a line; `order` is that of the planes of images; both where the format does not know them."""
 
     train: dict[str, Any] = Field(default={"format": "digits", "split": "train"})
     test: dict[str, Any] | list[dict[str, Any]] | None = None
     shuffle: bool | None = None
+    classes: Text | Annotated[list[Text], Field(min_length=1)] | None = None
+    order: Literal["bgr", "rgb"] | None = None
+    augment: Augment = Augment()
+
+
+class Stop(Section):
+    """[train.stop]: training ends after `patience` tests in a row none of which was better in the score `by` than the
+    best before them, by more than `min_delta`."""
+
+    by: Text = "accuracy"
+    patience: Count
+    min_delta: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
 
 
 class Train(Section):
@@ -158,9 +187,10 @@ class Train(Section):
     layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
     counts, all others are on the CPU; "emulated" ones compute nothing and take the time of a profile. `kernels` "numpy"
     computes with plain NumPy, the reference; `precision` lets "compiled" ones use Winograd's larger tiles ("fast",
-    errors up to 1e-4) or not ("exact", 1e-5). With "double" every number is a float64 and NumPy computes, whatever
-    `kernels` says: slow, to see whether two strategies compute the same. With `b_p`, convolutions are done by lowering,
-    b_p images at a time, and matrix products (Omnivore's trade-off).
+    errors up to 1e-4) or not ("exact", 1e-5). With "tf32" and "bf16" GPUs multiply rounded numbers, and the CPU is
+    "fast". With "double" every number is a float64 and NumPy computes, whatever `kernels` says: slow, to see whether
+    two strategies compute the same. With `b_p`, convolutions are done by lowering, b_p images at a time, and matrix
+    products (Omnivore's trade-off).
     """
 
     net: Text = "lenet"
@@ -168,7 +198,7 @@ class Train(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     devices: dict[str, Device] = Field(default={})
     kernels: Literal["compiled", "numpy"] = "compiled"
-    precision: Literal["exact", "fast", "double"] = "fast"
+    precision: Literal["exact", "fast", "double", "tf32", "bf16"] = "fast"
     b_p: Count | None = None
     max_iter: Count | None = None
     base_lr: Rate | None = None
@@ -179,15 +209,18 @@ class Train(Section):
     data: Data = Data(test={"format": "digits", "split": "test"})
     strategy: Strategy = Strategy()
     tuning: Tuning = Tuning()
+    stop: Stop | None = None
     gradients: Gradients = Gradients()
 
 
 class Checkpoint(Section):
     """[checkpoint]: beside those that the solver's `snapshot` asks for, one at least every so many `seconds` (0: none),
-    of which the last `keep` stay. On virtual time there are none: nothing is lost that takes long to compute again."""
+    of which the last `keep` stay. On virtual time there are none: nothing is lost that takes long to compute again.
+    `best` is a score of the tests: the model that was the best by it is kept beside them."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0, 0: never")] = 300.0
     keep: Count = 3
+    best: Text | None = None
 
 
 class Options(Section):

@@ -57,5 +57,5 @@ def test_the_faster_preset_is_compared_with_one_process_and_the_better_layout_of
 @pytest.mark.slow
 def test_a_run_of_two_replicas_reports_its_speed_and_its_exposed_communication() -> None:
     found = distributed.progress("lenet", "replicas", 2, 1, iterations=6, display=1)
-    assert [event["iteration"] for event in found] == ["3/6", "4/6", "5/6", "6/6"]
-    assert all(event["images/s"] > 0 and event["exposed s"] > 0 for event in found)
+    assert [event["iteration"] for event in found] == [3, 4, 5, 6]
+    assert all(event["images_per_second"] > 0 and event["exposed_seconds"] > 0 for event in found)

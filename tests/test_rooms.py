@@ -30,9 +30,9 @@ ROOMS: dict[str, str] = {
     "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
     "ops.cpu.conv": "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference",
     "ops.cpu": "",
-    "ops.cuda": "",
-    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.interface"
-    " ops.reference",
+    "ops.cuda.kernels": "",
+    "ops.cuda": "ops ops.cuda.kernels ops.interface ops.reference",
+    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.interface",
     "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
     "nets": "",
     "nets.schema": "",
@@ -43,6 +43,8 @@ ROOMS: dict[str, str] = {
     "nets.graph": "nets nets.data nets.definition nets.layers nets.schema ops!",
     "nets.sharding": "nets nets.definition nets.graph nets.layers nets.schema ops!",
     "nets.tools": "nets nets.data nets.definition nets.files nets.graph nets.layers",
+    "nets.predict": "nets nets.data nets.definition nets.files nets.graph nets.layers nets.schema ops!",
+    "nets.onnx": "nets nets.definition nets.files nets.graph nets.layers nets.predict ops!",
     "nets!": "nets nets.definition nets.graph",
     "runtime": "",
     "runtime.messages": "runtime",
@@ -78,24 +80,26 @@ ROOMS: dict[str, str] = {
     " runtime.compute runtime.messages",
     "roles.base": "nets! nets.data nets.sharding ops! roles roles.learning runtime runtime.messages runtime.plan",
     "roles.exchange": "nets! ops! roles roles.base roles.learning runtime runtime! runtime.memory runtime.plan",
-    "roles.fc": "nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
+    "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
     "roles.tuning": "nets.files roles roles.base runtime!",
     "roles.servers": "nets! roles roles.base roles.learning roles.tuning runtime!",
-    "roles.checkpoints": "nets! nets.files roles roles.learning runtime! runtime.config runtime.plan",
-    "roles.coordination": "nets! roles roles.base roles.checkpoints roles.learning runtime! runtime.messages",
+    "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict roles roles.learning runtime!"
+    " runtime.config runtime.plan",
+    "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints roles.learning runtime!"
+    " runtime.messages",
     "roles.presets": "roles roles.coordination roles.exchange roles.fc roles.learning roles.servers roles.workers"
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
     "roles.planning": "nets! nets.data nets.files roles roles.base roles.checkpoints roles.coordination roles.exchange"
     " roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
-    " runtime.config runtime.drawing runtime.plan runtime.queueing",
+    " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
     " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",
-    "roles.commands": "nets! nets.data nets.files nets.tools ops! roles roles.base roles.checkpoints"
-    " roles.forecasting roles.learning"
-    " roles.planning runtime runtime.cli runtime.compute runtime.config runtime.plan runtime.runs",
+    "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! roles roles.base"
+    " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
+    " runtime.compute runtime.config runtime.plan runtime.runs",
     "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
     " roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors runtime.cluster",
 }

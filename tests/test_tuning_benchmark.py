@@ -106,9 +106,16 @@ def test_what_saturates_is_known_as_well_as_the_means_of_runs(
     assert tuning_prediction.may_saturate(curve(*runs)) == expected
 
 
-def test_runs_that_decide_what_saturates_are_repeated_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {1: [2.0], 2: [1.04, 1.08, 1.06, 1.06], 4: [1.0, 1.0], 8: [1.2]}
-
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        {1: [2.0], 2: [1.04, 1.08, 1.06, 1.06], 4: [1.0, 1.0], 8: [1.2, 1.2]},
+        {1: [1.06, 1.06], 2: [1.0, 1.0], 4: [1.2, 1.2], 8: [1.2, 1.2]},
+    ],
+)
+def test_several_groups_and_what_decides_what_saturates_run_until_their_mean_is_known(
+    seconds: dict[int, list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(cluster: Cluster, case: Case, preset: str, workers: int, groups: int, seed: int) -> float:
         return seconds[groups][seed - 1]
 

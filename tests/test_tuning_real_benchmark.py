@@ -10,11 +10,13 @@ from runtime import Event
 
 
 def progress(time: float, iteration: int) -> Event:
-    return Event(time, "coordinator", "progress", {"iteration": f"{iteration}/1000"})
+    return Event(time, "coordinator", "progress", {"iteration": iteration, "max_iter": 1000})
 
 
 def test_a_prediction_is_compared_with_what_is_reported_after_it() -> None:
-    said = Event(3.0, "supervisor", "prediction", {"predicted s": 0.11, "work s": 0.08, "message s": 0.001})
+    said = Event(
+        3.0, "supervisor", "prediction", {"predicted_seconds": 0.11, "work_seconds": 0.08, "message_seconds": 0.001}
+    )
     reports = [progress(4.0, 10), progress(6.0, 30)]
     assert tuning_real.after(said, reports, 3.0) is None
     found = tuning_real.after(said, [*reports, progress(8.0, 50)], 3.0)

@@ -9,12 +9,14 @@ hdf5_list  text           Caffe's HDF5Data; characters for recurrent nets
 synthetic  blank          made-up classes; images that are not there
 joined  of_net            several sources side by side; which source each data layer of a net reads
 transform                 Caffe's transform_param
+augment  draws            colours, light, size by chance; random numbers that belong to a sample
 examined  identity        a look at a source before training; is it the same elsewhere
 batches  declared         which samples form a global batch; the batch size a net declares
 prefetch                  the next share, read in a thread
 writers                   LMDB databases out
 """
 
+from nets.data.augment import Augment
 from nets.data.batches import Batches
 from nets.data.declared import batch_of_net, declared
 from nets.data.examined import examined, in_classes
@@ -27,6 +29,7 @@ from nets.data.transform import Transform, first_transforming
 
 __all__ = [
     "FORMATS",
+    "Augment",
     "Batches",
     "MemorySource",
     "Prefetcher",

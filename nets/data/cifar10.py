@@ -11,6 +11,7 @@ from nets.data.zipped import opened
 from nets.errors import DataError
 
 SHAPE, RECORD, CLASSES = (3, 32, 32), 3073, 10
+NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")  # as published
 MAX_BYTES = RECORD * 60_000  # six times a published file: a gzip bomb stops here
 
 

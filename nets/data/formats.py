@@ -16,20 +16,23 @@ from nets.errors import DataError, did_you_mean
 class Format:
     """How a format is opened and which options it takes, each with its type; `needed` have no default.
 
-    `open` returns a Source, or the arguments of a MemorySource.
+    `open` returns a Source, or the arguments of a MemorySource, whose planes have this `order` and whose classes are
+    called by these `names`.
     """
 
     open: Callable[..., Any]
     options: Mapping[str, type]
     needed: tuple[str, ...] = ()
+    order: str = "bgr"
+    names: tuple[str, ...] = ()
 
 
 _SIZE = {"new_height": int, "new_width": int, "color": str}
 
 FORMATS = {
     "blank": Format(blank.open_blank, {"shape": list, "shapes": Sequence, "size": int}),
-    "cifar10": Format(cifar10.read, {"files": tuple}, ("files",)),
-    "digits": Format(digits.read, {"split": str}),
+    "cifar10": Format(cifar10.read, {"files": tuple}, ("files",), "rgb", cifar10.NAMES),
+    "digits": Format(digits.read, {"split": str}, names=tuple("0123456789")),
     "hdf5": Format(hdf5_list.open_list, {"source": str, "tops": tuple}, ("source",)),
     "idx": Format(idx.read, {"images": str, "labels": str}, ("images", "labels")),
     "images": Format(images.open_images, {"source": str, "root_folder": str, **_SIZE}, ("source",)),
@@ -61,7 +64,11 @@ def open_source(config: Mapping[str, Any], base_dir: Path) -> Source:
     if problems:
         raise DataError(problems)
     found = chosen.open(base_dir=base_dir, **given)
-    return found if isinstance(found, Source) else MemorySource(str(kind), *found)
+    if isinstance(found, Source):
+        return found
+    held = MemorySource(str(kind), *found)
+    held.order, held.class_names = chosen.order, chosen.names
+    return held
 
 
 def _mistakes(given: Mapping[str, Any], chosen: Format) -> list[str]:

@@ -37,7 +37,9 @@ def open_images(
             raise DataError(
                 f"images: root_folder: found '{root_folder}', but the source is a folder, not a list of paths"
             )
-        return ImageSource(*read_folders(path), size, color, by_class=True)
+        found = ImageSource(*read_folders(path), size, color, by_class=True)
+        found.class_names = tuple(folder.name for folder in class_folders(path))
+        return found
     return ImageSource(*read_list(path, base_dir / root_folder if root_folder else path.parent), size, color)
 
 
@@ -82,7 +84,7 @@ def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
 
 def read_folders(path: Path) -> tuple[list[Path], list[int]]:
     """Return the images below `path`, one folder per class, and their labels, in the order of names."""
-    classes = sorted(folder for folder in path.iterdir() if folder.is_dir())
+    classes = class_folders(path)
     found = [
         (file, label)
         for label, folder in enumerate(classes)
@@ -92,6 +94,11 @@ def read_folders(path: Path) -> tuple[list[Path], list[int]]:
     if not found:
         raise DataError(f"{path.name}: found {len(classes)} folders without an image, expected a folder per class")
     return [file for file, _ in found], [label for _, label in found]
+
+
+def class_folders(path: Path) -> list[Path]:
+    """The folders of a folder per class, in the order of their labels."""
+    return sorted(folder for folder in path.iterdir() if folder.is_dir())
 
 
 class ImageSource(Source):

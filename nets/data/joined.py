@@ -36,6 +36,7 @@ class JoinedSource(Source):
         classes = next((source.num_classes for source, _ in self._parts if source.num_classes is not None), None)
         name = " + ".join(source.name for source, _ in self._parts)
         super().__init__(name, first.shape, num_classes=classes, unit=first.unit)
+        self.order, self.class_names = first.order, first.class_names
         self.shapes = tuple(shape for source, count in self._parts for shape in source.shapes[:count])
         self.firsts = (0, *itertools.accumulate(count for _, count in self._parts[:-1]))
 

@@ -18,7 +18,8 @@ Labels = NDArray[np.int64]
 class Source(ABC):
     """Numbered samples, read by index. Files stay closed or mapped until `read`, so a source may be larger than memory.
 
-    `by_class`: its samples come one class after the other, so they are shuffled unless one says otherwise.
+    `by_class`: its samples come one class after the other, so they are shuffled unless one says otherwise. `order`
+    ("bgr", "rgb") and `class_names`, in the order of labels, are what the format knows of them.
     `shape`: (C, H, W) of every sample's first array; `shapes`: of one sample of all arrays that `read` returns;
     `firsts`: which of them are the first of a source, for a source may be several side by side (`joined`).
     `num_classes`: None when unknown. `unit`: so many consecutive
@@ -26,6 +27,8 @@ class Source(ABC):
     """
 
     by_class = False
+    order = "bgr"  # of the planes of colour images
+    class_names: tuple[str, ...] = ()
 
     def __init__(
         self, name: str, shape: tuple[int, int, int], *, num_classes: int | None = None, unit: int = 1

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nets.data.augment import Augment
+from nets.data.draws import draw
 from nets.definition.prototxt import Node, Where
 from nets.definition.spec import LayerSpec, NetSpec
 from nets.errors import DataError, PrototxtError
@@ -29,7 +31,8 @@ _KINDS = ("Data", "ImageData", "MemoryData", "WindowData")  # layers that have a
 class Transform:
     """What is done to each image; `mean` has one value, or one per channel, or none; `mean_image` is (C, H, W) of the
     uncropped images; `channels` is what force_color (3) or force_gray (1) demand of the source, or None; `size` what
-    new_height and new_width demand. `phase` is the layer's own, which counts instead of the net's.
+    new_height and new_width demand. `phase` is the layer's own, which counts instead of the net's. `augment`: what is
+    done besides in training, before all else.
     """
 
     scale: float = 1.0
@@ -40,6 +43,7 @@ class Transform:
     channels: int | None = None
     size: tuple[int, int] | None = None
     phase: str = ""
+    augment: Augment | None = None
 
     @classmethod
     def from_proto(
@@ -77,6 +81,8 @@ class Transform:
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise PrototxtError unless images of `shape` (C, H, W) can be transformed."""
+        if self.augment is not None:
+            self.augment.check(shape)
         if self.crop and self.crop > min(shape[1:], default=0):
             raise PrototxtError(f"crop_size: found {self.crop}, expected at most {min(shape[1:])} for images {shape}")
         if len(self.mean) > 1 and len(self.mean) != shape[0]:
@@ -104,7 +110,10 @@ class Transform:
         `positions_N`: the global position of each sample, counted over the whole run.
         """
         train = self.phase == "TRAIN" if self.phase else train
+        augment = self.augment if train else None
         result = self._cropped(images_NCHW, positions_N, seed, train).astype(np.float32)
+        if augment:
+            augment.recolor(result, positions_N, seed, clip=images_NCHW.dtype == np.uint8)
         if self.mean_image is not None:
             # the mean of each pixel's own place, so it is cropped like the image and subtracted before mirroring
             means = np.broadcast_to(self.mean_image, (len(result), *self.mean_image.shape))
@@ -119,6 +128,9 @@ class Transform:
         return result
 
     def _cropped(self, images: NDArray[Any], positions: NDArray[np.int64], seed: int, train: bool) -> NDArray[Any]:
+        if train and self.augment is not None and self.augment.scale is not None:
+            size = (self.crop, self.crop) if self.crop else (images.shape[2], images.shape[3])
+            return self.augment.cut(images, positions, seed, size)
         if not self.crop:
             return images
         free = np.array(images.shape[2:]) - self.crop
@@ -165,17 +177,3 @@ def _read_mean(name: str, where: Where, directory: Path) -> NDArray[np.float32]:
                 raise where.error("transform_param.mean_file", str(error)) from None
     text = f"found '{name}', but there is no such file here or beside the net"
     raise where.error("transform_param.mean_file", text)
-
-
-def draw(seed: int, positions: NDArray[np.int64], lane: int) -> NDArray[np.uint64]:
-    """Return one 64-bit random number per position, the same for the same (seed, position, lane): SplitMix64."""
-    start = np.uint64((seed * 0x9E3779B97F4A7C15 + lane * 0xD1B54A32D192ED03) % 2**64)
-    state = _mix(positions.astype(np.uint64) + start)
-    return _mix(state + np.uint64(0x9E3779B97F4A7C15))
-
-
-def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every input bit reaches every output bit."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

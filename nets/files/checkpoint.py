@@ -11,6 +11,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,22 +100,35 @@ def verify(path: Path) -> dict[str, str]:
     return _read(path, lambda name, array: None)
 
 
+def metadata(path: Path) -> dict[str, str]:
+    """Its metadata alone, at once, whatever the rest of the file is; CheckpointError as `load`."""
+    with _opened(path) as (_, said):
+        return {key: value for key, value in said.items() if key not in (SUM, "version")}
+
+
 def _read(path: Path, take: Callable[[str, NDArray[Any]], None]) -> dict[str, str]:
     """Hand every array to `take`; the metadata, if what was written is what is there."""
+    with _opened(path) as (file, said):
+        version, written = said["version"], said.pop(SUM, "")
+        if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:
+            raise CheckpointError(f"{path.name}: damaged: its content does not fit its SHA-256; use another one")
+        del said["version"]
+        return said
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """A file of a version that is known, and its metadata. CheckpointError for whatever is wrong while it is read."""
     try:
         if not size_of(path):
             raise CheckpointError(f"{path.name}: found an empty file, expected a checkpoint")
         with safe_open(path, framework="numpy") as file:
-            metadata = _facts((file.metadata() or {}).get(KEY, ""))
-            version = metadata.get("version")
+            said = _facts((file.metadata() or {}).get(KEY, ""))
+            version = said.get("version")
             if version not in (VERSION, UNCHECKED):
                 found = "none" if version is None else f"'{version}'"
                 raise CheckpointError(f"{path.name}: found {KEY} version {found}, expected '{VERSION}'")
-            written = metadata.pop(SUM, "")
-            if _sum_of(_arrays_of(file, take), metadata) != written and version == VERSION:
-                raise CheckpointError(f"{path.name}: damaged: its content does not fit its SHA-256; use another one")
-            del metadata["version"]
-            return metadata
+            yield file, said
     except FileNotFoundError:
         raise CheckpointError(f"{path}: no such checkpoint") from None
     except OSError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 from nets.errors import DataError
 
-EXTRAS = {"lmdb": "caffe", "h5py": "caffe", "simplejpeg": "images", "PIL.Image": "images"}
+EXTRAS = {"lmdb": "caffe", "h5py": "caffe", "simplejpeg": "images", "PIL.Image": "images", "onnx": "onnx"}
 
 
 def need(module: str, purpose: str) -> Any:

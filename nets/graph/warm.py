@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from nets.graph.graph import Net
 
 ROWS = 8
 
 
-def warm(net: Net, tell: Callable[[int, int], None] = lambda done, of: None) -> None:
-    """Run one pass and forget it, if the backend compiles anything. The net is then as it was. `tell` hears before each
-    layer's pass how many of how many are done."""
+def warm(net: Net) -> None:
+    """Run one pass and forget it, if the backend compiles anything. The net is then as it was."""
     if not net.ops.compiles:
         return
     layers = [node.layer for stage in net.stages for node in stage.nodes]
     before = [dict(vars(layer)) for layer in layers]
     net.begin(0, (0, min(net.batch, ROWS)))
+    assert net.scratch >= 0  # asks every layer how it computes: what they all want is compiled together
     for name, shape in net.input_shapes.items():
         net.feed(name, net.ops.zeros(shape, net.dtype))
     for layer, params in net.params.items():
         net.load(layer, [net.ops.zeros(param.shape, net.dtype) for param in params])
-    stages = list(net.stages)
-    of = len(stages) * (1 + (net.phase == "TRAIN"))
-    for done, stage in enumerate(stages):
-        tell(done, of)
+    for stage in net.stages:
         net.forward(stage)
     if net.phase == "TRAIN":
         given = set(net.boundary_grads) if net.part in ("conv", "link") else set()
         for name in given - set(net.inputs if net.part == "link" else ()):
             net.set_grad(name, net.ops.zeros(net.shape(name), net.dtype))
-        for done, stage in enumerate(reversed(stages), len(stages)):
-            tell(done, of)
+        for stage in reversed(net.stages):
             net.backward(stage)
     net.restart()
     for one, values in zip(layers, before, strict=True):  # what a layer saved would keep the pass's whole block alive

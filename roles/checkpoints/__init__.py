@@ -2,5 +2,8 @@
 
 rhythm  when one is due by time, which are removed; plain decisions
 saving  copies the model in memory, writes the copy beside training, gives back what was beside the model
+best        which model was the best, and when training ends early; plain decisions
+watching    what cluster.toml asks of tests; what is seen of the data
+deployment  what a checkpoint says of its use
 newest  which checkpoint `up --resume` takes, and why not another
 """

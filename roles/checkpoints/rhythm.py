@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.plan.topology import Topology
 
@@ -62,11 +63,18 @@ class Rhythm:
 
 def with_timing(topology: Topology, said: Checkpoint, config: ClusterConfig) -> Topology:
     """The same, whose lead saves as cluster.toml says, if it is one that saves."""
-    timing = Timing(said.seconds if config.simulation.clock == "real" else 0.0, said.keep)
+    return lead_told(topology, timing=Timing(said.seconds if config.simulation.clock == "real" else 0.0, said.keep))
+
+
+def lead_told(topology: Topology, **options: Any) -> Topology:
+    """The same, whose lead is told this, as far as it has such options."""
     actors = tuple(
-        dataclasses.replace(actor, options=dataclasses.replace(actor.options, timing=timing))
-        if actor.name == topology.lead and hasattr(actor.options, "timing")
-        else actor
+        dataclasses.replace(actor, options=_with(actor.options, options)) if actor.name == topology.lead else actor
         for actor in topology.actors
     )
     return dataclasses.replace(topology, actors=actors)
+
+
+def _with(said: Any, more: Mapping[str, Any]) -> Any:
+    known = {key: value for key, value in more.items() if hasattr(said, key)}
+    return dataclasses.replace(said, **known) if known else said

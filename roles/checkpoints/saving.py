@@ -7,16 +7,19 @@ A disk that is full or broken costs checkpoints, not the training: what was writ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nets import NetError
 from nets.files import checkpoint
+from nets.predict import Seen
+from roles.checkpoints.best import FILE, same
+from roles.checkpoints.deployment import described
 from roles.checkpoints.rhythm import Rhythm, Timing
 from roles.learning.job import Job
 from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, KeepCopy, PutBeside
-from roles.learning.resume import Place, checkpoint_path, losses_of, writing
+from roles.learning.resume import Place, checkpoint_path, writing
 from roles.learning.state_average import MeanState
 from roles.messages import Done, State
 from runtime import Actor
@@ -26,16 +29,21 @@ SLOW = 1.0  # seconds that a run waits for the checkpoint before without telling
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one is of: iterations and images, the losses that the next report is made of; is it kept for good?"""
+    """What one is of: iterations and images, the losses that the next report is made of; is it kept for good? `facts`:
+    more metadata. `best`: fields of the event that tells that it is the best model so far; without `regular` it is
+    nothing else."""
 
     place: Place
     losses: Sequence[float]
     for_good: bool
+    facts: Mapping[str, str] = field(default_factory=dict)
+    best: Mapping[str, float] = field(default_factory=dict)
+    regular: bool = True
 
 
 class Checkpoints:
     """Of the run of one coordinator. `servers` have the model, `keepers` something beside it; `wake` hears that a
-    checkpoint is written, or cannot be."""
+    checkpoint is written, or cannot be. `seen`: what is said of the model's use, None where it is not."""
 
     def __init__(
         self,
@@ -46,7 +54,9 @@ class Checkpoints:
         servers: Sequence[str],
         keepers: Sequence[str],
         wake: Callable[[], None],
+        seen: Seen | None = None,
     ) -> None:
+        self._seen, self._use = seen, dict[str, str]()
         self._actor, self._job, self._wake = actor, job, wake
         self._servers, self._keepers = tuple(servers), tuple(keepers)
         self._rhythm = Rhythm(timing)
@@ -85,7 +95,7 @@ class Checkpoints:
         self._actor.stepped()
         now = self._actor.now()
         exposed = now - idle_since
-        wait = self._rhythm.next(now, 0.0 if of.for_good else exposed)
+        wait = self._rhythm.next(now, 0.0 if of.for_good else exposed) if of.regular else 0.0
         if wait > self._seconds > 0 and not self._told:
             self._told = True
             text = "training waited %.2f s for a checkpoint: the next is due in %.0f s, not %g, so that it is 1 %%"
@@ -115,12 +125,13 @@ class Checkpoints:
             if not self._task.cancelled():
                 self._task.exception()  # whoever ended the run has told
 
-    async def restored(self) -> list[float]:
-        """If the run resumes a checkpoint, give back what was beside its model to whoever has the name; the losses that
-        the next report is made of."""
+    async def restored(self) -> Mapping[str, str]:
+        """If the run resumes a checkpoint, give back what was beside its model to whoever has the name; its
+        metadata."""
         if not self._job.resume:
-            return []
+            return {}
         arrays, facts = await asyncio.to_thread(checkpoint.load, Path(self._job.resume))
+        self._actor.emit("resumed", iteration=int(facts["iteration"]), checkpoint=self._job.resume)
         beside = {name: array for name, array in arrays.items() if BESIDE in name}
         for actor in self._keepers:
             mine = {name: array for name, array in beside.items() if _owner(name) == actor}
@@ -130,7 +141,7 @@ class Checkpoints:
         if lost:
             text = "%s: what %s kept for the next gradients is dropped: nobody here has that name and keeps something"
             self._actor.log.warning(text, Path(self._job.resume).name, ", ".join(lost))
-        return losses_of(facts)
+        return facts
 
     # -- inside
 
@@ -145,20 +156,30 @@ class Checkpoints:
                 state = State(names=(array,), arrays=(answer.array,), version=0, slices=slices)
                 await asyncio.to_thread(mean.add, state)
         arrays = await asyncio.to_thread(mean.arrays)
-        path = checkpoint_path(self._actor.run_directory, of.place[0])
+        best = self._actor.run_directory / FILE
+        path = checkpoint_path(self._actor.run_directory, of.place[0]) if of.regular else best
+        if self._seen is not None:  # once: it reads the net
+            self._use, self._seen = dict(await asyncio.to_thread(described, self._job, self._seen)), None
         try:
-            await self._write(writing(path, arrays, of.place, self._job, of.losses))
+            await self._write(writing(path, arrays, of.place, self._job, of.losses, {**self._use, **of.facts}))
             await asyncio.to_thread(checkpoint.verify, path)
+            if of.best and of.regular:
+                await asyncio.to_thread(same, path, best)
         except (OSError, NetError) as error:  # a full disk, a broken one: what was saved before stays
             self.unsaved = f"{path.name}: {getattr(error, 'strerror', None) or error}"
             text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
             self._actor.log.warning(text, self.unsaved, self.kept)
             self._actor.emit("unsaved", why=self.unsaved)
             return
-        self.last, self.unsaved = path.name, ""
+        self.unsaved = ""
+        if of.best:
+            self._actor.emit("best", iteration=of.place[0], **of.best, file=best.name)
+        if not of.regular:
+            return
+        self.last = path.name
         removed = self._removed(self._rhythm.written(path, for_good=of.for_good))
         timed = {} if of.for_good else {"timed": True}  # nobody asked for it
-        fields = {"file": path.name, "exposed": exposed, "seconds": self._actor.now() - began, **timed}
+        fields = {"file": path.name, "exposed_seconds": exposed, "seconds": self._actor.now() - began, **timed}
         self._actor.emit("checkpoint", iteration=of.place[0], **fields, **({"removed": removed} if removed else {}))
 
     async def _write(self, pieces: Iterator[None]) -> None:

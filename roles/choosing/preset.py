@@ -79,7 +79,11 @@ class PresetTrial:
         seconds = self.seconds
         if why or seconds is None:
             return "trial", {"preset": self.name, "failed": why or "the run is too short to be measured"}
-        measured = {"measured s": seconds, "predicted s": self.predicted, "iterations": self._watch.iterations}
+        measured = {
+            "measured_seconds": seconds,
+            "predicted_seconds": self.predicted,
+            "iterations": self._watch.iterations,
+        }
         return "trial", {"preset": self.name, **measured}
 
 
@@ -121,7 +125,7 @@ def _expected(trials: Sequence[PresetTrial]) -> str:
 
 
 def _told(name: str, speed: Speed) -> dict[str, Any]:
-    return {"preset": name, "predicted s": speed.seconds, "busiest": f"{speed.busiest} {speed.use:.0%}"}
+    return {"preset": name, "predicted_seconds": speed.seconds, "busiest": f"{speed.busiest} {speed.use:.0%}"}
 
 
 def _unsaved(topology: Topology, predicted: float) -> Topology:

@@ -32,7 +32,7 @@ class Stopwatch:
         """An actor has reported an event. Is enough known?"""
         if event != PROGRESS:
             return False
-        mark = int(str(fields["iteration"]).partition("/")[0]), now
+        mark = int(fields["iteration"]), now
         self._marks.append(mark)
         done, passed = self._since(self._marks[0])
         if self._warm is None and done >= WARM_ITERATIONS and (passed >= WARM_SECONDS or done >= MOST_ITERATIONS):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from nets import NetError
+from nets.data.formats import FORMATS
 from ops import OpsError
 from roles.learning.job import Job
 from roles.options import Options
@@ -45,3 +46,16 @@ def told() -> Iterator[None]:
 def say(line: str) -> None:
     """Print a line."""
     sys.stdout.write(f"{printable(line)}\n")
+
+
+def source_config(text: str) -> dict[str, object]:
+    """ "format=idx,images=a,labels=b" -> a source's configuration; a list's items are joined by "+"."""
+    pairs = [item.partition("=") for item in text.split(",")]
+    found: dict[str, object] = {key: value for key, _, value in pairs}
+    kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}
+    for key, kind in kinds.items():
+        if key in found and kind is not str:
+            words = str(found[key]).split("+")
+            parts = [int(word) if kind is not tuple and word.isdigit() else word for word in words]
+            found[key] = parts[0] if kind is int else parts  # open_source says what is no number
+    return found

@@ -9,7 +9,8 @@ from cyclopts import Parameter
 
 from nets import NetError, load_net
 from nets.data import open_source
-from nets.data.formats import FORMATS
+from nets.onnx import export
+from nets.predict import Given, for_use
 from nets.tools.convert import (
     blob_shapes,
     checkpoint_from_caffe,
@@ -20,14 +21,15 @@ from nets.tools.convert import (
     mean_to_binaryproto,
     source_to_lmdb,
 )
-from roles.commands.common import job_of_file, say, told
+from roles.commands.common import job_of_file, say, source_config, told
 from roles.learning.job import Job
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
 
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 TARGETS = (
-    f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, .lmdb or none for images"
+    f"{', '.join(WEIGHTS)} for weights, .solverstate or .solverstate.h5 for solver states, .onnx for a net, "
+    ".lmdb or none for images"
 )
 
 
@@ -74,7 +76,8 @@ def convert(
     """Turn data sets and weights into one another.
 
     The names' endings say from what to what. Weights: .caffemodel, .caffemodel.h5, .safetensors; solver states:
-    .solverstate, .solverstate.h5. Images: a list file ("path label" a line) or a folder with one folder per class ->
+    .solverstate, .solverstate.h5. A trained net: .onnx, from weights with --net, or from a checkpoint, which knows it.
+    Images: a list file ("path label" a line) or a folder with one folder per class ->
     LMDB. Any data source, written as "format=idx,images=a,labels=b" -> LMDB, or with --mean its mean image
     (.binaryproto). With --state Caffe's two snapshot files become a checkpoint that train.resume takes, or a checkpoint
     becomes the two files.
@@ -92,13 +95,17 @@ def convert(
     mean
         Write the mean image of the source.
     net
-        The net that describes the layers of a .caffemodel to write.
+        The net that describes the layers of a .caffemodel to write, or that the weights of an .onnx are of.
     """
     with told():
         if state is not None:
             say(_snapshot(Path(source), target, state, job_of_file(file, settings)))
         elif ".solverstate" in target.name:
             say(f"{target}: iteration {convert_solverstate(Path(source), target).iteration}")
+        elif target.suffix == ".onnx":
+            size = (images.new_height, images.new_width) if images.new_height or images.new_width else None
+            given = Given(net=load_net(net) if net else None, size=size, order="gray" if images.gray else "")
+            say(f"{target}: {export(*for_use(Path(source), given), target)} operators")
         elif target.suffix in WEIGHTS:
             layers = convert_weights(Path(source), target, load_net(net).for_phase(TRAIN) if net else None)
             say(f"{target}: {len(layers)} layers: {', '.join(layers)}")
@@ -121,7 +128,7 @@ def convert(
 
 def _from_source(source: str, target: Path, mean: bool) -> str:
     """Any data source -> an LMDB, or its mean image."""
-    opened = open_source(_source(source), Path.cwd())
+    opened = open_source(source_config(source), Path.cwd())
     if mean:
         mean_to_binaryproto(opened, target)
         return f"{target}: the mean of {len(opened)} images"
@@ -150,15 +157,3 @@ def _snapshot(source: Path, target: Path, state: Path, job: Job) -> str:
             source, target, net.params, state, histories=histories, name=name, shared=job.shared
         )
     return f"{target}: iteration {iteration}"
-
-
-def _source(text: str) -> dict[str, object]:
-    """ "format=idx,images=a,labels=b" -> a source's configuration; a list's items are joined by "+"."""
-    pairs = [item.partition("=") for item in text.split(",")]
-    found: dict[str, object] = {key: value for key, _, value in pairs}
-    kinds = FORMATS[str(found["format"])].options if found.get("format") in FORMATS else {}
-    for key, kind in kinds.items():
-        if key in found and kind is not str:
-            parts = str(found[key]).split("+")
-            found[key] = int(parts[0]) if kind is int else [int(p) if kind is list else p for p in parts]
-    return found

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json as json_text
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from nets import Net
+from nets import Net, NetError
 from nets.files.weights import load_weights
+from nets.predict import Scored, Tally, scored
+from nets.predict.deployment import Deployment
+from nets.predict.given import deployment_of
+from nets.predict.ranking import called, rows_of
 from ops import Array
 from roles.commands.common import job_of_file, say, told
 from roles.learning.job import Job
@@ -17,8 +24,32 @@ from roles.messages import TEST
 from runtime.cli.arguments import Settings
 from runtime.errors import ConfigError
 
+WIDEST = 20  # classes of a confusion matrix that is written as a table; of more the worst pairs
+WORST = 20  # pairs
 
-def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
+
+@dataclass
+class Found:
+    """What a test net scores: means over its images, by what they are of; `missing` layers, which kept their first
+    values; top-k and confusion, if that was asked for, and what classes are called."""
+
+    net: str
+    images: int
+    missing: tuple[str, ...]
+    scores: dict[str, float] = field(default_factory=dict)
+    tally: Tally | None = None
+    names: Sequence[str] = ()
+
+
+def test(
+    weights: Path,
+    file: Path = Path("cluster.toml"),
+    *,
+    top: int | None = None,
+    confusion: bool = False,
+    json: bool = False,
+    settings: Settings = (),
+) -> int:
     """Score a model on the test data.
 
     A net that has neither losses nor accuracies, such as one for deployment, is scored by the data's labels.
@@ -29,28 +60,45 @@ def test(weights: Path, file: Path = Path("cluster.toml"), *, settings: Settings
         A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights.
     file
         The cluster's description: its net and test data are used.
+    top
+        Also tell in how many images the label is among so many best classes.
+    confusion
+        Also tell which classes are taken for which: a table of up to 20 classes, the worst pairs of more.
+    json
+        Write one JSON object for each test net.
     """
+    if top is not None and top < 1:
+        raise ConfigError([f"--top: found {top}, expected an integer >= 1"])
     with told():
         job = job_of_file(file, settings)
         if TEST not in job.data:
             raise ConfigError([f"{file}: train.data.test: missing: there is nothing to test on"])
         for phase in job.test_phases:
-            of = f", test net {job.test_name(phase)}" if len(job.test_phases) > 1 else ""
-            for line in _scores(job, phase, weights):
-                say(f"{line}{of}")
+            found = _tested(job, phase, weights, top, confusion)
+            if json:
+                say(json_text.dumps(_as_json(found, confusion)))
+                continue
+            for layer in found.missing:
+                say(f"{weights.name} has no weights for layer '{layer}': its first values are used{found.net}")
+            for name, value in found.scores.items():
+                say(f"{name} {value:.4f} on {found.images} images{found.net}")
+            for line in _as_text(found, confusion):
+                say(line)
     return 0
 
 
-def _scores(job: Job, phase: str, weights: Path) -> Iterator[str]:
-    """A test net's scores, means over its images, and the layers that the weights lack: a line each."""
+def _tested(job: Job, phase: str, weights: Path, top: int | None, confusion: bool) -> Found:
+    """Run a test net over its images."""
     source = job.source(phase)
-    net = job.build(phase, "all", job.shapes(phase, source))
+    counts = top is not None or confusion
+    net = job.build(phase, "all", job.shapes(phase, source), memory="kept" if counts else "reused")
     batches = job.batches(phase, source, net, more=1)
     matched = load_weights(weights, net.params, job.shared)
     blobs = {**net.initial_blobs(), **{layer: tuple(of) for layer, of in matched.blobs.items()}}
-    for layer in matched.missing:
-        yield f"{weights.name} has no weights for layer '{layer}': its first values are used"
     total = job.test_rows(phase, source)
+    of = f", test net {job.test_name(phase)}" if len(job.test_phases) > 1 else ""
+    found = Found(of, total, matched.missing, names=_names(weights, source.class_names))
+    judged = scored(net.spec)
     sums: dict[str, float] = defaultdict(float)
     for number in range(-(-total // job.rows(phase))):
         rows = min(job.rows(phase), total - number * job.rows(phase))
@@ -64,8 +112,33 @@ def _scores(job: Job, phase: str, weights: Path) -> Iterator[str]:
             net.forward(stage)
         for name, value in (net.scalars() or _outputs(net, *fed[len(net.inputs) :])).items():
             sums[name] += rows * value
-    for name, value in sums.items():
-        yield f"{name} {value / total:.4f} on {total} images"
+        if counts:
+            found.tally = _counted(found.tally, net, judged, fed[len(net.inputs) :], top or 1)
+    found.scores = {name: value / total for name, value in sums.items()}
+    return found
+
+
+def _counted(tally: Tally | None, net: Net, judged: Scored, more: Sequence[Any], top: int) -> Tally:
+    """The tally with a batch more. NetError if the net gives no scores of classes, or nobody knows the labels."""
+    scores = net.ops.to_host(net.blob(judged.scores))
+    labels = net.ops.to_host(net.blob(judged.labels)) if judged.labels else more[0] if more else None
+    axis = judged.axis if scores.ndim > 1 else 0
+    if labels is None or scores.ndim < 2 or scores.size != labels.size * scores.shape[axis]:
+        shapes = f"scores '{judged.scores}' of shape {scores.shape}, {'no labels' if labels is None else labels.shape}"
+        raise NetError(f"--top, --confusion: found {shapes}, expected scores of classes and a label for each")
+    rows = rows_of(scores, np.asarray(labels), axis)
+    tally = tally or Tally(rows[0].shape[1], top)
+    tally.add(*rows)
+    return tally
+
+
+def _names(weights: Path, of_data: Sequence[str]) -> Sequence[str]:
+    """What the classes are called: by the checkpoint, else by the data."""
+    try:
+        said: Deployment | None = deployment_of(weights)
+    except NetError:
+        said = None
+    return said.classes if said is not None and said.classes else of_data
 
 
 def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
@@ -78,3 +151,37 @@ def _outputs(net: Net, labels: Array | None = None) -> dict[str, float]:
         best = first.reshape(len(first), -1).argmax(1)
         return {f"accuracy by the data's labels (largest number of '{name}')": float(np.mean(best == labels))}
     return {f"mean of output '{name}'": float(array.mean()) for name, array in outputs.items()}
+
+
+def _as_text(found: Found, confusion: bool) -> list[str]:
+    """Top-k and the confusion matrix, its rows the labels, its columns what they were taken for."""
+    tally = found.tally
+    if tally is None:
+        return []
+    lines = [f"top-{tally.top} accuracy {tally.top_accuracy:.4f} on {tally.images} labels{found.net}"]
+    if not confusion:
+        return lines
+    count = len(tally.confusion)
+    names = [called(number, found.names) for number in range(count)]
+    recall = ["-" if np.isnan(share) else f"{share:.4f}" for share in tally.recall]
+    if count <= WIDEST:
+        rows = [["label", *names, "found"]]
+        rows += [[name, *map(str, row), share] for name, row, share in zip(names, tally.confusion, recall, strict=True)]
+        widths = [max(len(row[at]) for row in rows) for at in range(count + 2)]
+        return lines + ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    pairs = tally.worst(WORST)
+    lines.append(f"{count} classes; the {len(pairs)} pairs that are confused most often:")
+    totals = tally.confusion.sum(axis=1)
+    return lines + [f"{images:>6} of {totals[a]:<6} {names[a]} taken for {names[b]}" for a, b, images in pairs]
+
+
+def _as_json(found: Found, confusion: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {"images": found.images, "scores": found.scores, "missing": list(found.missing)}
+    if found.net:
+        said["net"] = found.net.removeprefix(", test net ")
+    if (tally := found.tally) is not None:
+        said["top"] = {"k": tally.top, "accuracy": tally.top_accuracy, "labels": tally.images}
+        if confusion:
+            said["confusion"] = tally.confusion.tolist()
+            said["classes"] = [called(number, found.names) for number in range(len(tally.confusion))]
+    return said

@@ -8,5 +8,7 @@ ticket_batching   how many iterations a lone group gets at once
 regroup           other groups and rates while a run goes on: what may be asked
 shape             the groups and rates as they are; tells everybody of others
 probing           a run that is held, tried with other groups and rates, and released
+timetable         when what is due, as the solver says
+testing           what tests say, and what follows of it
 divergence        whether losses say that training diverges
 """

@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from nets.predict import Seen
 from roles.base.role import Anew, JobOptions
+from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
@@ -20,9 +22,10 @@ from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Pass, RunStage, Schedule, Timetable
 from roles.coordination.shape import Shape
+from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
-from roles.learning.resume import sweep
+from roles.learning.resume import losses_of, sweep
 from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
 from roles.messages import (
     STOP,
@@ -46,7 +49,8 @@ from runtime.messages.message import Refusal
 class CoordinatorOptions(JobOptions):
     """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
     must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`), who
-    has something beside the model (`keepers`), when checkpoints are due by time (`timing`)."""
+    has something beside the model (`keepers`), when checkpoints are due by time (`timing`), what tests decide
+    (`watched`), what checkpoints say of their use (`seen`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -60,6 +64,8 @@ class CoordinatorOptions(JobOptions):
     live: Live = FIXED
     keepers: tuple[str, ...] = ()
     timing: Timing = NEVER
+    watched: Watched = NOTHING
+    seen: Seen | None = None
 
 
 class Coordinator(Actor):
@@ -72,6 +78,7 @@ class Coordinator(Actor):
         self._job = options.job
         table = options.timetable
         self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
+        self._tests = Tests(self, table, options.watched)
         self._shape = Shape(
             self,
             options.groups,
@@ -91,14 +98,14 @@ class Coordinator(Actor):
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
         self._wishes: deque[tuple[Regroup, Envelope]] = deque()
-        self._updates = options.updates
-        self._display = options.display
+        self._updates, self._display = options.updates, options.display
         self._asked: list[Envelope] = []
         self._begun = False  # nobody gets a ticket before
         self._changed = asyncio.Event()
         self._checkpoints = Checkpoints(
-            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set
-        )
+            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set,
+            seen=options.seen,
+        )  # fmt: skip
         self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
 
     async def on_start(self) -> None:
@@ -107,21 +114,17 @@ class Coordinator(Actor):
         self._scores = Scoreboard(self._shape.solver.average_loss)
         gauge = self.gauge
         self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
-        self._tested = {
-            test.phase: {
-                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
-                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
-            }
-            for test in self._schedule.table.tests
-        }
+        self._tests.start()
         self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
         self._done = self.counter("iterations", "Training iterations completed.")
         self._images = self.counter("images", "Images trained on.")
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
-        losses = await self._checkpoints.restored()
-        self._scores.begin(self.now(), losses)
+        facts = await self._checkpoints.restored()
+        self._scores.begin(self.now(), losses_of(facts))
+        if facts:
+            self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
         self._checkpoints.begin()
         self.stepped()  # from here on a standstill is told
         self._begun = True
@@ -259,7 +262,8 @@ class Coordinator(Actor):
 
     def _next_pass(self, members: Sequence[str]) -> tuple[Pass, tuple[int, ...]] | None:
         """What a group does next, and how its batch is cut."""
-        found = self._schedule.next_pass(len(members) + self._updates, self._at_once(), self._shape.batch)
+        at_once = 1 if len(self._shape.sizes) > 1 else self._pace.at_once(self._schedule, self._display, self.now())
+        found = self._schedule.next_pass(len(members) + self._updates, at_once, self._shape.batch)
         if found is None:
             return None
         self._pace.given(found.passes, self.now())
@@ -267,16 +271,6 @@ class Coordinator(Actor):
         if found.phase == TEST and found.number == 0:
             self._scores.pause(self.now())
         return found, self._shares.cuts(members[: found.rows], found.rows)
-
-    def _at_once(self) -> int:
-        """How many iterations to hand out: several groups take turns; a progress report ends a run of them."""
-        if len(self._shape.sizes) > 1:
-            return 1
-        issued = self._schedule.issued
-        if issued == self._schedule.completed:  # after a test, a save, a change
-            self._pace = Pace()
-        most = self._pace.next(self.now())
-        return min(most, self._display - issued % self._display) if self._display else most
 
     def _check_loss(self, done: PassDone) -> None:
         """Stop at a part's loss that is no number; a probe is only cut, and what is watched is undone."""
@@ -311,7 +305,7 @@ class Coordinator(Actor):
 
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
-        self._scores.trained(ended, self._shape.batch)
+        self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
         if ended.loss is not None:
             self._loss.set(ended.loss)
         self._done.inc()
@@ -330,13 +324,15 @@ class Coordinator(Actor):
 
     def _report_test(self) -> None:
         self._scores.resume(self.now())
-        for test in self._schedule.table.tests:
-            scores = self._scores.test_result(test.phase)
-            for name, gauge in self._tested[test.phase].items():
-                if name in scores:
-                    gauge.set(scores[name])
-            named = {"net": test.name} if test.name else {}
-            self.emit("test", iteration=self._schedule.completed, **named, **scores)
+        self._follow(self._tests.report(self._scores, self._schedule.completed))
+
+    def _follow(self, verdict: Verdict) -> None:
+        """A test is over: the run ends early, or its best model is saved, if it is so."""
+        if verdict.stop:
+            self.emit("stopping early", iteration=self._schedule.completed, **verdict.stop)
+            self._schedule.wind_down()
+        if verdict.best:
+            self._schedule.save_best()
 
     async def _save(self) -> None:
         idle_since, self._idle_since = self._idle_since, None
@@ -345,6 +341,8 @@ class Coordinator(Actor):
         began = self.now()
         self._scores.pause(began)
         place = self._schedule.completed, self._schedule.images
-        of = Snapshot(place, self._scores.losses, for_good=self._schedule.save_wanted)
+        wanted, regular = self._schedule.save_wanted, self._schedule.to_be_saved
+        best = self._tests.best if self._schedule.best_wanted else {}
+        of = Snapshot(place, self._scores.losses, wanted, self._tests.facts(place[0]), best, regular)
         await self._checkpoints.copy(of, began if idle_since is None else idle_since)
         self._scores.resume(self.now())

@@ -96,7 +96,7 @@ class Schedule:
         self._tests_missing = 0
         self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
         self._winding_down = False
-        self._save_asked = self._timed_asked = False
+        self._save_asked = self._timed_asked = self._best_asked = False
         self._change_asked = self._hold_asked = False
         self._probe: range | None = None  # the iterations of the present probe; what is held is the model before them
         self.keeps = False  # if it ends as it should, they are the run's; so was the last one if there is none
@@ -155,8 +155,9 @@ class Schedule:
 
     def saved(self) -> None:
         """What was to be saved is copied, and may change again."""
-        self._snapshot_due = self._save_asked = self._timed_asked = False
-        self._saved_at = self.completed
+        if self.to_be_saved:
+            self._saved_at = self.completed
+        self._snapshot_due = self._save_asked = self._timed_asked = self._best_asked = False
         self._go_on()
 
     def changed(self) -> None:
@@ -226,6 +227,15 @@ class Schedule:
         """Save as soon as what was handed out is in the model, then go on. `timed`: nobody asked for it, it is time."""
         self._save_asked, self._timed_asked = self._save_asked or not timed, self._timed_asked or timed
         self._drain()
+
+    def save_best(self) -> None:
+        """The model that was tested just now is to be saved before anything else; then the run goes on as it would."""
+        self._best_asked, self.stage = True, RunStage.SAVING
+
+    @property
+    def best_wanted(self) -> bool:
+        """Is what is saved now the best model so far?"""
+        return self._best_asked
 
     @property
     def save_wanted(self) -> bool:

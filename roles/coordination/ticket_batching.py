@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from roles.coordination.schedule import Schedule
+
 SECONDS = 0.1  # that a run of iterations takes: so long a save, a change or the end waits for it
 MOST = 64  # iterations: their reports come together
 
@@ -15,11 +17,22 @@ class Pace:
     """
 
     def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
         self._times = 0
         self._count, self._since = 1, 0.0
 
     def __repr__(self) -> str:
         return f"<pace: {self._count} iterations at once>"
+
+    def at_once(self, schedule: Schedule, display: int, now: float) -> int:
+        """How many iterations to hand out: a progress report, every `display` of them, ends a run of them; after a
+        test, a save, a change it begins anew."""
+        if schedule.issued == schedule.completed:
+            self._begin()
+        most = self.next(now)
+        return min(most, display - schedule.issued % display) if display else most
 
     def next(self, now: float) -> int:
         """How many iterations may be given now."""

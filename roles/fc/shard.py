@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+from nets.graph.warm import warm
 from ops import Array
 from roles.base.loads import Load, Loads, layers_in
 from roles.base.reads import ReadsJob
@@ -28,7 +29,7 @@ from roles.fc.pass_steps import pass_of_shard
 from roles.fc.queue import SLICE, TURN, FcQueue, Key, Slice
 from roles.fc.swap import COLUMNS, Columns, ColumnSwap, FcTurn
 from roles.fc.work import FcWork
-from roles.learning.job import InputShape, compiled
+from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
@@ -118,7 +119,7 @@ class FcShard(ModelHolder, ReadsJob):
         self._nets = {phase: job.build_shard(phase, rank, of, self._image_shape) for phase in job.phases}
         for shard in self._nets.values():
             for net in shard.nets:
-                compiled(net)
+                warm(net)
         self._shard = self._nets[TRAIN]
         store = ParameterStore(
             self._shard.params, self._shard.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True

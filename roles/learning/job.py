@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,8 +18,19 @@ from typing import Any
 import numpy as np
 
 import ops
-from nets import Net, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
-from nets.data import Batches, Source, Transform, batch_of_net, declared, first_transforming, is_one, open_data
+from nets import Net, NetError, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
+from nets.data import (
+    Augment,
+    Batches,
+    Prefetcher,
+    Source,
+    Transform,
+    batch_of_net,
+    declared,
+    first_transforming,
+    is_one,
+    open_data,
+)
 from nets.files.shared import Lent, lent
 from nets.graph.emulated import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
@@ -29,10 +40,10 @@ from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
-from runtime.compute import far
 from runtime.compute.emulated import device_here
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
+GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 
@@ -44,11 +55,13 @@ class Job:
     data layers read (`nets.data.of_net`): "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`),
     perhaps none of these. `batch` is that of one group at the beginning, `largest` what it may become (0: it stays),
     `test_batches` those of the test nets; `resume` is a checkpoint to start from, or ""; `weights` are files of first
-    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes; plans say
+    "cuda", which computes nothing.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
     every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
-    workers that hold the whole net compute their rows of a batch (the solver's iter_size; `accumulated`).
+    workers that hold the whole net compute their rows of a batch (the solver's iter_size; `accumulated`). `augment`:
+    what is done to training images by chance.
     """
 
     net: str
@@ -68,6 +81,7 @@ class Job:
     micro_batches: int = 0
     passes: int = 1
     largest: int = 0
+    augment: Augment | None = None
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
@@ -137,8 +151,14 @@ class Job:
             return ops.get_backend("emulated")
         if self.device == "cpu":
             threads = 1 if self.micro_batches else None
-            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
-        return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+            precision = "fast" if self.precision in GPU_PRECISIONS else self.precision  # more exact than a GPU's then
+            return cpu_ops(self.kernels, b_p=self.b_p, precision=precision, threads=threads)
+        if self.device == "cuda":
+            return ops.get_backend("cupy plan", b_p=self.b_p)
+        precision = self.precision if self.precision in GPU_PRECISIONS else "full"
+        return ops.get_backend(
+            "cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")), precision=precision
+        )  # fmt: skip
 
     @cached_property
     def host_ops(self) -> ops.Backend:
@@ -165,9 +185,12 @@ class Job:
         spec, layers, train = self.spec(phase), self._data_layers(phase), phase == TRAIN
         mine = layers if len(source.firsts) == len(layers) else [first_transforming(layers)]  # or one source for all
         directory, said = spec.path.parent, declared(spec, spec.phase)
+        transforms = [Transform.of_layer(layer, directory) if layer else Transform() for layer in mine]
+        if train and self.augment:
+            transforms = [_augmented(transforms, self.augment, source)]
         found = (NoBatches if self.emulated else Batches)(
             source,
-            [Transform.of_layer(layer, directory) if layer else Transform() for layer in mine],
+            transforms,
             self.rows(phase),
             shuffle=(self.shuffle and train) or (said is not None and said.shuffle),
             seed=self.seed,
@@ -179,12 +202,18 @@ class Job:
             check_inputs(net, found)
         return found
 
+    def reader(self, phase: str, source: Source) -> Prefetcher:
+        """Reads the rows of a phase ahead, to where the device of this job takes them from."""
+        return Prefetcher(self.batches(phase, source), place=self.backend_ops.staged)
+
     def _data_layers(self, phase: str) -> DataLayers:
         return data_layers(self.spec(phase))
 
-    def build(self, phase: str, part: str, image_shape: InputShape, kind: type[Net] | None = None) -> Net:
+    def build(
+        self, phase: str, part: str, image_shape: InputShape, kind: type[Net] | None = None, memory: str = "reused"
+    ) -> Net:
         """The net's part ("all", "conv", "fc") in a phase, for whole batches of that phase. `image_shape`: of the
-        samples of each top of the data layers, or of the first."""
+        samples of each top of the data layers, or of the first. `memory`: as `Net` has it."""
         spec = self.spec(phase)
         net = (kind or self._kind)(
             spec,
@@ -195,7 +224,7 @@ class Job:
             input_shape=image_shape,
             seed=self.seed,
             dtype=self.dtype,
-            memory="reused",
+            memory=memory,
         )
         if self.micro_batches:
             net.cut_units(partial(unit_parts, parts=self.micro_batches))
@@ -208,12 +237,12 @@ class Job:
             accumulated = self.build(phase, part, image_shape, AccumulatedNet)
             assert isinstance(accumulated, AccumulatedNet)
             accumulated.passes = self.passes
-            compiled(accumulated)
+            warm(accumulated)
             return accumulated
 
         def build() -> Net:
             net = self.build(phase, part, image_shape)
-            compiled(net)
+            warm(net)
             return net
 
         return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()
@@ -268,10 +297,13 @@ class Job:
         return tuple(phase for phase in map(phase_of_test, range(len(self.data))) if phase in self.data)
 
 
-def compiled(net: Net) -> None:
-    """Compile all that a net needs, and say how far that is."""
-    with far.telling():
-        warm(net, lambda done, of: far.is_at(f"compiling kernels: {done} of {of}"))
+def _augmented(transforms: Sequence[Transform], augment: Augment, source: Source) -> Transform:
+    """The only transform of a source, with what is done besides. NetError if several layers read data: what belongs
+    together would be changed apart."""
+    if len(transforms) != 1:
+        raise NetError(f"train.data.augment: found {len(transforms)} data layers that read images, expected one")
+    order = augment.order or source.order
+    return dataclasses.replace(transforms[0], augment=dataclasses.replace(augment, order=order))
 
 
 def phase_of_test(number: int) -> str:

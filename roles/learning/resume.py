@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from nets import NetError
 from nets.files import checkpoint
@@ -22,16 +23,25 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
     return directory / f"checkpoint-{iteration:07d}.safetensors"
 
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 Place = tuple[int, int]  # in a run: iterations, and images, that were trained on
 
 
-def writing(path: Path, arrays: dict[str, Array], place: Place, job: Job, losses: Sequence[float]) -> Iterator[None]:
+def writing(
+    path: Path,
+    arrays: dict[str, Array],
+    place: Place,
+    job: Job,
+    losses: Sequence[float],
+    more: Mapping[str, str] = NOTHING,
+) -> Iterator[None]:
     """Write a checkpoint, piece by piece (`checkpoint.saving`): parameters and histories of every layer, what was
-    beside them, and from where to go on: the iteration, the images, the losses that the next report is made of."""
+    beside them, and from where to go on: the iteration, the images, the losses that the next report is made of; and
+    `more` metadata."""
     iteration, images = map(str, place)
     facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
     facts |= {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
-    return checkpoint.saving(path, arrays, facts)
+    return checkpoint.saving(path, arrays, {**more, **facts})
 
 
 def losses_of(facts: Mapping[str, str]) -> list[float]:
@@ -46,7 +56,8 @@ def sweep(runs: Path) -> None:
     """Remove what runs that were killed while they wrote a checkpoint have left in their directories; those of living
     runs stay."""
     for directory in runs.glob("*/"):
-        sweep_temporaries(directory, "checkpoint-*.safetensors")
+        for names in ("checkpoint-*.safetensors", "best.safetensors"):
+            sweep_temporaries(directory, names)
 
 
 def place_of(path: str) -> Place:

@@ -42,13 +42,13 @@ class Scoreboard:
     def __init__(self, average: int | None = None) -> None:
         self._average = average
         self._images = self._reported_images = 0
-        self._began = self._reported_at = self._paused_at = self._lap = 0.0
+        self._started = self._began = self._reported_at = self._paused_at = self._lap = 0.0
         self._losses: deque[float] = deque(maxlen=average)
         self._staleness: list[int] = []
         self._exposed: list[float] = []
         self._tests: dict[str, list[Part]] = {}  # by phase: the batches of the present test
         self._accuracy: dict[str, float] = {}
-        self._last_rate = 0.0
+        self._last_rate = self._learning_rate = 0.0
 
     @property
     def losses(self) -> list[float]:
@@ -58,10 +58,10 @@ class Scoreboard:
     def begin(self, now: float, losses: Sequence[float] = ()) -> None:
         """Training starts; the next report is made of these `losses` of the run before, too."""
         self._losses.extend(losses)
-        self._began = self._reported_at = now
+        self._started = self._began = self._reported_at = now
 
     def pause(self, now: float) -> None:
-        """Something other than training begins: its time does not count for images/s."""
+        """Something other than training begins: its time does not count for images a second."""
         self._paused_at = now
 
     def resume(self, now: float) -> None:
@@ -74,8 +74,9 @@ class Scoreboard:
         before, self._lap = self._lap, now - self._began
         return self._lap - before
 
-    def trained(self, iteration: Iteration, images: int) -> None:
-        """An iteration of so many images has ended."""
+    def trained(self, iteration: Iteration, images: int, rate: float) -> None:
+        """An iteration of so many images, with this learning rate, has ended."""
+        self._learning_rate = rate
         self._images += images
         if iteration.loss is not None:
             self._losses.append(iteration.loss)
@@ -100,19 +101,23 @@ class Scoreboard:
         return found
 
     def progress(self, completed: int, last: int, now: float, *, between: bool = False) -> dict[str, Any]:
-        """Fields of a progress report: means since the last one. `between` two whose turn it is: the next one's loss is
-        as it would be without this one."""
+        """Fields of a progress report: means since the last one; the learning rate of the last iteration.
+        `elapsed_seconds` have passed since training started, tests and checkpoints among them. `between` two whose turn
+        it is: the next one's loss is as it would be without this one."""
         seconds, images = now - self._reported_at, self._images - self._reported_images
         self._last_rate = images / seconds if seconds > 0 else 0.0
         fields = {
-            "iteration": f"{completed}/{last}",
+            "iteration": completed,
+            "max_iter": last,
             "loss": _mean(self._losses),
             **self._accuracy,
-            "images/s": self._last_rate,
+            "learning_rate": self._learning_rate,
+            "elapsed_seconds": now - self._started,
+            "images_per_second": self._last_rate,
             "staleness": _mean(self._staleness),
         }
         if any(self._exposed):
-            fields["exposed s"] = _mean(self._exposed)
+            fields["exposed_seconds"] = _mean(self._exposed)
         if self._average is None and not between:
             self._losses.clear()
         self._staleness, self._exposed = [], []
@@ -126,7 +131,7 @@ class Scoreboard:
             "iterations": completed,
             **self._accuracy,
             "seconds": seconds,
-            "images/s": self._images / seconds if seconds > 0 else 0.0,
+            "images_per_second": self._images / seconds if seconds > 0 else 0.0,
         }
 
 

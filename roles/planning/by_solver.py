@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from nets import SolverSpec
+from nets.data import Augment
 from roles.learning.job import Job, phase_of_test
-from roles.options import Train
+from roles.options import Data, Train
 
 Remark = tuple[str, tuple[str, ...]]  # a line, and the keys below [train] it belongs to
 
@@ -42,6 +43,14 @@ def _weights(solver: SolverSpec, mistakes: list[Remark]) -> Iterator[str]:
             mistakes.append((solver.missing("weights", name), ("solver",)))
         else:
             yield str(path.resolve())
+
+
+def augment_of(data: Data) -> Augment | None:
+    """What is done to training images by chance; None if nothing. NetError for what cannot be."""
+    said = data.augment
+    amounts = {name: getattr(said, name) for name in ("brightness", "contrast", "saturation", "lighting")}
+    scale = (said.scale[0], said.scale[1]) if said.scale is not None else None
+    return Augment(**amounts, scale=scale, ratio=(said.ratio[0], said.ratio[1]), order=data.order or "") or None
 
 
 def _data_of_tests(count: int, train: Train, mistakes: list[Remark]) -> tuple[dict[str, dict[str, Any]], list[Remark]]:

@@ -17,6 +17,7 @@ from roles.planning.tuned import Tuned
 from runtime.config.file import load, program_options
 from runtime.errors import ConfigError
 from runtime.regular import read_bytes
+from runtime.report.reading import modern
 
 MOST_BYTES = 1 << 28  # of events.jsonl
 LEAST = 3  # progress reports
@@ -66,12 +67,12 @@ def reading(run: Path, option: str) -> Iterator[None]:
 def events_of(run: Path) -> list[dict[str, Any]]:
     """What a run has journalled, in order. Within `reading`."""
     lines = read_bytes(run / "events.jsonl", MOST_BYTES).decode().splitlines()
-    return [event for event in map(json.loads, lines) if event.get("event")]
+    return [modern(event) for event in map(json.loads, lines) if event.get("event")]
 
 
 def iteration_of(progress: Mapping[str, Any]) -> int:
     """The one that a progress report is about. Within `reading`."""
-    return int(progress["iteration"].partition("/")[0])
+    return int(progress["iteration"])
 
 
 def _seconds(run: Path, begun: int, batch: int) -> dict[int, float]:

@@ -13,17 +13,19 @@ from nets.data import Source, is_one
 from nets.files.shared import Weights
 from nets.files.weights import match, read_each
 from roles.base.shapes import Shapes
-from roles.checkpoints.rhythm import with_timing
-from roles.coordination.schedule import NetTest, Timetable
+from roles.checkpoints.rhythm import lead_told, with_timing
+from roles.checkpoints.watching import told_to_lead
+from roles.coordination.schedule import Timetable
+from roles.coordination.timetable import timetable_of, with_tests
 from roles.forecasting.regrouped import at_largest
 from roles.learning.batch_split import Cutting, Shares
 from roles.learning.job import InputShape, Job
-from roles.learning.resume import place_of
+from roles.learning.resume import Place, place_of
 from roles.learning.tree import split
 from roles.learning.wire_formats import Layers, layers_of
 from roles.messages import TRAIN
-from roles.options import AUTO, Options, Train
-from roles.planning.by_solver import as_the_solver_says
+from roles.options import AUTO, Options
+from roles.planning.by_solver import as_the_solver_says, augment_of
 from roles.planning.contents import Contents, check_rates, finite, unmatched
 from roles.planning.devices import Devices, by_machine
 from roles.planning.gradient_links import gradient_links, mistakes, with_formats
@@ -45,7 +47,7 @@ from runtime.plan.topology import Topology
 def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, *, tell: bool = True) -> Topology:
     """The topology that trains what `options` describe, laid out by `preset` if one is given; `tell`: warn of what is
     worth it. ConfigError with every mistake of the files it names."""
-    planner = _Planner(config, options.train, preset)
+    planner = _Planner(config, options, preset)
     topology = with_timing(planner.topology(), options.checkpoint, config)
     if tell:
         planner.tell()
@@ -55,7 +57,7 @@ def plan(config: ClusterConfig, options: Options, preset: Preset | None = None, 
 def job_of(config: ClusterConfig, options: Options) -> Job:
     """The job that `options` describe, for commands that need no topology. ConfigError as `plan`."""
     preset = preset_called("single") if options.train.strategy.preset == AUTO else None  # whatever will be chosen
-    planner = _Planner(config, options.train, preset)
+    planner = _Planner(config, options, preset)
     job = planner.job()
     planner.stop_if_wrong()
     planner.tell()
@@ -70,8 +72,9 @@ def _named(presets: list[str]) -> str:
 class _Planner(Remarks):
     """Collects problems as it goes, so that one run shows them all."""
 
-    def __init__(self, config: ClusterConfig, train: Train, preset: Preset | None = None) -> None:
+    def __init__(self, config: ClusterConfig, options: Options, preset: Preset | None = None) -> None:
         super().__init__(config.raw)
+        train, self.checkpoint = options.train, options.checkpoint
         self.config, self.base = config, config.raw.path.resolve().parent
         with self.reading("train", "strategy", "preset"):
             self.preset = preset or preset_called(train.strategy.preset)
@@ -90,7 +93,7 @@ class _Planner(Remarks):
         with self.reading("train", "net"):
             _ = job.net_spec
         with self.reading("train", "solver"):
-            timetable = self._timetable(job)
+            timetable = timetable_of(job, self._place(job))
         readable = not self.problems  # what each data layer reads is not known of a net that cannot be read
         for phase in (phase for phase in job.phases if readable or is_one(job.data[phase])):
             with self.reading("train", "data", phase.lower()):
@@ -113,7 +116,7 @@ class _Planner(Remarks):
         self._look_into_files(job, sources, nets)
         self.tuned.check(self, job, timetable)
         self.stop_if_wrong()
-        timetable = self._with_tests(timetable, job, sources)
+        timetable = with_tests(timetable, job, sources)
         self._check_tests(timetable)
         request = Request(
             job=job,
@@ -126,6 +129,7 @@ class _Planner(Remarks):
             options=self.options,
         )
         topology = laid_out(self._laid_out, request, self.config, self)
+        topology = self._lead_told(topology, job, sources, nets)
         self.stop_if_wrong()
         self._check_messages(topology, nets[TRAIN])
         return self._on_devices(self._with_formats(topology, job), sources)
@@ -207,6 +211,8 @@ class _Planner(Remarks):
             weights=(self._beside(train.weights),) if train.weights else (),
             solver_values={name: value for name, value in values.items() if value is not None},
         )
+        with self.reading("train", "data", "augment"):
+            job = dataclasses.replace(job, augment=augment_of(train.data))
         with self.reading("train", "solver"):
             job, wrong, told = as_the_solver_says(job, train)
             for text, keys in wrong:
@@ -234,30 +240,12 @@ class _Planner(Remarks):
         """A path relative to cluster.toml; "" for none."""
         return os.path.abspath(self.base / name) if name else ""  # noqa: PTH100  # resolve() fails at links in a circle
 
-    def _timetable(self, job: Job) -> Timetable:
-        solver = job.solver_spec
-        first, images = 0, -1
+    def _place(self, job: Job) -> Place:
+        """From where the run goes on."""
         with self.reading("train", "resume"):
-            first, images = place_of(job.resume) if job.resume else (0, -1)
-        return Timetable(
-            first=first,
-            last=solver.max_iter,
-            batch=job.batch,
-            test_interval=solver.test_interval,
-            test_first=bool(solver.test_interval and solver.proto.test_initialization),
-            snapshot_interval=solver.snapshot,
-            snapshot_last=solver.proto.snapshot_after_train,
-            images=images,
-        )
-
-    def _with_tests(self, timetable: Timetable, job: Job, sources: dict[str, Source]) -> Timetable:
-        """What is tested, and on how many images."""
-        several = len(job.test_phases) > 1
-        names = {phase: job.test_name(phase) if several else "" for phase in job.test_phases}
-        tests = tuple(
-            NetTest(job.test_rows(phase, sources[phase]), job.rows(phase), phase, name) for phase, name in names.items()
-        )
-        return dataclasses.replace(timetable, tests=tests)
+            if job.resume:
+                return place_of(job.resume)
+        return 0, -1
 
     def _check_tests(self, timetable: Timetable) -> None:
         """Workers that are averaged before a test must all take part in its first batch."""
@@ -267,6 +255,14 @@ class _Planner(Remarks):
             text = f"found {workers}, but they meet in the first batch of a test, which has {rows} images: one for each"
             self.problem(text, "train", "strategy", "workers")
             self.stop_if_wrong()
+
+    def _lead_told(self, topology: Topology, job: Job, sources: dict[str, Source], nets: dict[str, Net]) -> Topology:
+        """Tell the lead what follows of tests, and what checkpoints are to say of their use."""
+        told, wrong = told_to_lead(self.train, self.checkpoint, self.base, job, sources, nets)
+        for text, keys in wrong:
+            self.problem(text, *keys)
+        self.stop_if_wrong()
+        return lead_told(topology, **told)
 
     def _check_net(self, job: Job, phase: str, source: Source) -> Net:
         """Build every part once; returns the whole."""

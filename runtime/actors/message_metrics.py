@@ -74,6 +74,14 @@ class MessageMetrics:
             self._phases[key] = self.metrics.histogram(name, text, role=role, actor=actor, phase=phase)
         return self._phases[key]
 
+    def payload(self) -> dict[str, dict[str, int]]:
+        """Actor -> sender -> bytes of the arrays that came."""
+        found: dict[str, dict[str, int]] = {}
+        for (actor, peer, _), size in self._payload().items():
+            mine = found.setdefault(actor, {})
+            mine[peer] = mine.get(peer, 0) + size
+        return found
+
     def _of_actors(self, place: int) -> Counts:
         """Messages (0) or bytes (1) that came, from whomever."""
         found: Counts = defaultdict(int)

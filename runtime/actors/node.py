@@ -156,6 +156,10 @@ class Node:
             for name, cell in self.actors.items()
         ]
 
+    def received(self) -> dict[str, dict[str, int]]:
+        """Actor -> sender -> bytes of the arrays that came so far."""
+        return self._message_metrics.payload()
+
     def _computing(self, name: str, cell: Cell) -> str:
         current = cell.actor.device.current
         return current.label if current is not None and current.actor == name else ""

@@ -9,6 +9,7 @@ watch             more of live runs: top, stack, logs, trace
 save  down        a checkpoint of one now; ends one
 sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines
+completion        what the shell completes
 arguments         what several commands take
 interrupts        Ctrl-C while no run is there to hear it
 """

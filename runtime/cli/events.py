@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated
@@ -39,17 +38,18 @@ def events(
 async def _shown(run: Path | None, below: Path, follow: bool, as_json: bool) -> None:
     from runtime.report.console import RunConsole
     from runtime.report.events import Event
+    from runtime.report.reading import event_of
     from runtime.runs.finding import meant
     from runtime.text import bounded
 
     console = RunConsole(live=False)
     async for line in _lines(await meant(run, below), follow):
-        try:
-            fields = json.loads(line)
-            t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        fields = event_of(line)
+        if fields is None:
             console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
             continue
+        t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
+        fields.pop("unix_seconds", None)
         console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
 
 

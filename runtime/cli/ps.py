@@ -56,6 +56,6 @@ def _line(run: dict[str, Any]) -> str:
 
     if "since" not in run:
         return f"{run['name']:<32} {run['state']}  {run['directory']}"
-    at = run["progress"].get("iteration", "-")
+    at = "/".join(str(run["progress"][name]) for name in ("iteration", "max_iter") if name in run["progress"]) or "-"
     since = f"since {moment(run['since'])}"
     return f"{run['name']:<32} {run['state']:<12} {since}  {at:<12} {run['program']}  {run['directory']}"

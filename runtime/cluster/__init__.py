@@ -11,5 +11,5 @@ kubernetes                what a run says to a Kubernetes cluster, and hears of 
 birth                     starts the process that role processes are forked from
 looks  tracing           what somebody who looks at a run asks of it; traces of all processes
 clients  watcher          who is outside a run and takes part in it; who is told of it
-warnings                  what processes log as warnings, told as events
+warnings  preparing       what processes log as warnings, and of what they prepare, told as events
 """

@@ -107,7 +107,7 @@ class Heartbeat(Message):
 
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
     (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
-    `work`: about once a second, what WorkSums.changed says. `preparing`: how far a long piece of work is, in words.
+    About once a second, `work`: what WorkSums.changed says; `received`: what Node.received says.
     """
 
     process: str
@@ -119,7 +119,7 @@ class Heartbeat(Message):
     loop_lag: float
     actors: Json
     work: Json = field(default_factory=dict)
-    preparing: str = ""
+    received: Json = field(default_factory=dict)
 
 
 @message

@@ -162,7 +162,8 @@ class Supervision:
             return f"sent no heartbeat for {silent:.1f} s: its event loop is blocked or the process is stopped{far}"
         beat, waited = watched.beat, now - self._greeted
         idle = beat is not None and not beat.progress and not beat.busy_seconds
-        if watched.stage is LifeStage.GREETED and idle and waited > rules.start_seconds:
+        told = not self._counts[LifeStage.STARTING]  # who waits for one that has not reported has been told nothing
+        if watched.stage is LifeStage.GREETED and told and idle and waited > rules.start_seconds:
             return f"has not begun to prepare {waited:.0f} s after it was told to: messages do not reach it"
         if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds):
             return (

@@ -4,6 +4,5 @@ compute        the compute thread, or work inline
 emulated       devices whose work only takes its time
 service_times  how long work takes: recorded, or drawn from a table
 work_sums      how long work took, summed up while a run goes on
-far            how far a long piece of work is, for people
 threads        how many threads the libraries of a process use
 """

@@ -4,15 +4,19 @@ draws them: a Chinese character takes two."""
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
 from runtime.text import one_line
 
 GAP = 2  # between columns
+WHOLE = "max_iter"  # of `iteration`
+PER_SECOND, SECONDS = re.compile("_per_second$"), re.compile("_seconds$")
 TICKS = "▁▂▃▄▅▆▇█"
 
 
@@ -109,3 +113,13 @@ def brief(value: object) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"
+
+
+def spoken(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for `work_seconds`."""
+    whole = fields.get(WHOLE) if "iteration" in fields else None
+    for name, value in fields.items():
+        if name == "iteration" and whole is not None:
+            yield name, f"{value}/{whole}"
+        elif name != WHOLE or whole is None:
+            yield SECONDS.sub(" s", PER_SECOND.sub("/s", name)), brief(value)

@@ -15,17 +15,19 @@ from rich.live import Live
 from rich.text import Text
 
 from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.preparing import PREPARING
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
-from runtime.report.columns import brief
+from runtime.report.columns import spoken
 from runtime.report.picture import HEADLINE, PREDICTION, Picture
 from runtime.report.screen import final, screen
 from runtime.text import one_line, printable
 
 ECHO = 2  # cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
 QUIET = frozenset(
-    {"process", "link lost", PREDICTION, "unsaved"}
-)  # no lines: told in the journal only, in the table, or as a warning
+    {"process", "link lost", PREDICTION, "unsaved", "resumed"}
+)  # no lines: told in the journal only, in the table, as a warning, or before the run
+IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines either, where there is one
 
 
 class RunConsole:
@@ -72,7 +74,7 @@ class RunConsole:
             self._warn(fields.get("process", actor), str(fields.get("text")))
             return
         self._picture.event(event, fields, self._now())
-        if event not in QUIET and (event != HEADLINE or self._live is None):
+        if event not in QUIET and (event not in IN_TABLE or self._live is None):
             self.say(f"{event:<10} {describe(fields)}".rstrip())
 
     def _warn(self, who: str, text: str) -> None:
@@ -108,8 +110,8 @@ class RunConsole:
 
 
 def describe(fields: dict[str, Any]) -> str:
-    """`iteration 100  loss 0.1234  images/s 5123`: names and short values."""
-    return "  ".join(f"{name} {brief(value)}" for name, value in fields.items())
+    """`iteration 100/400  loss 0.1234  images/s 5123`: names and short values."""
+    return "  ".join(f"{name} {value}" for name, value in spoken(fields))
 
 
 def as_lines(lines: list[str]) -> Group:

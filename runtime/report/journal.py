@@ -1,4 +1,4 @@
-"""The journal of a run, events.jsonl: one JSON object a line, each written whole or not at all.
+"""The journal of a run, events.jsonl, and the files beside it: each line is written whole or not at all.
 
 A disk that is full or broken ends no run: what cannot be written is told once, counted, and the count journalled as
 soon as there is room again.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,16 @@ class Journal:
     def __repr__(self) -> str:
         return f"<journal {self._path}: {self._size} bytes, {self.missed} events missed>"
 
-    def write(self, t: float, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Append an event; `t` is seconds since the run began."""
-        text = json.dumps({"t": t, "actor": actor, "event": event, **fields}) + "\n"
+    def write(self, stamp: Mapping[str, float], actor: str, event: str, fields: Mapping[str, Any]) -> None:
+        """Append an event; `stamp` says when it was, and stands first."""
+        text = json.dumps({**stamp, "actor": actor, "event": event, **fields}) + "\n"
         if self.missed:
-            lost = {"t": t, "actor": "supervisor", "event": MISSED, "events": self.missed}
+            lost = {**stamp, "actor": "supervisor", "event": MISSED, "events": self.missed}
             text = json.dumps(lost) + "\n" + text
+        self.append(text)
+
+    def append(self, text: str) -> None:
+        """Append whole lines."""
         try:
             self._append(text.encode())
         except OSError as error:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.preparing import PREPARING
 
 HEADLINE = "progress"  # the event whose latest fields head the table
 PREDICTION = "prediction"  # the event whose latest `text` stands below
 ENDING = "winding down"
 FINISHED = "finished"
 TESTED = "test"
-RENAMED = {"images/s": "images_per_second"}  # fields as earlier programs call them
 CURVES = ("loss", "accuracy")  # fields whose course is drawn
 MOST_POINTS = 4096  # of a curve: of a longer one every second is kept
 SMOOTHING = 0.2  # of the latest beat in what an actor is at, so that rows do not jump
@@ -78,7 +78,7 @@ class Picture:
     def event(self, event: str, fields: Mapping[str, Any], now: float) -> None:
         """An event of any actor."""
         if event == HEADLINE:
-            self.progress = {RENAMED.get(name, name): value for name, value in fields.items()}
+            self.progress = dict(fields)
             for name in CURVES:
                 self._point(name, self.progress)
             done, _ = self.iterations
@@ -89,6 +89,8 @@ class Picture:
             self._point("accuracy", fields)
         elif event == PREDICTION:
             self.predicted = str(fields.get("text", ""))
+        elif event == PREPARING:
+            self.preparing[str(fields.get("process"))] = "{what}: {done} of {total}".format(**fields)
         elif event == "began":
             self.began, self.stage = now, ""
             self.preparing.clear()
@@ -111,7 +113,7 @@ class Picture:
     def beat(self, heartbeat: Heartbeat) -> None:
         """A heartbeat of a process."""
         if self.began is None:
-            self.preparing[heartbeat.process] = heartbeat.preparing or heartbeat.busy_with
+            self.preparing.setdefault(heartbeat.process, heartbeat.busy_with)
         wanted: dict[str, float] = {}
         for name, status in heartbeat.actors.items():
             seen = self.actors.setdefault(name, Seen(heartbeat.process))

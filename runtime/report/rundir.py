@@ -3,7 +3,9 @@
     config.toml    the resolved configuration     plan.json     actors, processes, links
     versions.json  what `up` runs with            events.jsonl  what happened, one JSON object a line
     logs/          one log per process            checkpoint-*.safetensors, written by the program
+    log.csv        progress and tests as a table  usage.jsonl   what each process has done, now and then
     service-times.json  how long array work took, if `run.record_service_times`
+    tensorboard/   the numbers of progress and tests, if `run.tensorboard`
 
 Nothing here is needed to run; deleting a run directory loses its history only. Only its owner may look into it.
 """
@@ -13,32 +15,43 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.errors import ConvoyError, LaunchError
+from runtime.report import table, usage
 from runtime.report.journal import Journal
+from runtime.report.reading import FILE
+from runtime.report.usage import Usage
 
 
 class RunDirectory:
     """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what cannot be made.
 
-    `on_trouble` hears in words what of the journal is lost.
+    `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time of the day, and runs
+    repeat themselves to the byte. `on_trouble` hears in words what of the journal is lost.
     """
 
-    def __init__(self, below: Path, name: str, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, below: Path, name: str, now: Callable[[], float] = time.monotonic, *, virtual: bool = False
+    ) -> None:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         self.on_trouble: Callable[[str], None] = lambda text: None
         try:
             below.mkdir(parents=True, exist_ok=True)
             self.path = _make_unique(below / f"{stamp}-{name}")
-            self._journal = Journal(self.path / "events.jsonl", lambda text: self.on_trouble(text))
+            self._journal = self._opened(FILE)
         except OSError as error:
             text = f"run.directory {below}: no run directory can be made there: {error.strerror}"
             raise LaunchError(f"{text} ({error.filename})") from None
         self._now, self._began, self._made = now, now(), time.monotonic()
+        self._virtual = virtual
+        self._refused: set[str] = set()
+        self._table: Journal | None = None
+        self._lines: Journal | None = None  # of the usage
+        self._usage = Usage(self._use)
 
     @property
     def age(self) -> float:
@@ -54,24 +67,73 @@ class RunDirectory:
             raise LaunchError(f"{self.path / name}: cannot be written: {error.strerror}") from None
 
     def event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
-        """Append to events.jsonl; `t` is seconds since the run began."""
-        self._journal.write(round(self._now() - self._began, 6), actor, event, fields)
+        """Append to events.jsonl; `t` is seconds since the run began, `unix_seconds` those since 1970. Progress and
+        tests are rows of log.csv, too."""
+        stamp = {"t": self._since()}
+        if not self._virtual:
+            stamp["unix_seconds"] = round(time.time(), 3)
+        self._journal.write(stamp, actor, event, fields)
+        if event in table.EVENTS:
+            if self._table is None:
+                self._table = self._beside(table.FILE, table.header())
+            if self._table is not None:
+                self._table.append(table.row(stamp, event, fields))
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
-        """Heartbeats are not kept."""
+        """Of heartbeats the totals are kept, now and then."""
+        self._usage.beat(process, heartbeat, self._since())
+
+    def used(
+        self,
+        process: str,
+        work: Mapping[str, Any],
+        actors: Mapping[str, Any] | None = None,
+        received: Mapping[str, Any] | None = None,
+    ) -> None:
+        """What a process has done, where nothing beats: see Usage.add."""
+        self._usage.add(process, actors or {}, work, received or {}, self._since())
 
     def failed(self, error: ConvoyError) -> None:
         """Journal what ended the run."""
         self.event("supervisor", "failed", {"error": str(error), "exit_code": error.exit_code})
 
     def close(self) -> None:
-        """Close the journal."""
-        self._journal.close()
+        """Close the journal and what is beside it."""
+        self._usage.end()
+        for journal in (self._journal, self._table, self._lines):
+            if journal is not None:
+                journal.close()
 
     def discard(self) -> None:
         """Close it and leave nothing of it: there was no run."""
         self.close()
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def _since(self) -> float:
+        return round(self._now() - self._began, 6)
+
+    def _use(self, line: dict[str, Any]) -> None:
+        if self._lines is None:
+            self._lines = self._beside(usage.FILE)
+        if self._lines is not None:
+            self._lines.append(json.dumps(line) + "\n")
+
+    def _beside(self, name: str, first: str = "") -> Journal | None:
+        """A further file; None, told once, if it cannot be made: the run goes on without."""
+        if name in self._refused:
+            return None
+        try:
+            made = self._opened(name)
+        except OSError as error:
+            self._refused.add(name)
+            self.on_trouble(f"{self.path / name}: {error.strerror}: it is not written")
+            return None
+        if first:
+            made.append(first)
+        return made
+
+    def _opened(self, name: str) -> Journal:
+        return Journal(self.path / name, lambda text: self.on_trouble(text))
 
 
 def _make_unique(path: Path) -> Path:

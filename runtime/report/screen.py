@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runtime.report.columns import Column, bar, brief, clock, cut, packed, sparkline, table
+from runtime.report.columns import Column, bar, brief, clock, cut, packed, sparkline, spoken, table
 from runtime.report.picture import CURVES, Picture
 
 HEAD = 6  # lines above the actors' titles, with the empty one
 PLACED = ("iteration", "max_iter", "elapsed_seconds", *CURVES)  # what a `progress` has that stands elsewhere
-SPOKEN = {"images_per_second": "images/s", "learning_rate": "learning rate"}
 COLUMNS = (
     Column("actor", least=12, name=True),
     Column("process", rank=2, name=True),
@@ -60,8 +59,8 @@ def _head(picture: Picture, now: float, width: int) -> Iterator[str]:
     yield _first(picture, now, width)
     for name in CURVES:
         yield _curve(picture, name, width)
-    said = {name: value for name, value in picture.progress.items() if name not in PLACED}
-    yield packed((f"{SPOKEN.get(name, name.replace('_', ' '))} {brief(value)}" for name, value in said.items()), width)
+    rest = {name: value for name, value in picture.progress.items() if name not in PLACED}
+    yield packed((f"{name.replace('_', ' ')} {value}" for name, value in spoken(rest)), width)
     yield picture.predicted
 
 

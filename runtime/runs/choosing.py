@@ -67,7 +67,12 @@ class Choosing:
     def _config_of(self, trial: Trial) -> ClusterConfig:
         """That of the run, in a folder of its own; nobody else listens where the run's metrics are to be served."""
         config, name = self._checked.loaded.config, re.sub(r"[^\w.-]", "-", trial.name)
-        run = {"directory": str(self._directory.path / FOLDER), "name": name, "record_service_times": False}
+        run = {
+            "directory": str(self._directory.path / FOLDER),
+            "name": name,
+            "record_service_times": False,
+            "tensorboard": False,
+        }
         changed = {"run": config.run.model_copy(update=run), "metrics": config.metrics.model_copy(update={"port": 0})}
         return config.model_copy(update=changed)
 

@@ -92,7 +92,9 @@ class LoopHouse(House):
         if self._tracing is not None:
             self._tracing.look()
         if self._observation is not None and self._observation.due:
-            self._observation.worked(self._cluster.work())
+            sums = self._cluster.work()
+            self._site.directory.used(HERE, sums)
+            self._observation.worked(sums)
 
     def _begin(self) -> None:
         self._cluster.begin()
@@ -134,6 +136,8 @@ class LoopHouse(House):
         """See House.close."""
         if self._observation is not None:
             await self._observation.close()
+        cluster = self._cluster
+        self._site.directory.used(HERE, cluster.work(), cluster.statuses(), cluster.received())
         await self._cluster.close()
         if self._tracing is not None:
             self._watchers.event(SUPERVISOR, "trace", self._tracing.close().fields)

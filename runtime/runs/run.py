@@ -29,6 +29,7 @@ from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
+from runtime.report.tensorboard import TensorBoard
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.loop_run import LoopHouse
 from runtime.runs.process_run import ProcessHouse
@@ -52,7 +53,8 @@ def house_of(
 
 def directory_of(config: ClusterConfig, now: Callable[[], float]) -> RunDirectory:
     """A new run directory, where the configuration says. LaunchError."""
-    return RunDirectory(Path(config.run.directory), config.run.name or config.program, now)
+    virtual = config.simulation.clock == "virtual"
+    return RunDirectory(Path(config.run.directory), config.run.name or config.program, now, virtual=virtual)
 
 
 def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEventLoop]:
@@ -125,11 +127,15 @@ class Run:
         for console in consoles:
             console.expect(self.placement.process_of(), lambda: clock() - began)
         watcher = Watchers(directory, self._events, *consoles)
+        board: TensorBoard | None = None
         spoken = Watchers(self._events, *consoles)
         directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
         try:
             directory.write("config.toml", dump(self._config, self._options))
             directory.write("versions.json", dict(versions()))
+            if self._config.run.tensorboard:
+                board = TensorBoard(directory.path, directory.on_trouble)
+                watcher.add(board)
             self._house = self._build(Site(self.placement, self._config, directory, watcher))
             await self._house.open()
             self._opened.set()
@@ -151,6 +157,8 @@ class Run:
                 if self._house is not None:
                     self._had_begun = self._house.began.is_set()
                     self._house.began.set()  # nobody waits for it any more
+                if board is not None:
+                    board.close()
                 directory.close()
                 for console in consoles:
                     console.close()

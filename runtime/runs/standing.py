@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
 from runtime.report.picture import HEADLINE
+from runtime.report.reading import events
 from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
 from runtime.transport import host
@@ -62,16 +62,12 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
     """The last of each event that tells how the run stands, and the first progress report as "first"."""
     last: dict[str, dict[str, Any]] = {}
     try:
-        with (directory / "events.jsonl").open() as lines:
-            for line in lines:
-                if not line.endswith("\n"):  # half of it is written
-                    break
-                event = json.loads(line)
-                if event["event"] == HEADLINE:
-                    last.setdefault("first", event)
-                if event["event"] in (HEADLINE, *KEPT):
-                    last[event["event"]] = event
-    except (OSError, ValueError, KeyError, TypeError):  # what could be read counts
+        for event in events(directory, damaged=lambda line: None):
+            if event["event"] == HEADLINE:
+                last.setdefault("first", event)
+            if event["event"] in (HEADLINE, *KEPT):
+                last[event["event"]] = event
+    except OSError:  # what could be read counts
         pass
     return last
 
@@ -83,7 +79,7 @@ def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in event.items() if name not in ("t", "actor", "event")}
+    return {name: value for name, value in event.items() if name not in ("t", "unix_seconds", "actor", "event")}
 
 
 def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
@@ -92,8 +88,8 @@ def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
         return None
     first, now = told["first"], told[HEADLINE]
     try:
-        begun, (done, last) = int(first["iteration"].split("/")[0]), map(int, now["iteration"].split("/"))
-    except (KeyError, ValueError, AttributeError):
+        begun, done, last = int(first["iteration"]), int(now["iteration"]), int(now["max_iter"])
+    except (KeyError, ValueError, TypeError):
         return None  # of a program that counts otherwise
     return (last - done) * (now["t"] - first["t"]) / (done - begun) if done > begun else None
 

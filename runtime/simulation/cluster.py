@@ -172,6 +172,10 @@ class Simulation:
         """How long work has taken, of which there was more since the last call, see WorkSums.changed."""
         return {actor: sums for node, _ in self.nodes.values() for actor, sums in node.work.changed().items()}
 
+    def received(self) -> dict[str, dict[str, int]]:
+        """See Node.received: of all actors."""
+        return {actor: sums for node, _ in self.nodes.values() for actor, sums in node.received().items()}
+
     def _road(self, node: Node) -> InprocTransport:
         """Between one process and those that are outside."""
         road = InprocTransport(node.process, node.deliver, node.reject, self._limits, self._outside)

@@ -76,7 +76,8 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
     model = layout(host)
     if isinstance(backend.empty((1,)), np.ndarray):
         return model
-    block = backend.empty(tuple(s // model.itemsize for s in (model.nbytes * 8,)), host.dtype)
+    reach = sum((size - 1) * stride for size, stride in zip(model.shape, model.strides, strict=True))
+    block = backend.empty((max(0, reach) // model.itemsize + 1,), host.dtype)
     view = backend.xp.lib.stride_tricks.as_strided(block, model.shape, model.strides)
     view[...] = backend.asarray(host)
     return view

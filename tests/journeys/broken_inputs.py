@@ -39,7 +39,8 @@ WORDS = ("''", "'x\\u0000y'", "'\\u001b[31mred'", f"'{'n' * 10_000}'", "true", "
          "{}", "[[]]", "9223372036854775807", "1979-05-27", "'../../../etc/passwd'", "'/dev/zero'", "'.'", "0.5",
          "['a']", "[1, 2]", "2147483648", "'*'", "'->'", "3")  # fmt: skip
 KEYS = (
-    "program", "run.name", "run.directory", "run.record_service_times", "machine.0.name", "machine.0.address",
+    "program", "run.name", "run.directory", "run.record_service_times", "run.tensorboard",
+    "machine.0.name", "machine.0.address",
     "machine.0.cores", "machine.0.threads", "machine.0.pin", "machine.0.port", "machine.0.namespace", "launcher.kind",
     "placement.processes", "process.0.name", "process.0.actors", "links.transport", "links.encryption",
     "links.shared_memory",

@@ -85,9 +85,9 @@ def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) 
     trials, [choice] = said(tried, "trial"), said(tried, "choice")
     assert [trial["preset"] for trial in trials] == [told["preset"] for told in said(tried, "candidate")[:2]]
     for trial in trials:  # on virtual time a prediction is nearly exact
-        assert trial["measured s"] == pytest.approx(trial["predicted s"], rel=0.1)
+        assert trial["measured_seconds"] == pytest.approx(trial["predicted_seconds"], rel=0.1)
         assert trial["iterations"] >= 10
-    fastest = min(trials, key=lambda trial: trial["measured s"])
+    fastest = min(trials, key=lambda trial: trial["measured_seconds"])
     assert choice["preset"] == fastest["preset"]
     assert choice["why"].startswith("measured ")
     assert f'preset = "{choice["preset"]}"' in (tried / "config.toml").read_text()
@@ -169,7 +169,7 @@ def test_up_on_the_digits_measures_two_presets_and_trains_with_the_faster(tmp_pa
     assert done.returncode == 0, done.stderr
     directory = run_directory(cluster)
     trials, [choice] = said(directory, "trial"), said(directory, "choice")
-    assert min(trials, key=lambda trial: trial["measured s"])["preset"] == choice["preset"]
+    assert min(trials, key=lambda trial: trial["measured_seconds"])["preset"] == choice["preset"]
     assert f"choice     preset {choice['preset']}" in done.stdout
     assert said(directory, "finished")[0]["iterations"] == ITERATIONS
     assert len(list(directory.rglob("*.safetensors"))) == 1

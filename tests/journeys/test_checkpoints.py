@@ -61,7 +61,7 @@ def test_what_training_waits_for_them_is_told_and_stays_a_hundredth(
 ) -> None:
     run = train(configured(tmp_path, seconds=0.45, iterations=70), service_time=a_tenth_each(copy=0.02))
     assert saved(run) == [7, 29, 52, 70]
-    assert [fields["exposed"] for fields in run.journal.of("checkpoint")] == pytest.approx([0.02] * 4)
+    assert [fields["exposed_seconds"] for fields in run.journal.of("checkpoint")] == pytest.approx([0.02] * 4)
     told = [record.getMessage() for record in caplog.records]
     assert told == ["training waited 0.02 s for a checkpoint: the next is due in 2 s, not 0.45, so that it is 1 %"]
 
@@ -242,6 +242,6 @@ def test_a_real_run_writes_them_beside_training_and_tells_what_it_waited(tmp_pat
     told = events(run_directory(cluster), "checkpoint")
     assert len(told) > 2
     (finished,) = events(run_directory(cluster), "finished")
-    *timed, _ = (entry["exposed"] for entry in told)
+    *timed, _ = (entry["exposed_seconds"] for entry in told)
     assert sum(timed) <= 0.01 * finished["seconds"] + max(timed)
     assert 2 <= len(list(run_directory(cluster).glob("*.safetensors"))) <= 4

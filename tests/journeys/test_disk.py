@@ -116,7 +116,7 @@ def test_events_that_cannot_be_written_are_told_once_and_counted(
     journal = Journal(tmp_path / "events.jsonl", told.append)
     failing(monkeypatch, "pwrite", calls)
     for number in range(1, 11):
-        journal.write(float(number), "a", "said", {"number": number})
+        journal.write({"t": float(number)}, "a", "said", {"number": number})
     journal.close()
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [line["number"] for line in lines if line["event"] == "said"] == [n for n in range(1, 11) if n not in calls]
@@ -132,7 +132,7 @@ def test_half_a_line_of_a_full_disk_is_taken_back(tmp_path: Path, mount: Mount) 
     place, told = mount("size=8k"), list[str]()
     journal = Journal(place / "events.jsonl", told.append)
     for number in range(1000):
-        journal.write(0.0, "a", "said", {"number": number})
+        journal.write({"t": 0.0}, "a", "said", {"number": number})
     lines = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
     assert [line["number"] for line in lines] == list(range(len(lines)))
     assert journal.missed == 1000 - len(lines) > 0

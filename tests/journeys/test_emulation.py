@@ -84,7 +84,7 @@ def test_an_iteration_takes_the_time_of_the_profile(tmp_path: Path) -> None:
     cluster = emulated(tmp_path, "single", iterations=4, batch=64, clock='[simulation]\nclock = "virtual"\n')
     (tmp_path / "times.json").write_text('{"single/train": [0.25], "*/*": 0}')
     reports = train_only(cluster)
-    assert [report["images/s"] for report in reports] == [pytest.approx(64 / 0.25)] * 4
+    assert [report["images_per_second"] for report in reports] == [pytest.approx(64 / 0.25)] * 4
 
 
 def test_emulated_workers_in_one_process_do_not_wait_for_one_another(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_every_sample_is_read_once_whatever_the_batch(
     trained = BATCH * (2 * ITERATIONS - at)
     assert once(reads, 0, trained)
     (end,) = found.journal.of("finished")
-    assert end["images/s"] * end["seconds"] == pytest.approx(trained)
+    assert end["images_per_second"] * end["seconds"] == pytest.approx(trained)
 
 
 def test_a_checkpoint_of_a_run_with_several_batches_is_resumed_where_it_ended(

@@ -62,7 +62,9 @@ def test_the_virtual_clock_takes_the_time_that_plan_tells(tmp_path: Path, groups
     cluster = configure(tmp_path, "omnivore", workers=4, groups=groups, iterations=32, batch=64, more=more)
     (tmp_path / "times.json").write_text(json.dumps(TIMES))
     predicted = seconds(cluster)[groups]  # by the profile of its devices, over the network of [simulation]
-    taken = [64 / fields["images/s"] for fields in train_over(cluster)]  # groups report one soon after the other
+    taken = [
+        64 / fields["images_per_second"] for fields in train_over(cluster)
+    ]  # groups report one soon after the other
     assert mean(taken[8:]) == pytest.approx(predicted, rel=0.1)
 
 

@@ -88,15 +88,15 @@ def test_what_is_predicted_from_the_service_times_of_a_run_is_what_it_takes(tmp_
     assert [event for event in events if event.name in ("warning", "misprediction")] == []
     last = predictions(events)[-1]
     (finished,) = [event for event in events if event.name == "finished"]
-    assert last["predicted s"] == pytest.approx(64 / finished["images/s"], rel=0.1)
-    assert last["measured s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
-    assert last["measured use"]
-    for station, use in last["measured use"].items():
-        assert last["predicted use"][station] == pytest.approx(use, abs=0.1), station
+    assert last["predicted_seconds"] == pytest.approx(64 / finished["images_per_second"], rel=0.1)
+    assert last["measured_seconds"] == pytest.approx(64 / finished["images_per_second"], rel=0.05)
+    assert last["measured_use"]
+    for station, use in last["measured_use"].items():
+        assert last["predicted_use"][station] == pytest.approx(use, abs=0.1), station
     busiest = last["busiest"]
-    assert last["measured use"][busiest] >= max(last["measured use"].values()) - 0.03
+    assert last["measured_use"][busiest] >= max(last["measured_use"].values()) - 0.03
     assert re.fullmatch(rf"predicted .* m?s, measured .* an iteration; busiest: {busiest} \d+%", last["text"])
-    assert last["message s"] == VIRTUAL["latency"]
+    assert last["message_seconds"] == VIRTUAL["latency"]
 
 
 def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measured(
@@ -114,13 +114,13 @@ def test_tests_and_their_work_change_neither_what_is_predicted_nor_what_is_measu
     assert labels["test conv1"] == labels["test read"] > 0
     (finished,) = [event for event in events if event.name == "finished"]
     tests = [event.time for event in events if event.name == "test"]
-    assert tests[-1] - tests[0] > 1.5 * 50 * 64 / finished["images/s"]  # they take long
+    assert tests[-1] - tests[0] > 1.5 * 50 * 64 / finished["images_per_second"]  # they take long
     assert [event for event in events if event.name == "misprediction"] == []
     assert len(predictions(events)) <= 4
     for event in predictions(events):
-        assert event["predicted s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
-        assert event["measured s"] == pytest.approx(64 / finished["images/s"], rel=0.05)
-        assert event["measured use"]["fc_server"] == pytest.approx(event["predicted use"]["fc_server"], abs=0.05)
+        assert event["predicted_seconds"] == pytest.approx(64 / finished["images_per_second"], rel=0.05)
+        assert event["measured_seconds"] == pytest.approx(64 / finished["images_per_second"], rel=0.05)
+        assert event["measured_use"]["fc_server"] == pytest.approx(event["predicted_use"]["fc_server"], abs=0.05)
 
 
 def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> None:
@@ -140,10 +140,10 @@ def test_other_groups_are_predicted_before_they_are_measured(tmp_path: Path) -> 
         events = runner.run(regrouped())
     (at,) = [index for index, event in enumerate(events) if event.name == "regrouped"]
     before, after = predictions(events[:at]), predictions(events[at:])
-    assert after[0]["measured s"] == 0.0
+    assert after[0]["measured_seconds"] == 0.0
     assert "not measured yet" in after[0]["text"]
-    assert after[-1]["measured s"] < 0.8 * before[-1]["measured s"]
-    assert after[0]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
+    assert after[-1]["measured_seconds"] < 0.8 * before[-1]["measured_seconds"]
+    assert after[0]["predicted_seconds"] == pytest.approx(after[-1]["measured_seconds"], rel=0.1)
 
 
 @pytest.mark.slow
@@ -172,13 +172,13 @@ def test_probes_are_no_work_of_the_run_and_what_is_predicted_after_them_is_of_th
     assert names.count("held") == names.count("released") == 1
     assert "misprediction" not in names
     before, after = predictions(events[: names.index("held")]), predictions(events[names.index("held") :])
-    assert [event["measured s"] == 0.0 for event in after] == [chosen != 1] + [False] * (len(after) - 1)
-    assert after[-1]["predicted s"] == pytest.approx(after[-1]["measured s"], rel=0.1)
+    assert [event["measured_seconds"] == 0.0 for event in after] == [chosen != 1] + [False] * (len(after) - 1)
+    assert after[-1]["predicted_seconds"] == pytest.approx(after[-1]["measured_seconds"], rel=0.1)
     if chosen == 1:
-        assert after[-1]["predicted s"] == pytest.approx(before[-1]["predicted s"], rel=0.02)
-    for event in [event for event in after if event["measured s"]]:
-        for station, use in event["measured use"].items():
-            assert event["predicted use"][station] == pytest.approx(use, abs=0.1), (station, event["text"])
+        assert after[-1]["predicted_seconds"] == pytest.approx(before[-1]["predicted_seconds"], rel=0.02)
+    for event in [event for event in after if event["measured_seconds"]]:
+        for station, use in event["measured_use"].items():
+            assert event["predicted_use"][station] == pytest.approx(use, abs=0.1), (station, event["text"])
 
 
 def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_then_on(
@@ -198,7 +198,7 @@ def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_t
     words = r"an iteration takes .* m?s, predicted .* s: fc_server works .* m?s of it, predicted [23]\d\d ms"
     assert re.fullmatch(words, told["why"])
     last = predictions(events)[-1]
-    assert last["predicted s"] == pytest.approx(last["measured s"], rel=0.1)
+    assert last["predicted_seconds"] == pytest.approx(last["measured_seconds"], rel=0.1)
     assert last["busiest"] == "fc_server"
 
 
@@ -206,14 +206,14 @@ async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_me
     topology = emulated(tmp_path, 100_000, faster=20.0, preset="sync", workers=2)
     async with runtime.launch(topology, directory=tmp_path) as run:
         async for event in run.events():
-            if event.name == "prediction" and event["measured s"]:
+            if event.name == "prediction" and event["measured_seconds"]:
                 break
         page = await asyncio.to_thread(get, run.metrics_url.replace("/sd", "/metrics"))
         await run.end_now()
-    assert event["predicted s"] == pytest.approx(event["measured s"], rel=0.15)
-    assert 0 < event["work s"] <= event["predicted s"]
+    assert event["predicted_seconds"] == pytest.approx(event["measured_seconds"], rel=0.15)
+    assert 0 < event["work_seconds"] <= event["predicted_seconds"]
     stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "reducer-0", "processors"}
-    assert set(event["predicted use"]) == stations == set(event["measured use"])
+    assert set(event["predicted_use"]) == stations == set(event["measured_use"])
     seconds = dict(re.findall(r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} (\S+)$', page, re.MULTILINE))
     assert seconds.keys() == {"predicted", "measured"}
     assert float(seconds["measured"]) > 0

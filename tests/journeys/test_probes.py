@@ -305,7 +305,7 @@ def test_a_release_says_how_the_run_goes_on(tmp_path: Path) -> None:
     (held,) = found.journal.of("hold")
     rates = {"base_lr": pytest.approx(0.02), "momentum": pytest.approx(0.4), "batch": 16}
     assert now == {"iteration": held["iteration"], "workers": 4, "groups": 2, **rates}
-    assert [fields["iteration"] for fields in found.journal.of("progress")] == [f"{n}/12" for n in range(1, 13)]
+    assert [fields["iteration"] for fields in found.journal.of("progress")] == list(range(1, 13))
     assert [round(fields["staleness"]) for fields in found.journal.of("progress")][-1] == 1
 
 

@@ -60,7 +60,7 @@ class Trained:
         async with Run(self._placement, self._config) as run:
             async with aclosing(run.events()) as heard:
                 async for event in heard:
-                    if event.name == "progress" and event.fields["iteration"] == f"{ITERATIONS // 2}/{ITERATIONS}":
+                    if event.name == "progress" and event.fields["iteration"] == ITERATIONS // 2:
                         break
             self.directory = run.directory
             self.iterations = (await run.ask("coordinator", Hold(), Held)).iteration

@@ -37,3 +37,18 @@ def backward(net) -> dict:
         if stage.layer:
             grads[stage.layer] = result
     return grads
+
+
+def some_values(net: Net, seed: int = 1) -> dict:
+    """First values of every layer, with biases that count and statistics as of a trained net."""
+    random, found = np.random.default_rng(seed), {}
+    for layer, params in net.params.items():
+        arrays = [np.array(blob) for blob in net.initial_blobs([layer])[layer]]
+        for param, array in zip(params, arrays, strict=True):
+            if param.keep is not None:
+                array[...] = {"mean": 0.1, "variance": 1.0, "weight": 1.0}[param.name]
+                array *= random.uniform(0.9, 1.1, array.shape) if param.name != "weight" else 1
+            elif len(array.shape) == 1:
+                array += random.uniform(-0.1, 0.1, array.shape)
+        found[layer] = tuple(arrays)
+    return found

@@ -16,7 +16,7 @@ from nets.graph.graph import Net
 from nets.layers import kind_of
 from nets.schema import caffe_pb2 as caffe
 from ops import get_backend
-from tests.nets.support import spec_of
+from tests.nets.support import some_values, spec_of
 
 cv2 = pytest.importorskip("cv2", reason="needs OpenCV: pip install -e '.[caffe-reference]'")
 if not hasattr(cv2.dnn, "readNetFromCaffe"):
@@ -44,21 +44,6 @@ def deployed(spec: NetSpec, image: tuple[int, ...], rows: int) -> caffe.NetParam
             for field in ("include", "exclude"):
                 copied.ClearField(field)
     return net
-
-
-def some_values(net: Net, seed: int = 1) -> dict:
-    """First values of every layer, with biases that count and statistics as of a trained net."""
-    random, found = np.random.default_rng(seed), {}
-    for layer, params in net.params.items():
-        arrays = [np.array(blob) for blob in net.initial_blobs([layer])[layer]]
-        for param, array in zip(params, arrays, strict=True):
-            if param.keep is not None:
-                array[...] = {"mean": 0.1, "variance": 1.0, "weight": 1.0}[param.name]
-                array *= random.uniform(0.9, 1.1, array.shape) if param.name != "weight" else 1
-            elif len(array.shape) == 1:
-                array += random.uniform(-0.1, 0.1, array.shape)
-        found[layer] = tuple(arrays)
-    return found
 
 
 def agree(tmp_path: Path, proto: caffe.NetParameter) -> None:

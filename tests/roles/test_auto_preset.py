@@ -128,7 +128,7 @@ def test_a_script_names_its_preset() -> None:
 
 def test_the_two_best_by_prediction_are_tried_and_the_best_is_expected(made: PresetChoice) -> None:
     table = [fields for name, fields in made.told if name == "candidate"]
-    predicted = [fields["predicted s"] for fields in table]
+    predicted = [fields["predicted_seconds"] for fields in table]
     assert predicted == sorted(predicted)
     assert {fields["preset"] for fields in table} == LIKE_SINGLE - {"parameter-server"}
     assert dict(zip([f["preset"] for f in table], predicted, strict=True))["single"] == pytest.approx(0.02)
@@ -141,7 +141,7 @@ def test_the_two_best_by_prediction_are_tried_and_the_best_is_expected(made: Pre
 def told(made: PresetChoice, *seconds: float) -> None:
     for trial, second in zip(made.trials, seconds, strict=True):
         for done in range(1, 60):
-            trial.heard("progress", {"iteration": f"{done}/60"}, done * second)
+            trial.heard("progress", {"iteration": done}, done * second)
         trial.ended("")
 
 
@@ -209,7 +209,7 @@ def predictions(folder: Path, monkeypatch: pytest.MonkeyPatch, processors: int) 
     monkeypatch.setattr(speeds, "processors_of", lambda config: processors)
     text = f"[[machine]]\nthreads = 1\n{DIGITS}[train.strategy]\npreset = 'auto'\nworkers = 4\n"
     told = [fields for name, fields in chosen(loaded(folder, text)).told if name == "candidate"]
-    return {fields["preset"]: (fields["predicted s"], fields["busiest"]) for fields in told}
+    return {fields["preset"]: (fields["predicted_seconds"], fields["busiest"]) for fields in told}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ def told(watch: Stopwatch, second: float, every: int, most: int = 10_000, cold: 
     enough."""
     for done in [1, *range(every, most, every)]:
         now = done * second + min(done, 10) * cold
-        if watch.heard("progress", {"iteration": f"{done}/{most}"}, now):
+        if watch.heard("progress", {"iteration": done}, now):
             return done
     return most
 
@@ -46,14 +46,14 @@ def test_iterations_that_take_no_time_are_not_measured_for_ever() -> None:
 def test_one_report_tells_no_time_and_other_events_none() -> None:
     watch = Stopwatch()
     assert not watch.heard("test", {"iteration": 0}, 1.0)
-    assert not watch.heard("progress", {"iteration": "1/2"}, 2.0)
+    assert not watch.heard("progress", {"iteration": 1}, 2.0)
     assert watch.seconds is None
 
 
 def test_a_resumed_run_counts_from_where_it_goes_on() -> None:
     watch = Stopwatch()
     for done in (501, 502, 504):
-        watch.heard("progress", {"iteration": f"{done}/600"}, done * 0.1)
+        watch.heard("progress", {"iteration": done}, done * 0.1)
     assert (watch.seconds, watch.iterations) == (pytest.approx(0.1), 3)
 
 

@@ -32,7 +32,9 @@ def table_text(shown: RunConsole) -> str:
 def test_in_a_pipe_every_event_is_one_plain_line() -> None:
     shown = RunConsole(console())
     shown.say("run directory runs/x")
-    shown.event("coordinator", "progress", {"iteration": "100/400", "loss": 0.123456, "images/s": 123456.7})
+    shown.event(
+        "coordinator", "progress", {"iteration": 100, "max_iter": 400, "loss": 0.123456, "images_per_second": 123456.7}
+    )
     shown.event("coordinator", "began", {"processes": 6})
     shown.event("coordinator", "empty", {})
     shown.close()
@@ -80,7 +82,9 @@ def test_what_is_predicted_stands_under_the_headline_and_is_no_line() -> None:
     shown = RunConsole(console(), live=False)
     shown.event("coordinator", "progress", {"iteration": "5/10"})
     for seconds in (11, 12):
-        shown.event("supervisor", "prediction", {"text": f"predicted {seconds} ms", "predicted s": seconds / 1000})
+        shown.event(
+            "supervisor", "prediction", {"text": f"predicted {seconds} ms", "predicted_seconds": seconds / 1000}
+        )
     head, below, *_ = table_text(shown).splitlines()
     assert (head.split()[:2], below) == (["iteration", "5/10"], "predicted 12 ms")
     assert "predicted" not in output(shown)

@@ -34,16 +34,11 @@ def test_what_is_left_is_by_the_pace_of_the_last_reports_and_shrinks_between_the
 def test_while_a_run_prepares_its_table_says_how_far_that_is() -> None:
     made = picture()
     assert screen(made, 0.0, 80, 24)[0].startswith("starting: 0 of 1 processes are up")
-    made.beat(_preparing("compiling kernels: 12 of 31"))
+    made.beat(beat("p1", w0=status(doing="build")))
+    made.event("preparing", {"process": "p1", "what": "compiling kernels", "done": 12, "total": 31}, 2.0)
     assert screen(made, 2.0, 80, 24)[0] == "preparing: compiling kernels: 12 of 31   elapsed 0:02"
     made.event("began", {}, 3.0)
     assert screen(made, 3.0, 80, 24)[0] == "running   elapsed 0:03"
-
-
-def _preparing(what: str) -> Any:
-    import dataclasses
-
-    return dataclasses.replace(beat("p1", w0=status(doing="build")), preparing=what)
 
 
 def test_the_height_is_the_same_from_the_first_moment_on() -> None:

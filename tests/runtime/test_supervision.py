@@ -238,6 +238,18 @@ def test_a_process_that_waits_for_one_that_reports_late_is_not_named() -> None:
         assert made.check(tick * TICK) == []
 
 
+def test_of_one_that_never_reports_and_those_that_wait_for_it_only_the_first_is_named() -> None:
+    limit = Liveness().start_seconds
+    made = Supervision(["early", "never"], Liveness(), 0.0)
+    made.note("early", "hello", 1.0)
+    made.launched("never", 2.0)  # later than all others have reported
+    named = []
+    for tick in range(1, round((2.0 + limit) / TICK) + 3):
+        made.beat(beat("early", progress=0), tick * TICK)
+        named += made.check(tick * TICK)
+    assert {process for process, _ in named} == {"never"}
+
+
 def linked(*stages: LifeStage) -> Supervision:
     made = Supervision(["p", "q"], Liveness(), 0.0)
     for name, stage in zip(("p", "q"), stages, strict=True):

@@ -4,9 +4,7 @@ and shows as long as it does not."""
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -67,19 +65,6 @@ class Looking:
                 del self._since[process]
         silent = {process: now() - since for process, since in self._since.items()}
         return Look(now(), states, silent)
-
-
-def journalled(directory: Path) -> Iterator[dict[str, Any]]:
-    """The events of a run so far. What is damaged, or half written, is left out."""
-    try:
-        with (directory / "events.jsonl").open(errors="replace") as lines:
-            for line in lines:
-                with suppress(ValueError, RecursionError):
-                    event = json.loads(line)
-                    if isinstance(event, dict) and isinstance(event.get("event"), str):
-                        yield event
-    except OSError:  # nothing is journalled
-        return
 
 
 async def meant_by(run: str | None, name: str | None, below: Path) -> tuple[Path, str | None]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from runtime.cli.watch.looking import Look, Looking, State, journalled, meant_by, named
+from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
 from runtime.cli.watch.rates import doing, spoken
 from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
 from runtime.cli.watch.stacks import native as native_stacks
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
+from runtime.report import reading
 from runtime.runs.finding import PATIENCE, listens
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
@@ -128,4 +129,7 @@ def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
 
 def _greetings(directory: Path) -> dict[str, dict[str, Any]]:
     """By process; from the journal, which also tells of a run whose `up` is stuck."""
-    return {event["process"]: event for event in journalled(directory) if event["event"] == "process"}
+    with suppress(OSError):
+        told = reading.events(directory, lambda line: None)
+        return {event["process"]: event for event in told if event["event"] == "process"}
+    return {}

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from runtime.cli.watch.bottleneck import bottleneck
-from runtime.cli.watch.looking import Look, Looking, journalled
+from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
 from runtime.cli.watch.sheet import sheet
+from runtime.report import reading
 
-STAMPS = ("t", "time", "actor", "event")
+STAMPS = ("t", "unix_seconds", "actor", "event")
 WIDE = 1000  # columns: a file or pipe has all
 REFRESH_SECONDS = 1.0  # between two looks: what shares and rates are of
 Shown = tuple[dict[str, dict[str, Any]], list[Row]]  # the latest of each event, a row for each actor
@@ -96,7 +97,7 @@ async def _looks(looking: Looking, directory: Path, ended: asyncio.Event) -> Asy
         while not await _within(ended, REFRESH_SECONDS):
             after = await looking.look(REFRESH_SECONDS)
             use = events.get("prediction", {})
-            yield events, rows(before, after, homes, use.get("predicted_use", use.get("predicted use", {})))
+            yield events, rows(before, after, homes, use.get("predicted_use", {}))
             before = after
     finally:
         hearing.cancel()
@@ -118,7 +119,8 @@ async def _within(ended: asyncio.Event, seconds: float) -> bool:
 
 def _latest(directory: Path) -> dict[str, dict[str, Any]]:
     """The fields of the last of each event so far."""
-    return {
-        event["event"]: {name: value for name, value in event.items() if name not in STAMPS}
-        for event in journalled(directory)
-    }
+    found: dict[str, dict[str, Any]] = {}
+    with suppress(OSError):
+        for event in reading.events(directory, lambda line: None):
+            found[event["event"]] = {name: value for name, value in event.items() if name not in STAMPS}
+    return found

@@ -35,7 +35,10 @@ from runtime.plan.topology import ProcessSpec
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
-OWN = (FILE, "config.toml", "versions.json", "events.jsonl", "service-times.json")  # of `up`, in the run directory
+OWN = (  # of `up`, in the run directory
+    *(FILE, "config.toml", "versions.json", "events.jsonl", "log.csv", "usage.jsonl", "tensorboard"),
+    "service-times.json",
+)
 CLOSE_SECONDS = 5.0  # without a word, while an agent sends its last files
 LET_GO_SECONDS = 2.0  # for what started an agent to end when that has ended
 END_SECONDS = 0.3  # for an agent's own words to come before what started it is asked

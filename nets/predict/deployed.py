@@ -1,0 +1,127 @@
+"""A net as it is used: its layers of phase TEST from the inputs to the scores, without data layers, labels and losses.
+
+Caffe calls such a prototxt "deploy". Here it is made from the net that was trained: what the last loss reads are the
+scores, a softmax loss becomes a Softmax, and layers that lead to other losses only are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nets.definition.spec import LayerSpec, NetSpec, net_of_text
+from nets.errors import NetError
+from nets.files.shared import lent
+from nets.layers import kind_of
+from nets.layers.base import Shape
+from nets.schema import caffe_pb2 as caffe
+
+SOFTMAX = ("SoftmaxWithLoss", "InfogainLoss")
+SIGMOID = ("SigmoidCrossEntropyLoss",)
+PROBABLE = ("Softmax", "Sigmoid")  # their tops are probabilities
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a net gives: the blob of `scores`, the blob of `labels` it was trained by ("": none is known), and the layer
+    of its loss, or of its accuracy, None where it has neither."""
+
+    scores: str
+    labels: str = ""
+    by: LayerSpec | None = None
+
+    @property
+    def axis(self) -> int:
+        """On which axis of the scores the classes are."""
+        if self.by is None:
+            return 1
+        proto = self.by.proto
+        if proto.type == "Accuracy":
+            return int(proto.accuracy_param.axis)
+        return int((proto.infogain_loss_param if proto.type == "InfogainLoss" else proto.softmax_param).axis)
+
+
+def scored(spec: NetSpec) -> Scored:
+    """What the layers of one phase score: the bottoms of the last loss, else of the last accuracy, else the last top
+    that no layer reads. NetError if there is nothing."""
+    judged = [layer for layer in spec.layers if _is(layer, "scores")]
+    losses = [layer for layer in judged if layer.proto.type != "Accuracy"]
+    if losses or judged:
+        last = (losses or judged)[-1]
+        bottoms = last.proto.bottom
+        return Scored(bottoms[0], bottoms[1] if len(bottoms) > 1 else "", last)
+    read = {name for layer in spec.layers for name in layer.proto.bottom}
+    for layer in reversed(spec.layers):
+        for top in layer.proto.top:
+            if not _is(layer, "is_source") and (top not in read or top in layer.proto.bottom):
+                return Scored(top)
+    raise NetError(f"{spec.path.name}: found no layer that computes anything, expected scores of classes")
+
+
+def deployed(spec: NetSpec, shapes: Mapping[str, Shape]) -> tuple[caffe.NetParameter, str]:
+    """The net of one phase as it is used, and the name of its output. `shapes`: of one row of each input."""
+    found = scored(spec)
+    end = spec.layers.index(found.by) if found.by is not None else len(spec.layers)
+    kept = _ancestors(spec.layers[:end], found.scores)
+    net, fed = caffe.NetParameter(name=spec.name), {name for layer in kept for name in layer.proto.bottom}
+    for layer in (layer for layer in spec.layers if _is(layer, "is_source")):
+        for top in (top for top in layer.proto.top if top in fed):
+            if top not in shapes:
+                raise NetError(f"{spec.path.name}: the shape of input '{top}' is not known")
+            entry = net.layer.add(name=_free(top, kept), type="Input", top=[top])
+            entry.input_param.shape.add(dim=[1, *shapes[top]])
+    for layer in kept:
+        copied = net.layer.add()
+        copied.CopyFrom(layer.proto)
+        for field in ("include", "exclude", "loss_weight"):
+            copied.ClearField(field)
+    return net, _ended(net, found)
+
+
+def _ended(net: caffe.NetParameter, found: Scored) -> str:
+    """Make probabilities of the scores where the loss did so; the name of the output."""
+    kind = found.by.proto.type if found.by is not None else ""
+    if kind not in (*SOFTMAX, *SIGMOID):
+        return found.scores
+    names = {layer.name for layer in net.layer} | {top for layer in net.layer for top in layer.top}
+    name = next(name for name in ("prob", f"{found.scores} prob", f"{found.scores} probabilities") if name not in names)
+    last = net.layer.add(name=name, type="Softmax" if kind in SOFTMAX else "Sigmoid", bottom=[found.scores], top=[name])
+    if kind in SOFTMAX:
+        last.softmax_param.axis = found.axis
+    return name
+
+
+def net_of(proto_text: str, name: str) -> NetSpec:
+    """A net from the text that a checkpoint holds, in errors called by the file's name."""
+    return net_of_text(proto_text, Path(f"the net in {name}"))
+
+
+def _ancestors(layers: Sequence[LayerSpec], blob: str) -> list[LayerSpec]:
+    """The layers that `blob` depends on, in their order; and those that own a parameter which one of them borrows."""
+    borrowed = lent(layers)
+    wanted, owners = {blob}, set[str]()
+    while True:
+        needed, kept = set(wanted), list[LayerSpec]()
+        for layer in reversed(layers):
+            if _is(layer, "is_source"):
+                continue
+            if needed & set(layer.proto.top) or layer.proto.name in owners:
+                needed |= set(layer.proto.bottom)
+                kept.insert(0, layer)
+        names = {layer.proto.name for layer in kept}
+        more = {owner for (name, _), (owner, _) in borrowed.items() if name in names} - names
+        if not more:
+            return kept
+        owners |= more
+
+
+def _is(layer: LayerSpec, what: str) -> bool:
+    kind = kind_of(layer)
+    return kind is not None and bool(getattr(kind, what))
+
+
+def _free(name: str, layers: Sequence[LayerSpec]) -> str:
+    """A name for the input layer of this blob."""
+    taken = {layer.proto.name for layer in layers}
+    return name if name not in taken else f"{name} input"

@@ -1,0 +1,124 @@
+"""The deployment of a weights file: what it says of itself, completed and replaced by what a person says."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nets.data import Transform
+from nets.definition.spec import NetSpec
+from nets.errors import NetError
+from nets.files import checkpoint
+from nets.files.mean import read_mean
+from nets.files.shared import Weights
+from nets.graph.inputs import data_layers
+from nets.predict.deployment import KEY, ORDERS, Deployment, Given, Seen
+from nets.schema import caffe_pb2 as caffe
+
+CAFFES_SIZE = 256  # what Caffe's classify resizes to before it crops
+
+
+def deployment_of(path: Path) -> Deployment | None:
+    """What a weights file says of its use; None if nothing. CheckpointError for one that is damaged."""
+    if path.suffix != ".safetensors":
+        return None
+    said = checkpoint.metadata(path).get(KEY)
+    return None if said is None else Deployment.from_text(said, path.name)
+
+
+def completed(said: Deployment | None, given: Given, weights: Weights, file: str) -> Deployment:
+    """The deployment of `weights`. NetError says what is missing."""
+    if given.net is not None:
+        said = _of_net(given.net, given, weights)
+    if said is None:
+        raise NetError(
+            f"{file}: it does not say which net it is of: give the net (--net, a prototxt or a name of the zoo), "
+            "and what is done to images where the net does not say it (--mean, --scale, --crop, --size)"
+        )
+    order = given.order or said.order
+    if given.order and ORDERS[given.order] != said.shape[0]:
+        raise NetError(f"order: found '{given.order}', but the net reads images of {said.shape[0]} channels")
+    transform = said.transform
+    if given.mean is not None:
+        image = given.mean if isinstance(given.mean, np.ndarray) else None
+        mean = () if isinstance(given.mean, np.ndarray) else given.mean
+        transform = dataclasses.replace(transform, mean=mean, mean_image=image)
+    if given.scale is not None:
+        transform = dataclasses.replace(transform, scale=given.scale)
+    if given.crop is not None:
+        transform = dataclasses.replace(transform, crop=given.crop)
+    shape = (said.shape[0], *given.size) if given.size else said.shape
+    found = dataclasses.replace(
+        said, order=order, shape=shape, transform=transform, classes=given.classes or said.classes
+    )
+    transform.check(shape)
+    return found
+
+
+def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
+    """From a net's own layers, and the weights that tell how many channels it reads."""
+    net = spec.for_phase("TEST")
+    layers = data_layers(net)
+    if not layers:
+        raise NetError(f"{spec.path.name}: found no data layer and no input, expected one that takes images")
+    first = layers[0].proto
+    transform = Transform.of_net(net, "TEST")
+    if given.crop is not None:
+        transform = dataclasses.replace(transform, crop=given.crop)
+    if first.type == "Input" and first.input_param.shape:
+        inside = tuple(int(size) for size in first.input_param.shape[0].dim[1:])
+    else:
+        inside = _image(net, first.top[0], transform, given, weights)
+    outside = given.size or transform.size or _outside(inside, transform)
+    shape = (inside[0], *outside) if len(inside) == 3 else inside
+    known = {top: () for layer in layers for top in layer.proto.top}
+    inputs = {**known, **_declared(layers[0].proto), first.top[0]: inside}
+    seen = Seen(shape, given.order or ("gray" if inside[:1] == (1,) else "bgr"), given.classes, inputs)
+    return Deployment.of(net, seen, transform)
+
+
+def _image(net: NetSpec, top: str, transform: Transform, given: Given, weights: Weights) -> tuple[int, int, int]:
+    """(C, H, W) of an image as a data layer gives it to the net."""
+    size = (transform.crop,) * 2 if transform.crop else given.size or transform.size
+    if size is None:
+        text = "the net does not say how large the images are that it reads: give --size HEIGHTxWIDTH"
+        raise NetError(f"{net.path.name}: {text}")
+    return _channels(net, top, given, weights), *size
+
+
+def _channels(net: NetSpec, top: str, given: Given, weights: Weights) -> int:
+    """As the weights of the first layer say, the order that is given, or the net."""
+    for layer in net.layers:
+        if top in layer.proto.bottom and layer.proto.type == "Convolution" and layer.proto.name in weights:
+            return int(weights[layer.proto.name][0].shape[1]) * max(1, layer.proto.convolution_param.group)
+    return ORDERS.get(given.order, 3)
+
+
+def _outside(inside: tuple[int, ...], transform: Transform) -> tuple[int, ...]:
+    """The size that images are resized to, where nobody says it: that of the net, or, where it crops, that of the mean
+    image or Caffe's."""
+    if transform.mean_image is not None:
+        return transform.mean_image.shape[1:]
+    return (max(CAFFES_SIZE, transform.crop),) * 2 if transform.crop else inside[1:]
+
+
+def _declared(proto: caffe.LayerParameter) -> Mapping[str, tuple[int, ...]]:
+    shapes = [tuple(int(size) for size in shape.dim[1:]) for shape in proto.input_param.shape]
+    shapes = shapes * len(proto.top) if len(shapes) == 1 else shapes
+    return dict(zip(proto.top, shapes, strict=False))
+
+
+def mean_given(text: str) -> tuple[float, ...] | NDArray[Any]:
+    """ "104,117,123" as numbers, anything else as the name of a .binaryproto file. NetError if it is neither."""
+    if re.fullmatch(r"[-+0-9.eE, ]+", text):
+        try:
+            return tuple(float(part) for part in text.split(","))
+        except ValueError:
+            raise NetError(f"--mean: found '{text}', expected numbers, or a .binaryproto file") from None
+    return read_mean(Path(text))

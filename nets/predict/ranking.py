@@ -1,0 +1,92 @@
+"""Scores of classes: the best of an image, and over many images top-k and the confusion matrix. Plain sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Class(NamedTuple):
+    """One class of a prediction: its number, its name (the number if it has none), its score."""
+
+    number: int
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a net says of one image: the best `classes`, the first one best, or why it could not be read (`error`)."""
+
+    name: str
+    classes: tuple[Class, ...] = ()
+    error: str = ""
+
+
+def best(scores_K: NDArray[Any], top: int, names: Sequence[str]) -> tuple[Class, ...]:
+    """The `top` best; of equal scores the smaller number first."""
+    order = np.argsort(-scores_K, kind="stable")[:top]
+    return tuple(Class(int(k), called(int(k), names), float(scores_K[k])) for k in order)
+
+
+def called(number: int, names: Sequence[str]) -> str:
+    """A class's name, or its number."""
+    return names[number] if number < len(names) else str(number)
+
+
+class Tally:
+    """Counts over the images of a test: how often the label is among the `top` best, and `confusion` (K, K): images
+    with the label of the row that were taken for the class of the column."""
+
+    def __init__(self, classes: int, top: int = 1) -> None:
+        self.top, self.images, self.hits = min(top, classes), 0, 0
+        self.confusion = np.zeros((classes, classes), np.int64)
+
+    def __repr__(self) -> str:
+        return f"<tally of {self.images} images in {len(self.confusion)} classes>"
+
+    def add(self, scores_NK: NDArray[Any], labels_N: NDArray[Any]) -> None:
+        """Some images more. A label is counted as hit if fewer than `top` classes have a higher score, as Caffe's
+        Accuracy does; one that is no class (ignored) is not counted."""
+        labels = labels_N.astype(np.int64)
+        known = (labels >= 0) & (labels < len(self.confusion))
+        scores, labels = scores_NK[known], labels[known]
+        own = scores[np.arange(len(labels)), labels]
+        self.hits += int(np.count_nonzero((scores > own[:, None]).sum(axis=1) < self.top))
+        self.images += len(labels)
+        np.add.at(self.confusion, (labels, scores.argmax(axis=1)), 1)
+
+    @property
+    def accuracy(self) -> float:
+        """Top-1: images that were taken for their own class."""
+        return float(np.trace(self.confusion)) / self.images if self.images else 0.0
+
+    @property
+    def top_accuracy(self) -> float:
+        """Images whose class is among the `top` best."""
+        return self.hits / self.images if self.images else 0.0
+
+    @property
+    def recall(self) -> NDArray[np.float64]:
+        """Of each class (K,): the share of its images that were found; NaN for a class without images."""
+        total = self.confusion.sum(axis=1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(np.diag(self.confusion) / np.where(total, total, np.nan))
+
+    def worst(self, count: int) -> list[tuple[int, int, int]]:
+        """The pairs that are confused most often: label, class it was taken for, images."""
+        wrong = self.confusion.copy()
+        np.fill_diagonal(wrong, 0)
+        order = np.argsort(-wrong, axis=None, kind="stable")[:count]
+        pairs = zip(*np.unravel_index(order, wrong.shape), strict=True)
+        return [(int(a), int(b), int(wrong[a, b])) for a, b in pairs if wrong[a, b]]
+
+
+def rows_of(scores: NDArray[Any], labels: NDArray[Any], axis: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Scores with the classes on `axis`, labels of their other axes -> (N, K) and (N,)."""
+    moved = np.moveaxis(scores, axis, -1)
+    return moved.reshape(-1, moved.shape[-1]), labels.reshape(-1)

@@ -1,0 +1,95 @@
+"""What the lead of a run is told of tests and of checkpoints: by cluster.toml, the net that is tested, and the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nets import Net, NetError
+from nets.data import Source
+from nets.errors import did_you_mean
+from nets.graph.classes import numbers_of
+from nets.predict import Seen
+from nets.predict.deployment import read_classes
+from roles.checkpoints.best import Watch, Watched
+from roles.learning.job import Job
+from roles.messages import TRAIN
+
+if TYPE_CHECKING:  # pydantic is slow to import, and role processes need none
+    from roles.options import Checkpoint, Train
+
+Problem = tuple[str, tuple[str, ...]]  # what is wrong, and the key it belongs to
+BEST, STOP, CLASSES = ("checkpoint", "best"), ("train", "stop"), ("train", "data", "classes")
+
+
+def told_to_lead(
+    train: Train, said: Checkpoint, base: Path, job: Job, sources: Mapping[str, Source], nets: Mapping[str, Net]
+) -> tuple[dict[str, Any], list[Problem]]:
+    """Its options, and what is wrong in cluster.toml, which lies in `base`. Of a run whose data and nets are these."""
+    tested = next((nets[phase] for phase in job.test_phases), None)
+    watched = _watched(train, said)
+    problems = list(_mistakes(watched, train, tested, job.solver_spec.test_interval))
+    names: tuple[str, ...] = sources[TRAIN].class_names
+    if (named := train.data.classes) is not None:
+        try:
+            names = read_classes(base / named) if isinstance(named, str) else tuple(named)
+        except NetError as error:
+            problems += [(text, CLASSES) for text in error.problems]
+        problems += [(text, CLASSES) for text in _other_count(names, nets[TRAIN])]
+    phase = next(iter(job.test_phases), TRAIN)
+    source, net = sources[phase], nets[phase]
+    order = "gray" if source.shape[0] == 1 else train.data.order or source.order
+    seen = Seen(source.shape, order, names, {name: shape[1:] for name, shape in net.input_shapes.items()})
+    return {"watched": _settled(watched, tested) if tested is not None else watched, "seen": seen}, problems
+
+
+def _other_count(names: Sequence[str], net: Net) -> Iterator[str]:
+    """What is wrong with the number of names of classes."""
+    counts = [numbers.count for numbers in numbers_of(net) if numbers.blob in net.inputs[1:]]
+    if counts and len(names) not in counts:
+        yield f"found {len(names)} names, but the net has {counts[-1]} classes"
+
+
+def _watched(train: Train, said: Checkpoint) -> Watched:
+    """What cluster.toml asks of tests; which scores rise is not yet known."""
+    stop = train.stop
+    if stop is None:
+        return Watched(Watch(said.best or ""))
+    return Watched(Watch(said.best or ""), Watch(stop.by), stop.patience, stop.min_delta)
+
+
+def _settled(watched: Watched, tested: Net) -> Watched:
+    """The same, which knows of its scores whether a larger one is better."""
+    rising = {name for name, rises in _scores(tested).items() if rises}
+    best, stop = watched.best.score, watched.stop.score
+    return Watched(Watch(best, best in rising), Watch(stop, stop in rising), watched.patience, watched.min_delta)
+
+
+def _mistakes(watched: Watched, train: Train, tested: Net | None, interval: int) -> Iterator[Problem]:
+    """What is asked of tests that are not made, or do not say it. `interval`: of tests, in iterations."""
+    emulated = any(device.startswith("emulated") for device in train.devices.values())
+    for watch, key in ((watched.best, BEST), (watched.stop, STOP)):
+        if not watch.score:
+            continue
+        if tested is None:
+            yield f"found '{watch.score}', but nothing is tested: train.data.test is missing", key
+        elif emulated:
+            yield f"found '{watch.score}', but emulated devices compute nothing that a test could score", key
+        elif watch.score not in (known := _scores(tested)):
+            near = did_you_mean(watch.score, known)
+            yield f"found '{watch.score}', but a test says no such score{near}; it says {', '.join(known)}", key
+        elif key == STOP and not interval:
+            yield "the solver tests at the end only: give it a test_interval", key
+
+
+def _scores(net: Net) -> dict[str, bool]:
+    """What a test of this net says, as `Net.scalars` does; and of each whether a larger one is better."""
+    found: dict[str, bool] = {}
+    losses = False
+    for layer in (node.layer for stage in net.stages for node in stage.nodes):
+        for place, (top, weight) in enumerate(zip(layer.proto.top, layer.loss_weights, strict=True)):
+            if (place == 0 and layer.scores) or weight:
+                found[top] = layer.proto.type == "Accuracy"
+                losses = losses or layer.differentiable
+    return found | ({"loss": False} if losses else {})

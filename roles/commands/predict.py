@@ -1,0 +1,151 @@
+"""`predict`: what a trained net says of images."""
+
+from __future__ import annotations
+
+import json as json_text
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from cyclopts import Parameter
+
+from nets import load_net
+from nets.data import open_source
+from nets.predict import Given, Prediction, Predictor
+from nets.predict.deployment import ORDERS, read_classes
+from nets.predict.given import mean_given
+from nets.predict.ranking import best
+from roles.commands.common import say, source_config, told
+from runtime.errors import ConfigError
+
+FAILED = 1  # exit code: some image could not be read
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Said:
+    """What a checkpoint of ours says by itself; given, it counts instead.
+
+    Parameters
+    ----------
+    net
+        The net of the weights: a prototxt or a name of the zoo.
+    classes
+        The names of the classes, one a line.
+    mean
+        What is subtracted: one number, one per channel ("104,117,123"), or a .binaryproto file.
+    scale
+        What is multiplied with after that.
+    crop
+        The side of the square that is cut from the middle.
+    size
+        HEIGHTxWIDTH that images are resized to before that.
+    order
+        The order of planes: bgr, rgb or gray.
+    """
+
+    net: str | None = None
+    classes: Path | None = None
+    mean: str | None = None
+    scale: float | None = None
+    crop: int | None = None
+    size: str | None = None
+    order: str = ""
+
+    @property
+    def given(self) -> Given:
+        """The same, read and checked. NetError or ConfigError."""
+        return Given(
+            net=load_net(self.net) if self.net else None,
+            classes=read_classes(self.classes) if self.classes else (),
+            mean=mean_given(self.mean) if self.mean else None,
+            scale=self.scale,
+            crop=self.crop,
+            size=_size(self.size) if self.size else None,
+            order=_order(self.order),
+        )
+
+
+NOTHING = Said()
+
+
+def predict(
+    weights: Path,
+    *images: str,
+    top: int = 5,
+    data: str | None = None,
+    batch: int = 64,
+    json: bool = False,
+    said: Said = NOTHING,
+) -> int:
+    """Classify images with a trained net.
+
+    A checkpoint of ours knows its net, what is done to images before, and the names of its classes. Other weights need
+    --net. Images of any size are resized; of folders all images are taken. Exit code 1: some could not be read.
+
+    Parameters
+    ----------
+    weights
+        A checkpoint of ours, a .caffemodel or Caffe's HDF5 weights.
+    images
+        Image files and folders.
+    top
+        How many classes to tell, the best first.
+    data
+        Classify the samples of a data source, written as "format=digits,split=test".
+    batch
+        Images computed at a time.
+    json
+        Write a JSON object a line for each image.
+    """
+    if top < 1 or batch < 1:
+        raise ConfigError([f"--top, --batch: found {top}, {batch}, expected integers >= 1"])
+    if bool(images) == (data is not None):
+        found_words = "images and --data" if images else "neither images nor --data"
+        raise ConfigError([f"predict: found {found_words}, expected one of the two"])
+    with told():
+        predictor = Predictor.load(weights, said.given, batch=batch)
+        found = predictor.files(images, top) if data is None else _of_source(predictor, data, top)
+        failed = 0
+        for prediction in found:
+            failed += bool(prediction.error)
+            say(_as_json(prediction) if json else _as_text(prediction))
+    return FAILED if failed else 0
+
+
+def _of_source(predictor: Predictor, data: str, top: int) -> Iterator[Prediction]:
+    """The samples of a data source, called by their numbers."""
+    source = open_source(source_config(data), Path.cwd())
+    for low in range(0, len(source), predictor.batch):
+        numbers = np.arange(low, min(low + predictor.batch, len(source)))
+        scores = predictor.scores(source.read(numbers)[0])
+        for number, row in zip(numbers, scores, strict=True):
+            yield Prediction(f"{source.name} {number}", best(row, top, predictor.classes))
+
+
+def _as_text(found: Prediction) -> str:
+    if found.error:
+        return f"{found.name}: {found.error}"
+    return "\n".join([found.name, *(f"  {each.score:.4f}  {each.name}" for each in found.classes)])
+
+
+def _as_json(found: Prediction) -> str:
+    said: dict[str, object] = {"image": found.name}
+    if found.error:
+        return json_text.dumps(said | {"error": found.error})
+    return json_text.dumps(said | {"classes": [each._asdict() for each in found.classes]})
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,5})[x,](\d{1,5})", text)
+    if found is None or not int(found[1]) * int(found[2]):
+        raise ConfigError([f"--size: found '{text}', expected HEIGHTxWIDTH, such as 256x256"])
+    return int(found[1]), int(found[2])
+
+
+def _order(text: str) -> str:
+    if text and text not in ORDERS:
+        raise ConfigError([f"--order: found '{text}', expected one of {', '.join(ORDERS)}"])
+    return text

@@ -1,0 +1,66 @@
+"""What the tests of a run say: told and measured here, decided in `checkpoints.best`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from roles.checkpoints.best import KEY, History, Verdict, Watched, taken_over
+from roles.coordination.schedule import Timetable
+from roles.learning.scoreboard import Scoreboard
+from roles.messages import TEST
+from runtime import Actor
+
+
+class Tests:
+    """Of the run of one coordinator."""
+
+    def __init__(self, actor: Actor, table: Timetable, watched: Watched) -> None:
+        self._actor, self._table, self._history = actor, table, History(watched)
+
+    def __repr__(self) -> str:
+        return f"<tests of {len(self._table.tests)} nets, {self._history!r}>"
+
+    def start(self) -> None:
+        """Make the gauges."""
+        gauge = self._actor.gauge
+        self._gauges = {
+            test.phase: {
+                "loss": gauge("loss", "Loss of the last test.", split=test.phase.lower()),
+                "accuracy": gauge("accuracy_ratio", "Accuracy of the last test.", split=test.phase.lower()),
+            }
+            for test in self._table.tests
+        }
+
+    async def resumed(self, path: str, facts: dict[str, str]) -> Verdict:
+        """The run goes on from this checkpoint: what its tests said counts on. The best model so far comes along."""
+        self._history = History(self._history.watched, self._table.first, facts.get(KEY, ""))
+        iteration = self._history.best_iteration
+        here = self._actor.run_directory
+        if iteration >= 0 and not await asyncio.to_thread(taken_over, Path(path), iteration, here):
+            text = "the best model so far, of iteration %d, is not beside %s: it is kept where it was, if it still is"
+            self._actor.log.warning(text, iteration, Path(path).name)
+        return Verdict(stop=self._history.stop())
+
+    def report(self, scoreboard: Scoreboard, iteration: int) -> Verdict:
+        """A test is over: tell what it says; what follows of it."""
+        verdict = Verdict()
+        for test in self._table.tests:
+            scores = scoreboard.test_result(test.phase)
+            for name, gauge in self._gauges[test.phase].items():
+                if name in scores:
+                    gauge.set(scores[name])
+            named = {"net": test.name} if test.name else {}
+            self._actor.emit("test", iteration=iteration, **named, **scores)
+            if test.phase == TEST:
+                verdict = self._history.hear(iteration, scores)
+        return verdict
+
+    def facts(self, iteration: int) -> dict[str, str]:
+        """For a checkpoint of that iteration."""
+        return self._history.facts(iteration)
+
+    @property
+    def best(self) -> dict[str, float]:
+        """The score of the best model so far, by its name."""
+        return {self._history.watched.best.score: self._history.best_value}

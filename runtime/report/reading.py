@@ -1,0 +1,60 @@
+"""Reading what a run has journalled: whole lines only, also while it is written, and also what older versions wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FILE = "events.jsonl"
+# fields as versions before 2026-11-25 called them
+RENAMED = {
+    "images/s": "images_per_second",
+    "exposed s": "exposed_seconds",
+    "exposed": "exposed_seconds",
+    "predicted s": "predicted_seconds",
+    "measured s": "measured_seconds",
+    "work s": "work_seconds",
+    "message s": "message_seconds",
+    "rest s": "rest_seconds",
+    "predicted use": "predicted_use",
+    "measured use": "measured_use",
+}
+
+
+def events(directory: Path, damaged: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The events of a run directory in order, each with `t`, `actor`, `event` and its fields; `damaged` hears every
+    line that is none. A last line without its end is still being written, or a run was killed in it. OSError."""
+    with (directory / FILE).open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if not line.endswith("\n"):
+                return
+            found = event_of(line)
+            if found is None:
+                damaged(line.rstrip("\n"))
+            else:
+                yield found
+
+
+def event_of(line: str) -> dict[str, Any] | None:
+    """The event of a line; None if it is damaged."""
+    try:
+        found = json.loads(line)
+        float(found["t"])
+        whole = isinstance(found["event"], str) and isinstance(found["actor"], str)
+        return modern(found) if whole else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def modern(event: Mapping[str, Any]) -> dict[str, Any]:
+    """The same event with the fields of today: "iteration": "100/400" became two numbers, units joined the names."""
+    found = {RENAMED.get(name, name): value for name, value in event.items()}
+    iteration = found.get("iteration")
+    if isinstance(iteration, str):
+        done, _, last = iteration.partition("/")
+        found["iteration"] = int(done)
+        if last:
+            found["max_iter"] = int(last)
+    return found
