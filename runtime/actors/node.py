@@ -47,8 +47,8 @@ class Node:
         self.work = WorkSums()
         self.busy: dict[str, float] = {}  # actor -> seconds of its array work so far
         compute.on_done = self._worked
-        self.message_metrics = MessageMetrics(metrics)
-        self.router = Router(process, incarnation, self.actors, self.message_metrics)
+        self._message_metrics = MessageMetrics(metrics)
+        self.router = Router(process, incarnation, self.actors, self._message_metrics)
         self.send, self.ask = self.router.send, self.router.ask
         self.deliver, self.reject = self.router.deliver, self.router.reject  # for the roads
         self.lost = self.router.lost
@@ -64,7 +64,7 @@ class Node:
         actor.attach(self, name, role, device)
         if device is not None:
             device.on_done = self._worked
-        self.message_metrics.roles[name] = role
+        self._message_metrics.roles[name] = role
         self.actors[name] = Cell(actor, self._failed, self.finished, self.router.reject)
 
     async def prepare(self, names: Iterable[str]) -> None:
@@ -149,12 +149,16 @@ class Node:
                 "waiting_for": waits.get(name, ""),
                 "blocked_by": cell.actor.blocked_by,
                 "steps": cell.actor.steps,
-                "waited": dict(self.message_metrics.waits.get(name, {})),
+                "waited": dict(self._message_metrics.waits.get(name, {})),
                 "handled": cell.handled,
                 "inbox": cell.waiting,
             }
             for name, cell in self.actors.items()
         ]
+
+    def totals(self) -> dict[str, list[int]]:
+        """See MessageMetrics.totals."""
+        return self._message_metrics.totals()
 
     def received(self) -> dict[str, dict[str, int]]:
         """Actor -> sender -> bytes of the arrays that came so far."""
@@ -166,4 +170,4 @@ class Node:
 
     def phase_seconds(self, actor: str, phase: str) -> Histogram:
         """The histogram of one phase of one actor."""
-        return self.message_metrics.phase(actor, phase)
+        return self._message_metrics.phase(actor, phase)

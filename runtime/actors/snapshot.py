@@ -21,9 +21,10 @@ from runtime.messages.message import Envelope
 def snapshot(node: Node) -> dict[str, Any]:
     """Times are seconds, what is counted counts from the beginning of the process."""
     now = asyncio.get_running_loop().time()
-    asks, sends, totals = defaultdict(list), defaultdict(list), node.message_metrics.totals()
+    asks, sends, totals = defaultdict(list), defaultdict(list), node.totals()
     for ask in node.router.open_asks():
         asks[ask.asker].append([ask.peer, ask.said.__name__, now - ask.since])
+    waited = {entry["actor"]: entry["waited"] for entry in node.status()}
     for told in _sending():
         sends[told.sender].append([told.receiver, type(told.message).__name__])
     return {
@@ -36,7 +37,7 @@ def snapshot(node: Node) -> dict[str, Any]:
                 "asks": asks.get(name, []),
                 "sends": sends.get(name, []),
                 **dict(zip(("sent", "received", "bytes"), totals.get(name, (0, 0, 0)), strict=True)),
-                "waited": dict(node.message_metrics.waits.get(name, {})),
+                "waited": waited[name],
             }
             for name, cell in node.actors.items()
         },
