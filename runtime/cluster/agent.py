@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from runtime.actors.actor import Actor
+from runtime.actors.looks import ClockReading, GetClock, GetSnapshot, Snapshot, StartTrace, StopTrace, Traced
 from runtime.actors.node import Node
 from runtime.actors.snapshot import snapshot
 from runtime.cluster.lifecycle import (
@@ -28,7 +29,6 @@ from runtime.cluster.lifecycle import (
     LinkLost,
     Ready,
 )
-from runtime.cluster.looks import ClockReading, GetClock, GetSnapshot, Snapshot, StartTrace, StopTrace, Traced
 from runtime.cluster.preparing import PREPARING, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.work_sums import PROCESSOR

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runtime.actors.actor import Actor
+from runtime.actors.looks import ClockReading, GetClock, Looked, StartTrace, StopTrace, Traced
 from runtime.cluster.lifecycle import Heartbeat, agent_of
-from runtime.cluster.looks import ClockReading, GetClock, Looked, StartTrace, StopTrace, Traced
 from runtime.cluster.roll import Roll
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, ProgramFailed

@@ -19,11 +19,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from runtime.actors.actor import Actor
+from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.cluster.clients import CLIENT, Attach, Attached, End, Ending, GetStatus, Parting, RunStatus
 from runtime.cluster.lifecycle import FIRST, EventReport, agent_of
-from runtime.cluster.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Envelope, Message, Save

@@ -13,13 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.cluster.clients import Answer, Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST
-from runtime.cluster.looks import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.cluster.process import SHOW_STACKS
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness

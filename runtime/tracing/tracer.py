@@ -41,7 +41,7 @@ class Tracer:
 
     def step(self, actor: str) -> int:
         """The iteration that the running task of an actor is about: that of the message that it handles, else the last
-        that the actor spoke of; -1: none."""
+        that the actor spoke of, which only grows; -1: none."""
         handled = STEP.get()
         return self._spoken.get(actor, NO_STEP) if handled == NO_STEP else handled
 
@@ -59,7 +59,8 @@ class Tracer:
     def sending(self, envelope: Envelope) -> float:
         """A message is about to be sent. Loop time."""
         if envelope.step >= 0:
-            self._spoken[envelope.sender] = envelope.step
+            before = self._spoken.get(envelope.sender, NO_STEP)
+            self._spoken[envelope.sender] = max(before, envelope.step)  # what is done is told of later
         return self.now()
 
     def sent(self, envelope: Envelope, began: float) -> None:
