@@ -120,6 +120,10 @@ async def test_logs_are_shown_with_names_in_the_order_of_their_times_and_followe
     assert code == 0 and sorted(out.splitlines()) == sorted(followed)
     code, out = await said(capsys, "logs", run.directory, "deaf")
     assert code == 0 and [line for line in out.splitlines() if not line.startswith("deaf  ")] == []
+    with (run.directory / "logs" / "deaf.log").open("a") as log:
+        log.write("half a line")
+    code, out = await said(capsys, "logs", run.directory, "deaf")
+    assert code == 0 and out.endswith("deaf  half a line\n")
     code, out = await said(capsys, "logs", run.directory, "nobody")
     assert code == 2 and "no process of this run is called 'nobody'" in out
 
