@@ -92,7 +92,8 @@ def test_on_virtual_time_the_first_iterations_are_traced_in_virtual_microseconds
     cluster = configure(
         tmp_path, "omnivore", workers=2, iterations=6, more='[simulation]\nclock = "virtual"\nlatency = 0.25\n'
     )
-    assert main(["up", str(cluster), "--set", f"run.directory={tmp_path / 'runs'}", "--set", "run.trace=2"]) == 0
+    settings = (f"run.directory={tmp_path / 'runs'}", "run.trace=2", "train.kernels=numpy")
+    assert main(["up", str(cluster), *(word for setting in settings for word in ("--set", setting))]) == 0
     events = closed(run_directory(cluster) / "trace.json")
     check(events)
     waits = [event for event in events if event["cat" if "cat" in event else "ph"] == "wait"]
