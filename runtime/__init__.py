@@ -1,6 +1,7 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing of nets.
 
 messages  memory  transport   what is said, as bytes; shared memory; the roads
+tracing                       what actors did and when, as a file
 actors  compute               an actor and the way to its peers; array work off the event loop
 config  plan  drawing         cluster.toml; what will run, as data; the same for people
 machine                       what the machine is on which a process runs

@@ -52,7 +52,8 @@ ROOMS: dict[str, str] = {
     "runtime.transport": "runtime runtime.memory runtime.messages",
     "runtime.compute": "runtime",
     "runtime.machine": "runtime",
-    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
+    "runtime.tracing": "runtime.messages",
+    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.tracing runtime.transport",
     "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
@@ -61,14 +62,15 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
     "runtime.cluster.kubernetes": "runtime runtime.config",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
-    " runtime.messages runtime.plan runtime.transport",
+    " runtime.messages runtime.plan runtime.tracing runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
     "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
     "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.simulation runtime.transport",
+    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.plan runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.page runtime.plan"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"

@@ -12,6 +12,7 @@ from runtime.actors.actor import Actor
 from runtime.actors.service import Service
 from runtime.errors import MessageError, Unsendable, root_of
 from runtime.messages.message import Envelope, Message, Refusal
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
 STOP_SECONDS = 1.0  # how long on_stop may take
@@ -32,6 +33,7 @@ class Cell:
         self._clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
         self._since = 0.0  # when the actor turned to what it handles: done with the one before, or idle when it came
         self.service: dict[type[Message], Service] = {}
+        self.tracer: Tracer | None = None  # while somebody traces this process
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -45,6 +47,11 @@ class Cell:
     def waiting(self) -> int:
         """Messages in the inbox."""
         return len(self._inbox)
+
+    @property
+    def oldest(self) -> tuple[str, float] | None:
+        """What waits longest in the inbox, and for how many seconds."""
+        return (type(self._inbox[0][0].message).__name__, self._clock() - self._inbox[0][2]) if self._inbox else None
 
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
@@ -88,8 +95,9 @@ class Cell:
             envelope, release, came = self._inbox.popleft()
             kind = type(envelope.message)
             self.doing = kind.__name__
+            began = None if self.tracer is None else self.tracer.handling(envelope)
             try:
-                await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
+                await getattr(actor, actor.handlers[kind])(envelope.message, envelope)
             except Exception as error:
                 if isinstance(error, MessageError) and not isinstance(error, Unsendable):
                     self._reject(envelope.sender, error)  # not legal here: rejected, counted, nothing changed
@@ -100,6 +108,8 @@ class Cell:
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
                 await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
             finally:
+                if began is not None and self.tracer is not None:
+                    self.tracer.handled(envelope, began)
                 del envelope  # its arrays go before its credits, when the actor is done with them
                 release()
                 self.handled += 1

@@ -23,6 +23,7 @@ from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
 
 LINE = 64  # bytes of a cache line: kernels are fastest on arrays that begin with one
@@ -45,6 +46,7 @@ class Node:
         self.on_finished: Callable[[], None] = lambda: None
         self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
         self.work = WorkSums()
+        self.busy: dict[str, float] = {}  # actor -> seconds of its array work so far
         compute.on_done = self._worked
         self._message_metrics = MessageMetrics(metrics)
         self._stations = StationMetrics(metrics, self.actors)
@@ -89,6 +91,14 @@ class Node:
         if names is None:
             self.router.rejections.end()
 
+    def trace(self, tracer: Tracer | None) -> None:
+        """Let it note what the actors here do from now on; None: nobody any more."""
+        self.router.tracer = tracer
+        for cell in self.actors.values():
+            cell.tracer = tracer
+        for compute in (self.compute, *(cell.actor.device for cell in self.actors.values())):
+            compute.step = None if tracer is None else tracer.step
+
     def memory(self, size: int) -> Array:
         """See Actor.memory."""
         if self.arena is None or size < IN_PLACE_FROM:
@@ -109,6 +119,9 @@ class Node:
     def _worked(self, item: Item, seconds: float) -> None:
         self.work.note(item.actor, item.label, seconds)
         self._stations.computed(item.actor, seconds)
+        self.busy[item.actor] = self.busy.get(item.actor, 0.0) + seconds
+        if self.router.tracer is not None:
+            self.router.tracer.computed(item.actor, item.label, item.since, seconds, item.step)
         cell = self.actors.get(item.actor)
         if cell is not None:
             self.on_work(cell.actor.role, item.label, seconds)
@@ -145,6 +158,10 @@ class Node:
             }
             for name, cell in self.actors.items()
         ]
+
+    def totals(self) -> dict[str, list[int]]:
+        """See MessageMetrics.totals."""
+        return self._message_metrics.totals()
 
     def received(self) -> dict[str, dict[str, int]]:
         """Actor -> sender -> bytes of the arrays that came so far."""

@@ -14,6 +14,7 @@ from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Lost, Message, Refusal
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
 R = TypeVar("R", bound=Message)
@@ -33,6 +34,7 @@ class Router:
         self._lost: dict[str, str] = {}  # actor -> its process, which is gone
         self._ids = itertools.count(1)
         self._asks: dict[int, Ask] = {}
+        self.tracer: Tracer | None = None  # while somebody traces this process
         self.rejections = Rejections(logging.getLogger(f"convoy.{process}"))
 
     def __repr__(self) -> str:
@@ -61,7 +63,7 @@ class Router:
         loop = asyncio.get_running_loop()
         envelope = Envelope(message, next(self._ids), sender, self._incarnation, to, sender, 0, step)
         since = loop.time()
-        ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
+        ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future(), type(message), since)
         try:
             if timeout is None:
                 await self._send(envelope)
@@ -75,6 +77,8 @@ class Router:
         finally:
             del self._asks[envelope.id]
             self._metrics.waited(sender, to, loop.time() - since)
+            if self.tracer is not None:
+                self.tracer.waited(envelope, since)
         if isinstance(found, Refusal):
             raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
         if not isinstance(found, answer):
@@ -92,10 +96,13 @@ class Router:
         if place is None:
             gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""
             raise ActorStopped(f"{sender} has no link to an actor called '{to}'{gone}")
+        began = None if self.tracer is None else self.tracer.sending(envelope)
         try:
             await place.road.send(place.process, envelope)
         except ActorStopped as error:
             raise ActorStopped(f"{sender} cannot send to {to}: {error}") from None
+        if began is not None and self.tracer is not None:
+            self.tracer.sent(envelope, began)
         self._metrics.sent(sender, envelope.message.kind)
 
     # -- receiving
@@ -140,6 +147,8 @@ class Router:
         ask = self._asks.get(envelope.answers)
         if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (envelope.sender, envelope.receiver):
             return MessageError("unasked", f"{envelope!r} answers nothing that is open")
+        if self.tracer is not None:
+            self.tracer.answered(envelope)
         ask.answer.set_result(envelope.message)
         return None
 
@@ -174,6 +183,10 @@ class Router:
         for ask in list(self._asks.values()):
             if ask.asker in self.stopped:
                 ask.fail(f"{ask.asker} is stopping")
+
+    def open_asks(self) -> list[Ask]:
+        """The questions that are not answered yet, the oldest first."""
+        return list(self._asks.values())
 
     def waits(self) -> dict[str, str]:
         """Asker -> the peer of its oldest open question."""

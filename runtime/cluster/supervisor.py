@@ -142,6 +142,11 @@ class Supervisor(Actor):
         for launched in self._launched.values():
             launched.signal(signal.SIGKILL)
 
+    def signal(self, process: str, number: signal.Signals) -> None:
+        """Send a process of the run a signal, wherever it is; nothing if it was not started or is gone."""
+        if process in self._launched:
+            self._launched[process].signal(number)
+
     def known(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Of every process and every actor, for people: nobody is asked for it."""
         stages = {name: {"stage": watched.stage.value} for name, watched in self._supervision.processes.items()}

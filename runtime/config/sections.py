@@ -41,11 +41,13 @@ LOCAL = "local"  # the launcher that starts processes on this machine only
 class Run(Section):
     """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`.
     With `record_service_times` it holds how long each kind of array work took (`service_times`), with `tensorboard` the
-    numbers of progress reports and tests as TensorBoard reads them."""
+    numbers of progress reports and tests as TensorBoard reads them, with `trace` what the actors did in so many
+    iterations, from the first on (`tracing`)."""
 
     directory: Text = "runs"
     name: Name | None = None
     record_service_times: bool = False
+    trace: Annotated[int, Field(ge=0)] = 0
     tensorboard: bool = False
 
 

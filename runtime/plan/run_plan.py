@@ -35,7 +35,8 @@ class RunPlan:
     """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`, `scheme`: see Roads;
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
     leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it;
-    `metrics_ports`: see `metrics_port`; `files`: machine -> where its files lie, if not as here."""
+    `metrics_ports`: see `metrics_port`; `files`: machine -> where its files lie, if not as here; `trace`: from
+    the first moment on."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -53,6 +54,7 @@ class RunPlan:
     metrics_readers: tuple[str, ...] = ()
     metrics_ports: int = 0
     files: dict[str, Files] = dataclasses.field(default_factory=dict)
+    trace: bool = False
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
         """The addresses that `process` listens on for one lane, the nearest first."""

@@ -14,17 +14,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
 from runtime.actors.readers import EVERYBODY
 from runtime.actors.visits import LastLook
-from runtime.cluster.clients import Clients
+from runtime.cluster.clients import Answer, Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
+from runtime.cluster.process import SHOW_STACKS
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.tracing import Tracing
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
@@ -92,9 +95,18 @@ class ProcessHouse(House):
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
         known = self._supervisor.known
-        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end)
+        self._tracing = Tracing(
+            self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
+        )
+        answers: dict[type[Message], Answer] = {
+            ShowStacks: self._show_stacks,
+            BeginTrace: self._begin_trace,
+            EndTrace: self._end_trace,
+        }
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end, answers)
         self._watchers.add(self._clients)
         self._show_run()
+        self._watchers.add(self._tracing)
         self._pages: Pages | None = None
         self._lingers = LastLook(self._tell_of_lingering)
         self._report: LivePage | None = None
@@ -150,6 +162,17 @@ class ProcessHouse(House):
         else:
             await self.wind_down("asked to from outside")
 
+    async def _show_stacks(self, wanted: ShowStacks) -> Looked:
+        self._supervisor.signal(wanted.process, SHOW_STACKS)
+        return Looked(lines=())
+
+    async def _begin_trace(self, wanted: BeginTrace) -> Looked:
+        await self.began.wait()
+        return await self._tracing.begin(wanted.iterations)
+
+    async def _end_trace(self, wanted: EndTrace) -> Looked:
+        return await self._tracing.end()
+
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""
         if not self._clients.take(envelope, release):
@@ -188,6 +211,7 @@ class ProcessHouse(House):
 
     async def close(self) -> None:
         """See House.close."""
+        await self._tracing.close()
         if self._observation is not None:
             await self._observation.close()
         await self._node.stop()
@@ -264,6 +288,7 @@ class ProcessHouse(House):
             record_service_times=config.run.record_service_times,
             namespaces=self._namespaces,
             files=files_of(config),
+            trace=config.run.trace > 0,
         )
 
     def _targets(self) -> list[dict[str, Any]]:

@@ -125,6 +125,11 @@ class Restarting:
         return self._run.summary
 
     @property
+    def directory(self) -> Path:
+        """See Run.directory: of the last."""
+        return self._run.directory
+
+    @property
     def has_begun(self) -> bool:
         """See Run.has_begun: of the present one."""
         return self._run.has_begun

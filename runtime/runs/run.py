@@ -126,6 +126,9 @@ class Run:
 
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
+        clock, began = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        for console in consoles:
+            console.expect(self.placement.process_of(), lambda: clock() - began)
         watcher = Watchers(directory, self._events, *consoles)
         board: TensorBoard | None = None
         seen_through = False

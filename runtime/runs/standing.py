@@ -10,7 +10,7 @@ from typing import Any
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
-from runtime.report.console import HEADLINE
+from runtime.report.picture import HEADLINE
 from runtime.report.reading import events
 from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
