@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ops import cuda
+from ops.backends import cuda_driver
 from ops.errors import Array, OpsError, Shape, check_alike, check_float, check_ndim, check_out, check_shape
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
@@ -31,13 +32,7 @@ def _cupy(device: int) -> Any:
         raise OpsError(
             f"backend 'cupy': cupy cannot be imported ({missing}); install the extra 'gpu' or cupy-cuda13x[ctk]"
         ) from missing
-    if not cupy.is_available():
-        raise OpsError(
-            f"backend 'cupy': cupy {cupy.__version__} finds no CUDA device or driver, expected one NVIDIA GPU"
-        )
-    count = cupy.cuda.runtime.getDeviceCount()
-    if not 0 <= device < count:
-        raise OpsError(f"backend 'cupy': found device {device}, expected 0 to {count - 1}: this machine has {count}")
+    cuda_driver.start(device)
     cupy.cuda.Device(device).use()
     return cupy
 
@@ -65,6 +60,10 @@ class CupyBackend(Backend):
         """A NumPy array with a copy of x."""
         host: Array = self.xp.asnumpy(x)
         return host
+
+    def synchronize(self) -> None:
+        """Wait for this thread's stream."""
+        self.xp.cuda.get_current_stream().synchronize()
 
     def _run(self, kernel: str, count: int, dtype: Any, *arguments: Any) -> None:
         """Starts one thread per element of the result; whole numbers go as int, arrays' strides as long long."""

@@ -51,6 +51,9 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         array: Array = self.xp.asarray(host, dtype)
         return array
 
+    def synchronize(self) -> None:
+        """Wait until all that was asked for so far is done."""
+
     def to_host(self, x: Array) -> Array:
         """A NumPy array of x (no copy where it already is one)."""
         return np.asarray(x)

@@ -30,6 +30,7 @@ from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
+from runtime.errors import LaunchError
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
@@ -133,13 +134,17 @@ class Job:
 
     @cached_property
     def backend_ops(self) -> ops.Backend:
-        """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
+        """The array backend, chosen here once for everything that computes; first asked for in the compute thread.
+        LaunchError if its device cannot be used here."""
         if self.emulated:
             return ops.get_backend("emulated")
         if self.device == "cpu":
             threads = 1 if self.micro_batches else None
             return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
-        return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+        try:
+            return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+        except ops.OpsError as error:
+            raise LaunchError(f"{self.device}: {error}") from None
 
     @cached_property
     def host_ops(self) -> ops.Backend:

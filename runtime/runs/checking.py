@@ -77,6 +77,8 @@ def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = Non
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
+        if lacking := _lacking(loaded, placement.topology):
+            raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
         return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice, resumed)
 
@@ -100,6 +102,12 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
         )
     options, told = find(loaded.config, loaded.options, resume.run)
     return dataclasses.replace(loaded, options=options), tuple(told)
+
+
+def _lacking(loaded: Loaded, topology: Topology) -> list[str]:
+    """What the machines lack that are known before a start, if the program tells it; a line each."""
+    tell: Callable[[ClusterConfig, Topology], list[str]] | None = getattr(loaded.program, "lacking", None)
+    return [] if tell is None else tell(loaded.config, topology)
 
 
 def _choice(loaded: Loaded) -> Choice | None:

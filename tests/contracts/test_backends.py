@@ -76,7 +76,8 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
     model = layout(host)
     if isinstance(backend.empty((1,)), np.ndarray):
         return model
-    block = backend.empty(tuple(s // model.itemsize for s in (model.nbytes * 8,)), host.dtype)
+    bytes_spanned = sum((n - 1) * stride for n, stride in zip(model.shape, model.strides, strict=True)) + model.itemsize
+    block = backend.empty((max(bytes_spanned, model.itemsize) // model.itemsize,), host.dtype)
     view = backend.xp.lib.stride_tricks.as_strided(block, model.shape, model.strides)
     view[...] = backend.asarray(host)
     return view
