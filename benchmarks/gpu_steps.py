@@ -1,4 +1,4 @@
-"""Two parts of the GPU benchmark: images a second of training steps beside PyTorch, and memory over many steps.
+"""Two parts of the GPU benchmark: images a second of training steps beside PyTorch, and memory over many steps."""
 
 from __future__ import annotations
 

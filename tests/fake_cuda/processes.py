@@ -33,10 +33,9 @@ def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
     found = environment()
     path = os.pathsep.join([str(folder), found["PYTHONPATH"]])
     chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
-    libraries = {
-        "LD_LIBRARY_PATH": str(folder / "fake_cuda")
-    }  # where the driver would be found before cupy is imported
-    return found | chosen | libraries | {"PYTHONPATH": path}
+    # where the driver is found before cupy is imported, and headers
+    places = {"LD_LIBRARY_PATH": folder / "fake_cuda", "CUDA_PATH": folder / "nvidia" / "cu13"}
+    return found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
 
 
 def sanitized(env: dict[str, str]) -> dict[str, str]:
