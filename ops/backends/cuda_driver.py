@@ -56,7 +56,7 @@ def start(device: int) -> None:
     count, handle, context = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
     status = driver.cuInit(0)
     if status == NO_DEVICE:
-        raise _error("finds no CUDA device: the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all")
+        raise _error("no CUDA device: the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all")
     if status:
         raise _error(f"the driver cannot be started: {_reason(driver, status)}")
     driver.cuDeviceGetCount(ctypes.byref(count))

@@ -63,13 +63,13 @@ def test_without_cupy_check_says_what_to_install(tmp_path: Path) -> None:
     code, said = run("check", on_device(tmp_path), environment())
     assert code == 2
     assert said == (
-        "cluster.toml:2: train.devices: found cuda:0, but here cupy is not installed: install the extra 'gpu' or "
+        "cluster.toml:3: train.devices: found cuda:0, but here cupy is not installed: install the extra 'gpu' or "
         "cupy-cuda13x[ctk]"
     )
 
 
 CHECKED = {
-    "no driver": ({}, "finds no CUDA device: there is no NVIDIA driver (libcuda.so.1 cannot be loaded): install one"),
+    "no driver": ({}, "there is no NVIDIA driver (libcuda.so.1 cannot be loaded): install one"),
     "a driver too old": ({"driver": 12040}, "the driver is too old: it is for CUDA 12.4, this cupy needs 13.0: update"),
 }
 
@@ -83,7 +83,7 @@ def test_check_refuses_what_it_can_know_with_exit_code_2(case: str, stand_in: Pa
     if case == "no driver":
         del env["LD_LIBRARY_PATH"]
     code, said = run("check", on_device(tmp_path), env)
-    assert code == 2 and f"cluster.toml:2: train.devices: found cuda:0, but here {told}" in said, said
+    assert code == 2 and f"cluster.toml:3: train.devices: found cuda:0, but here {told}" in said, said
     assert said.count("\n") == 0
 
 

@@ -14,7 +14,7 @@ EXPORT int cuDeviceGetCount(int* n) { *n = settings.devices; return OK; }
 EXPORT int cuDeviceGet(int* device, int n) { *device = n; return n < settings.devices ? OK : INVALID_DEVICE; }
 EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
     if (int error = driver_error(refusal())) return error;
-    if (settings.memory < (size_t)64 << 20) return OUT_OF_MEMORY;  // less than a context takes
+    if (settings.memory < 1 << 20) return OUT_OF_MEMORY;  // less than a context takes
     *context = (void*)0x10;
     return OK;
 }
