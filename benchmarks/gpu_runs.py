@@ -68,7 +68,14 @@ def runs(record: Record, sizes: Sizes) -> None:
             first, again = made
             end = first["finished"][-1]
             same = bits(first) == bits(again)
-            cells = (end["iterations"], end["accuracy"], end["images/s"], end["seconds"], exposed(first, batch), same)
+            cells = (
+                end["iterations"],
+                end["accuracy"],
+                end["images_per_second"],
+                end["seconds"],
+                exposed(first, batch),
+                same,
+            )
             record.row(net, preset, workers, *cells)
             if not same:
                 record.fail(f"{net}, {preset}: a second run left other bits")
@@ -112,8 +119,8 @@ def bits(found: dict[str, Any]) -> bytes:
 
 def exposed(found: dict[str, Any], batch: int) -> float:
     """What part of an iteration is communication that no computing hides; 0 where nothing is said of it."""
-    said = [event for event in found.get("progress", []) if event.get("images/s")]
-    parts = [event.get("exposed s", 0.0) * event["images/s"] / batch for event in said[len(said) // 3 :]]
+    said = [event for event in found.get("progress", []) if event.get("images_per_second")]
+    parts = [event.get("exposed_seconds", 0.0) * event["images_per_second"] / batch for event in said[len(said) // 3 :]]
     return median(parts) if parts else 0.0
 
 
