@@ -90,15 +90,9 @@ ROOMS: dict[str, str] = {
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
-<<<<<<< HEAD
-    "roles.planning": "nets! nets.data nets.files roles roles.base roles.checkpoints roles.coordination roles.exchange"
-    " roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
-    " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
-=======
     "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints roles.coordination"
     " roles.exchange roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
-    " runtime.config runtime.drawing runtime.plan runtime.queueing",
->>>>>>> 0445910 (CuPy without a GPU as our own test support; the driver is started with the interpreter's lock let go; the GPU benchmark anew)
+    " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
     " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",
     "roles.commands": "nets! nets.data nets.files nets.onnx nets.predict nets.tools ops! roles roles.base"
