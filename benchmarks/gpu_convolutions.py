@@ -1,41 +1,45 @@
 """A part of the GPU benchmark: every distinct convolution of five nets, pass by pass, ours beside PyTorch's.
 
-Ours is lowering and cuBLAS; PyTorch's is cuDNN, which chooses its algorithm by trying (`cudnn.benchmark`), channels
-last, in full float32, TF32 and bfloat16. An error is the largest difference from the definition in float64, for a part
-of the numbers (`conv_reference`), divided by the largest of them.
+PyTorch's is cuDNN, which chooses its algorithm by trying (`cudnn.benchmark`), channels last. Both compute in full
+float32, TF32 and bfloat16, as far as they can. An error is the largest difference from the definition in float64, for a part of
+the numbers (`conv_reference`), divided by the largest of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from benchmarks import conv_reference
+from benchmarks.gpu_sides import PRECISIONS, cell, here, ours, settled, synchronized
 from benchmarks.gpu_sizes import Sizes
-from benchmarks.gpu_torch import PRECISIONS, here, settled, synchronized
 from benchmarks.kernels import DATA, FORWARD, WEIGHTS, Layer, our_passes, torch_passes
 from benchmarks.report import Record, seconds_of
 from ops import Backend, get_backend
 
-BOUND = 1e-4  # the largest error of ours
+BOUNDS = {"float32": 1e-4, "TF32": 5e-3, "bfloat16": 2e-2}  # the largest error of ours
 
 
 def convolutions(record: Record, sizes: Sizes) -> None:
     """Milliseconds and error of each pass; the sum of each net."""
-    backend = get_backend(sizes.backend)
-    peer = here(record)
+    backends, peer = ours(sizes.backend), here(record)
     record.table(
-        "Milliseconds of a pass", "net", "layers", "shape", "pass", "plan", "ours", "error",
-        *(f"torch {precision}" for precision in PRECISIONS), "torch float32 / ours",
+        "Milliseconds of a pass", "net", "layers", "shape", "pass", "plan", "precision", "ours", "error", "torch",
+        "torch / ours",
     )  # fmt: skip
     for net, batch, image in sizes.convolutions:
-        totals = np.zeros(1 + len(PRECISIONS))
+        totals = {precision: np.zeros(2) for precision in PRECISIONS}
         for layer, count in found_in(net, batch, image).items():
-            totals += count * _measured(record, net, count, layer, backend, sizes.passes, peer)
-        record.row(net, "all", f"batch {batch}", "", "", 1e3 * totals[0], "", *_shown(1e3 * totals[1:], totals[0]))
+            for name in layer.passes:
+                for precision, taken in _measured(record, (net, count, layer, name), backends, sizes.passes, peer):
+                    totals[precision] += count * np.array(taken)
+        for precision, (mine, theirs) in totals.items():
+            if not (math.isnan(mine) and math.isnan(theirs)):
+                cells = cell(1e3 * mine), "", cell(1e3 * theirs), cell(theirs / mine)
+                record.row(net, "all", f"batch {batch}", "", "", precision, *cells)
 
 
 def found_in(net: str, batch: int, image: tuple[int, int, int]) -> dict[Layer, int]:
@@ -73,36 +77,38 @@ class Shape:
 
 
 def _measured(
-    record: Record, net: str, count: int, layer: Layer, backend: Backend, passes: int, peer: Any
-) -> np.ndarray[Any, Any]:
-    """Seconds of all passes of a layer, ours and PyTorch's; a row for each pass."""
-    host = _operands(layer)
-    arrays = {name: None if array is None else backend.asarray(array) for name, array in host.items()}
-    ours, total = our_passes(layer, backend, arrays), np.zeros(1 + len(PRECISIONS))
-    for name in layer.passes:
-        taken = seconds_of(ours[name], repeats=passes, warmup=2, synchronize=backend.synchronize)
-        host[name] = backend.to_host(arrays[name])
-        error = conv_reference.error(layer.shape, name, host)
-        theirs = [float("nan")] * len(PRECISIONS)
+    record: Record, what: tuple[str, int, Layer, str], backends: dict[str, Backend], passes: int, peer: Any
+) -> list[tuple[str, tuple[float, float]]]:
+    """Seconds of one pass of a layer in each precision, ours and PyTorch's; a row for each."""
+    net, count, layer, name = what
+    found, host = [], _operands(layer)
+    for precision in PRECISIONS:
+        mine = theirs = error = math.nan
+        plan, backend = "", backends.get(precision)
+        if backend is not None:
+            plan = getattr(backend, "plan", lambda *_: "lowering")(layer.shape, name)
+            mine, host[name] = _ours(backend, layer, name, host, passes)
+            error = conv_reference.error(layer.shape, name, host)
+            if not error <= BOUNDS[precision]:
+                text = f"error {error:.1e} above {BOUNDS[precision]:.0e} in {precision}"
+                record.fail(f"{text}: {net}, {layer}, {name}")
         if peer is not None:
-            for at, precision in enumerate(PRECISIONS):
-                with settled(precision) as dtype:
-                    work: Callable[[], object] = torch_passes(layer, host, channels_last=True, place=(peer, dtype))[
-                        name
-                    ]
-                    theirs[at] = seconds_of(work, repeats=passes, warmup=3, synchronize=synchronized(peer))
-        total += (taken, *theirs)
-        plan = getattr(backend, "plan", lambda *_: "lowering")(layer.shape, name)
-        record.row(net, count, str(layer), name, plan, 1e3 * taken, error, *_shown(1e3 * np.array(theirs), taken))
-        if not error <= BOUND:
-            record.fail(f"error {error:.1e} above {BOUND['float32']:.0e}: {net}, {layer}, {name}")
-    return total
+            with settled(precision) as dtype:
+                work = torch_passes(layer, host, channels_last=True, place=(peer, dtype))[name]
+                theirs = seconds_of(work, repeats=passes, warmup=3, synchronize=synchronized(peer))
+        found.append((precision, (mine, theirs)))
+        if backend is not None or peer is not None:
+            cells = cell(1e3 * mine), cell(error), cell(1e3 * theirs), cell(theirs / mine)
+            record.row(net, count, str(layer), name, plan, precision, *cells)
+    return found
 
 
-def _shown(milliseconds: np.ndarray[Any, Any], ours: float) -> list[Any]:
-    """PyTorch's times, and its float32's by ours; a dash for what was not measured."""
-    cells: list[Any] = ["-" if np.isnan(one) else float(one) for one in milliseconds]
-    return [*cells, "-" if np.isnan(milliseconds[0]) else float(milliseconds[0]) / 1e3 / ours]
+def _ours(backend: Backend, layer: Layer, name: str, host: dict[str, Any], passes: int) -> tuple[float, Any]:
+    """Seconds of a pass, and its result in host memory."""
+    arrays = {key: None if array is None else backend.asarray(array) for key, array in host.items()}
+    work = our_passes(layer, backend, arrays)[name]
+    taken = seconds_of(work, repeats=passes, warmup=2, synchronize=backend.synchronize)
+    return taken, backend.to_host(arrays[name])
 
 
 def _operands(layer: Layer) -> dict[str, Any]:

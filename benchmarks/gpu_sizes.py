@@ -30,8 +30,8 @@ WHOLE = Sizes(
     processes=8,
     runs=(("lenet", 64, 300), ("cifar10_quick", 128, 200)),
     convolutions=(
-        ("cifar10_quick", 128, CIFAR), ("caffenet", 64, CAFFENET), ("vgg16", 32, IMAGENET),
-        ("googlenet", 32, IMAGENET), ("resnet50", 32, IMAGENET),
+        ("cifar10_quick", 128, CIFAR), ("caffenet", 64, CAFFENET), ("vgg16", 8, IMAGENET),
+        ("resnet50", 16, IMAGENET), ("googlenet", 16, IMAGENET),
     ),
     passes=7,
     steps=(

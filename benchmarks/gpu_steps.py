@@ -7,63 +7,64 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_sides import PRECISIONS, cell, here, ours, settled, synchronized
 from benchmarks.gpu_sizes import Sizes
-from benchmarks.gpu_torch import PRECISIONS, here, settled, synchronized
 from benchmarks.report import Record, seconds_of
-from benchmarks.training import made_up, our_step
+from benchmarks.training import made_up, our_step, torch_step
+from nets.tools.volumes import volumes
 from ops import Backend, get_backend
 
 SAME_LOSS = 1e-3  # relative, of the first step beside PyTorch's in full float32
+Step = tuple[str, int, tuple[int, int, int], int]  # zoo name, batch, image, classes
 GROWN = 1 << 20  # bytes of the device, over all steps but the first tenth
 GROWN_HOST = 16 << 20  # of the process: allocators of the host keep pages
 
 
 def speed(record: Record, sizes: Sizes) -> None:
     """Feed, forward, backward and update on made-up images, as the preset single does them."""
-    backend, peer = get_backend(sizes.backend), here(record)
+    backends, peer = ours(sizes.backend), here(record)
     record.table(
-        "Images a second of training", "net", "batch", "ours", "TFLOP/s of products", "loss",
-        *(f"torch {precision}" for precision in PRECISIONS), "ours / torch float32", "ours / torch TF32",
+        "Images a second of training", "net", "batch", "precision", "ours", "TFLOP/s of products", "first loss",
+        "torch", "ours / torch",
     )  # fmt: skip
-    for name, batch, image, classes in sizes.steps:
-        _beside(record, backend, peer, (name, batch, image, classes), sizes.passes)
+    for work in sizes.steps:
+        for precision in PRECISIONS:
+            _beside(record, work, precision, backends.get(precision), peer, sizes.passes)
 
 
-def _beside(record: Record, backend: Backend, peer: Any, work: tuple[str, int, Any, int], passes: int) -> None:
-    from nets.tools.volumes import volumes
-
+def _beside(record: Record, work: Step, precision: str, backend: Backend | None, peer: Any, passes: int) -> None:
+    """One net in one precision, a row."""
     name, batch, image, classes = work
-    net = _net(backend, name, batch, image)
-    inputs = made_up(net, classes)
-    step = our_step(net, inputs)
-    losses: dict[str, float] = step()  # type: ignore[assignment]
-    loss = sum(losses.values())
-    taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
-    size, drops = volumes(net), any(node.layer.proto.type == "Dropout" for node in net._nodes)
-    theirs = [math.nan] * len(PRECISIONS)
+    mine = theirs = loss = their_loss = flops = math.nan
+    comparable = False
+    if backend is not None:
+        net = _net(backend, name, batch, image)
+        step = our_step(net, made_up(net, classes))
+        losses: dict[str, float] = step()  # type: ignore[assignment]
+        loss = sum(losses.values())
+        taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
+        size = volumes(net)
+        mine, flops = batch / taken, (size.forward + size.backward) / taken / 1e12
+        drops = any(node.layer.proto.type == "Dropout" for node in net._nodes)
+        comparable = precision == "float32" and len(losses) == 1 and not drops  # else the losses are drawn
+        if not math.isfinite(loss):
+            record.fail(f"{name}, {precision}: the loss is {loss}")
     if peer is not None:
-        for at, precision in enumerate(PRECISIONS):
-            found, their_loss = _torch(net, inputs, peer, precision, passes)
-            theirs[at] = batch / found
-            same = precision == "float32" and len(losses) == 1 and not drops  # else the losses are drawn
-            if same and not math.isclose(loss, their_loss, rel_tol=SAME_LOSS):
-                record.fail(f"{name}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, expected the same")
-    ours = batch / taken
-    flops = (size.forward + size.backward) / taken / 1e12
-    cells = ["-" if math.isnan(one) else one for one in (*theirs, ours / theirs[0], ours / theirs[1])]
-    record.row(name, batch, ours, flops, loss, *cells)
-    if not math.isfinite(loss):
-        record.fail(f"{name}: the loss is {loss}")
+        taken, their_loss = _torch(work, peer, precision, passes)
+        theirs = batch / taken
+    if backend is not None or peer is not None:
+        record.row(name, batch, precision, *map(cell, (mine, flops, loss, theirs, mine / theirs)))
+    if comparable and peer is not None and not math.isclose(loss, their_loss, rel_tol=SAME_LOSS):
+        record.fail(f"{name}: the first loss is {loss:.6g}, PyTorch's {their_loss:.6g}, expected the same")
 
 
-def _torch(net: Any, inputs: dict[str, Any], device: Any, precision: str, passes: int) -> tuple[float, float]:
+def _torch(work: Step, device: Any, precision: str, passes: int) -> tuple[float, float]:
     """Seconds of PyTorch's step, eager, channels last, and its first loss."""
-    from benchmarks.training import torch_step
-
+    name, batch, image, classes = work
+    net = _net(get_backend("numpy"), name, batch, image)
     with settled(precision):
-        step: Callable[[], Any] = torch_step(
-            net, inputs, channels_last=True, device=device, autocast=precision == "bfloat16"
-        )
+        inputs, bf16 = made_up(net, classes), precision == "bfloat16"
+        step: Callable[[], Any] = torch_step(net, inputs, channels_last=True, device=device, autocast=bf16)
         loss = step()
         return seconds_of(step, repeats=passes, warmup=3, synchronize=synchronized(device)), loss
 

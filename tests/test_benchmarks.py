@@ -33,8 +33,8 @@ def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:
     assert [row[1] for row in parts["runs"]["tables"][0]["rows"]] == ["single", "omnivore", "host-accumulate"]
     rows = parts["convolutions"]["tables"][0]["rows"]
     assert [row[3] for row in rows[:3]] == ["forward", "backward-weights", "forward"]
-    assert all(row[6] < 1e-4 for row in rows if row[3])
-    assert parts["speed"]["tables"][0]["rows"][0][2] > 0
+    assert all(row[7] < 1e-4 for row in rows if row[3] and row[5] == "float32")
+    assert parts["speed"]["tables"][0]["rows"][0][3] > 0
     assert parts["growth"]["tables"][0]["rows"][-1][0] == 12
     return parts, as_json.with_suffix(".md").read_text()
 
@@ -42,7 +42,7 @@ def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:
 @pytest.mark.slow
 def test_a_rehearsal_runs_every_part_on_numpy_and_writes_both_results(tmp_path: Path) -> None:
     _, text = rehearsed(tmp_path, environment())
-    assert "| cifar10_quick | 1 | 4 x 3 x 32 x 32, 32 of 5 x 5 | forward | lowering |" in text
+    assert "| cifar10_quick | 1 | 4 x 3 x 32 x 32, 32 of 5 x 5 | forward | lowering | float32 |" in text
 
 
 @pytest.mark.slow

@@ -1,14 +1,31 @@
-"""PyTorch as the peer of the GPU benchmark: whether it is here, and how it computes."""
+"""The two sides of the GPU benchmark: our backend, and PyTorch if it is here; each in the precisions that it has."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from benchmarks.report import Record, missing
+from ops import Backend, OpsError, get_backend
 
 PRECISIONS = ("float32", "TF32", "bfloat16")
+OPTIONS = {"TF32": "tf32", "bfloat16": "bf16"}  # as our backend calls them
+
+
+def ours(name: str) -> dict[str, Backend]:
+    """Our backend in each precision that it has; full float32 first."""
+    found = {"float32": get_backend(name)}
+    for precision, option in OPTIONS.items():
+        with suppress(OpsError):
+            found[precision] = get_backend(name, precision=option)
+    return found
+
+
+def cell(number: float) -> Any:
+    """A dash for what was not measured."""
+    return "-" if math.isnan(number) else number
 
 
 def here(record: Record) -> Any:
