@@ -1,8 +1,8 @@
 """A part of the GPU benchmark: every distinct convolution of five nets, pass by pass, ours beside PyTorch's.
 
 PyTorch's is cuDNN, which chooses its algorithm by trying (`cudnn.benchmark`), channels last. Both compute in full
-float32, TF32 and bfloat16, as far as they can. An error is the largest difference from the definition in float64, for a part of
-the numbers (`conv_reference`), divided by the largest of them.
+float32, TF32 and bfloat16, as far as they can. An error is the largest difference from the definition in float64, for
+a part of the numbers (`conv_reference`), divided by the largest of them.
 """
 
 from __future__ import annotations

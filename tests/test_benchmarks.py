@@ -67,6 +67,12 @@ def test_wheels_that_travel_are_unpacked_for_this_python_alone(monkeypatch, tmp_
     assert gpu_wheels.unpack(into, tmp_path / "none") == ""
 
 
+def test_a_machine_is_described_without_the_compiler_of_the_kernels(monkeypatch) -> None:
+    with_it = report.machine()["vectors"]
+    monkeypatch.setitem(sys.modules, "ops.cpu.codegen.target", None)
+    assert report.machine()["vectors"] == with_it
+
+
 def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_there() -> None:
     wanted = gpu_wheels.wanted()
     assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {one.split(">")[0].split(";")[0] for one in wanted}
