@@ -34,9 +34,7 @@ def lacking() -> str | None:
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:
-        return (
-            f"finds no CUDA device: there is no NVIDIA driver ({LIBRARY} cannot be loaded): install one, 580 or newer"
-        )
+        return f"there is no NVIDIA driver ({LIBRARY} cannot be loaded): install one, 580 or newer"
     version, needed = ctypes.c_int(), _needed()
     driver.cuDriverGetVersion(ctypes.byref(version))
     found = version.value // 1000, version.value % 1000 // 10

@@ -91,15 +91,15 @@ LAUNCHED = {
     "no device": ({"devices": 0}, "cuda:0", 16, "the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all"),
     "a number too high": ({"devices": 1}, "cuda:3", 16, "found device 3, expected 0 to 0: this machine has 1"),
     "no memory for a process": (
-        {"memory_gb": 0.05},
+        {"memory_gb": 0.0005},
         "cuda:0",
         16,
         "device 0 cannot be used: its memory does not suffice",
     ),
     "no memory for the net": (
-        {"memory_gb": 0.07},
+        {"memory_gb": 0.004},
         "cuda:0",
-        1200,
+        16,
         "does not get the memory to begin with: Out of memory",
     ),
 }
