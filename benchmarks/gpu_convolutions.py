@@ -8,7 +8,6 @@ a part of the numbers (`conv_reference`), divided by the largest of them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from benchmarks.gpu_sizes import Sizes
 from benchmarks.kernels import DATA, FORWARD, WEIGHTS, Layer, our_passes, torch_passes
 from benchmarks.report import Record, seconds_of
 from ops import Backend, get_backend
+from ops.cuda.algorithm import ConvShape
 
 BOUNDS = {"float32": 1e-4, "TF32": 5e-3, "bfloat16": 2e-2}  # the largest error of ours
 
@@ -51,29 +51,10 @@ def found_in(net: str, batch: int, image: tuple[int, int, int]) -> dict[Layer, i
     for node in made._nodes:
         if node.layer.proto.type == "Convolution":
             source = made._wiring.values[node.bottoms[0]]
-            shape = Shape(tuple(source.shape), tuple(node.layer.top_shape), node.layer.geometry)
+            shape = ConvShape(tuple(source.shape), node.layer.top_shape[1], node.layer.geometry, np.dtype(np.float32))
             layer = Layer(shape, source.name in made.input_shapes, len(node.layer.params) > 1)
             found[layer] = found.get(layer, 0) + 1
     return found
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What `kernels.Layer` and `conv_reference` ask of a shape; ops' own needs the compiler of the CPU's kernels."""
-
-    in_shape: tuple[int, ...]
-    out_shape: tuple[int, ...]
-    geometry: Any
-
-    @property
-    def outputs(self) -> int:
-        """Channels of the result."""
-        return self.out_shape[1]
-
-    @property
-    def weight_shape(self) -> tuple[int, ...]:
-        """(K, C of a group, kh, kw)."""
-        return (self.outputs, self.in_shape[1] // self.geometry.groups, *self.geometry.kernel)
 
 
 def _measured(
@@ -86,7 +67,7 @@ def _measured(
         mine = theirs = error = math.nan
         plan, backend = "", backends.get(precision)
         if backend is not None:
-            plan = getattr(backend, "plan", lambda *_: "lowering")(layer.shape, name)
+            plan = _plan(backend, layer, name)
             mine, host[name] = _ours(backend, layer, name, host, passes)
             error = conv_reference.error(layer.shape, name, host)
             if not error <= BOUNDS[precision]:
@@ -105,10 +86,25 @@ def _measured(
 
 def _ours(backend: Backend, layer: Layer, name: str, host: dict[str, Any], passes: int) -> tuple[float, Any]:
     """Seconds of a pass, and its result in host memory."""
-    arrays = {key: None if array is None else backend.asarray(array) for key, array in host.items()}
+    arrays = {key: None if array is None else _placed(backend, key, array) for key, array in host.items()}
     work = our_passes(layer, backend, arrays)[name]
     taken = seconds_of(work, repeats=passes, warmup=2, synchronize=backend.synchronize)
     return taken, backend.to_host(arrays[name])
+
+
+def _placed(backend: Backend, key: str, array: Any) -> Any:
+    """An operand as the backend lays it out: images and gradients of images lie as its kernels leave them."""
+    if key in ("w", "b", WEIGHTS):
+        return backend.asarray(array)
+    images = backend.empty(array.shape)
+    images[...] = backend.asarray(array)
+    return images
+
+
+def _plan(backend: Backend, layer: Layer, name: str) -> str:
+    """The algorithm that the backend chooses for a pass."""
+    choose = getattr(backend, "chooser", None)
+    return type(choose(layer.shape, name)).__name__ if choose is not None else "Lowering"
 
 
 def _operands(layer: Layer) -> dict[str, Any]:

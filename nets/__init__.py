@@ -17,6 +17,7 @@ regular       what is no regular file is not opened
 Nothing here knows of messages, sockets or machines.
 """
 
+from nets.definition.builder import NetBuilder
 from nets.definition.params import ParamSpec
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
@@ -29,6 +30,7 @@ __all__ = [
     "CheckpointError",
     "DataError",
     "Net",
+    "NetBuilder",
     "NetError",
     "NetSpec",
     "ParamSpec",

@@ -20,16 +20,17 @@ from importlib.util import find_spec
 from typing import Any
 
 from ops.backends import cuda_driver
-from ops.backends.cupy_backend import CupyBackend
+from ops.backends.cupy_backend import CupyBackend, planned
 from ops.backends.emulated_backend import EmulatedBackend
 from ops.backends.numpy_backend import NumpyBackend
 from ops.errors import Array, KernelsMissing, OpsError, Shape, check_choice
 from ops.geometry import ConvGeometry, PoolGeometry
 from ops.interface.backend import Backend
+from ops.interface.updates import Parameter
 
 __all__ = [
-    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "PoolGeometry", "Shape", "get_backend", "lacking",
-    "preload",
+    "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "Parameter", "PoolGeometry", "Shape",
+    "get_backend", "lacking", "preload",
 ]  # fmt: skip
 
 
@@ -76,7 +77,8 @@ _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "numpy": (NumpyBackend, ("b_p",)),
     "cpu": (_cpu, ("b_p", "threads", "precision")),
     "emulated": (EmulatedBackend, ()),
-    "cupy": (CupyBackend, ("b_p", "device")),  # imports cupy when it is made
+    "cupy plan": (planned, ("b_p",)),  # shapes and memory of "cupy", without a device
+    "cupy": (CupyBackend, ("b_p", "device", "precision")),  # imports cupy when it is made
 }
 
 

@@ -187,9 +187,10 @@ class Train(Section):
     layer names. `devices` says where actors compute, by name or pattern: { "conv-*" = "cuda:0" }; the first that fits
     counts, all others are on the CPU; "emulated" ones compute nothing and take the time of a profile. `kernels` "numpy"
     computes with plain NumPy, the reference; `precision` lets "compiled" ones use Winograd's larger tiles ("fast",
-    errors up to 1e-4) or not ("exact", 1e-5). With "double" every number is a float64 and NumPy computes, whatever
-    `kernels` says: slow, to see whether two strategies compute the same. With `b_p`, convolutions are done by lowering,
-    b_p images at a time, and matrix products (Omnivore's trade-off).
+    errors up to 1e-4) or not ("exact", 1e-5). With "tf32" and "bf16" GPUs multiply rounded numbers, and the CPU is
+    "fast". With "double" every number is a float64 and NumPy computes, whatever `kernels` says: slow, to see whether
+    two strategies compute the same. With `b_p`, convolutions are done by lowering, b_p images at a time, and matrix
+    products (Omnivore's trade-off).
     """
 
     net: Text = "lenet"
@@ -197,7 +198,7 @@ class Train(Section):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     devices: dict[str, Device] = Field(default={})
     kernels: Literal["compiled", "numpy"] = "compiled"
-    precision: Literal["exact", "fast", "double"] = "fast"
+    precision: Literal["exact", "fast", "double", "tf32", "bf16"] = "fast"
     b_p: Count | None = None
     max_iter: Count | None = None
     base_lr: Rate | None = None

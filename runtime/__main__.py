@@ -1,4 +1,4 @@
-"""`python -m runtime`: see `cli`."""
+"""`python -m runtime`, and the command `convoy`: see `cli`."""
 
 import gc
 import sys
@@ -10,7 +10,8 @@ from runtime.cli.interrupts import Interrupted, Interrupts
 OBJECTS = 100_000
 
 
-def _command() -> int:
+def command() -> int:
+    """Run the command line of this process; its exit status."""
     gc.set_threshold(OBJECTS)
     interrupts = Interrupts()
     interrupts.hear()
@@ -32,4 +33,4 @@ def _command() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_command())
+    sys.exit(command())

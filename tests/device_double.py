@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,10 @@ class DeviceArray:
         if name in METHODS:
             return lambda *args, **options: _called(getattr(self._host, name), args, options)
         raise AttributeError(f"cupy.ndarray has no {name}, as far as this stand-in knows")
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self._host.ctypes.data)
 
     @property
     def T(self) -> DeviceArray:

@@ -30,9 +30,9 @@ ROOMS: dict[str, str] = {
     "ops.cpu.recurrent": "ops ops.cpu.codegen ops.cpu.gemm ops.cpu.team ops.reference",
     "ops.cpu.conv": "ops ops.cpu.codegen ops.cpu.elementwise ops.cpu.gemm ops.cpu.team ops.reference",
     "ops.cpu": "",
-    "ops.cuda": "",
-    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.interface"
-    " ops.reference",
+    "ops.cuda.kernels": "",
+    "ops.cuda": "ops ops.cuda.kernels ops.interface ops.reference",
+    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.interface",
     "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
     "nets": "",
     "nets.schema": "",

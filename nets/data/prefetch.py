@@ -6,6 +6,7 @@ One thread, and a bounded number of shares that were asked for and not fetched. 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
@@ -17,17 +18,19 @@ from nets.errors import DataError
 
 Share = tuple[int, int]  # samples [low, high), see Batches.samples
 Arrays = tuple[NDArray[Any], ...]
+Place = Callable[[NDArray[Any]], NDArray[Any]]  # brings an array to where whoever reads wants it; in the thread, too
 
 
 class Prefetcher:
     """`request` a share early, `get` it later. At most `depth` shares are held; a share not asked for early is read
-    when it is fetched. All methods may be called from any thread; a context manager closes it.
+    when it is fetched. `place` puts what was read where it is wanted. All methods may be called from any thread; a
+    context manager closes it.
     """
 
-    def __init__(self, batches: Batches, depth: int = 2) -> None:
+    def __init__(self, batches: Batches, depth: int = 2, place: Place | None = None) -> None:
         if depth < 1:
             raise DataError(f"prefetch: depth: found {depth}, expected an integer >= 1")
-        self.batches, self.depth = batches, depth
+        self.batches, self.depth, self._place = batches, depth, place
         self._lock = threading.Lock()
         self._held: dict[Share, Future[Arrays]] = {}
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="prefetch")
@@ -46,7 +49,7 @@ class Prefetcher:
                 return True
             if len(self._held) >= self.depth:
                 return False
-            self._held[share] = self._reader.submit(self.batches.samples, *share)
+            self._held[share] = self._reader.submit(self._read, *share)
             return True
 
     def get(self, low: int, high: int) -> Arrays:
@@ -59,7 +62,7 @@ class Prefetcher:
             self._check_open()
             future = self._held.pop(share, None)
         if future is None:
-            return self.batches.samples(*share)
+            return self._read(*share)
         try:
             return future.result()
         except CancelledError:
@@ -88,6 +91,10 @@ class Prefetcher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _read(self, low: int, high: int) -> Arrays:
+        arrays = self.batches.samples(low, high)
+        return arrays if self._place is None else tuple(map(self._place, arrays))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -2,6 +2,7 @@
 
 prototxt              text to messages, with the line of every field
 spec                  NetSpec: the layers, the phase rules, names of the zoo
+builder               a net written in Python
 ignored               what is refused, or read and not used
 upgrade  upgrade_v0   Caffe's older formats, brought up to date
 params                ParamSpec: shape, filler, multipliers, first values

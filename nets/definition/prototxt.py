@@ -151,7 +151,7 @@ class _Walker:
         for opening, end in (("{", "}"), ("<", ">")):
             if self.tokens.TryConsume(opening):
                 if known is not None and known.message_type is None:
-                    self._note(node.line, f"key '{known.name}': found a block, expected {_expected(known)}")
+                    self._note(node.line, f"key '{known.name}': found a block, expected {expected(known)}")
                 self.depth += 1
                 if self.depth > MAX_DEPTH:
                     self._note(node.line, f"found blocks more than {MAX_DEPTH} deep")
@@ -174,7 +174,7 @@ class _Walker:
             _CONSUME[known.cpp_type](self.tokens, known)
         except (text_format.ParseError, ValueError):
             hint = did_you_mean(token, known.enum_type.values_by_name) if known.enum_type else ""
-            self._note(line, f"key '{known.name}': found {self._token()}, expected {_expected(known)}{hint}")
+            self._note(line, f"key '{known.name}': found {self._token()}, expected {expected(known)}{hint}")
             if self.tokens.token == token:
                 self._skip_scalar()
 
@@ -241,7 +241,7 @@ _WORDS: dict[int, str] = {
 }
 
 
-def _expected(known: FieldDescriptor) -> str:
+def expected(known: FieldDescriptor) -> str:
     """Say in words what a field takes, enum values by name."""
     if known.message_type is not None:
         return "a block '{ ... }'"

@@ -20,10 +20,11 @@ Apply = Callable[[Backend, caffe.SolverParameter, int, Array, Array, History, Sh
 @dataclass(frozen=True)
 class Rule:
     """One solver type. `histories`: how many arrays of the parameter's shape it keeps. `apply` gives (w', *history')
-    and may write over the old histories."""
+    and may write over the old histories. `numbers`: the solver's own that it takes."""
 
     histories: int
     apply: Apply
+    numbers: tuple[str, ...]
 
 
 def _sgd(
@@ -68,10 +69,10 @@ def _adam(
 
 
 RULES: dict[str, Rule] = {
-    "SGD": Rule(1, _sgd),
-    "Nesterov": Rule(1, _nesterov),
-    "AdaGrad": Rule(1, _adagrad),
-    "RMSProp": Rule(1, _rmsprop),
-    "AdaDelta": Rule(2, _adadelta),
-    "Adam": Rule(2, _adam),
+    "SGD": Rule(1, _sgd, ("momentum",)),
+    "Nesterov": Rule(1, _nesterov, ("momentum",)),
+    "AdaGrad": Rule(1, _adagrad, ("delta",)),
+    "RMSProp": Rule(1, _rmsprop, ("rms_decay", "delta")),
+    "AdaDelta": Rule(2, _adadelta, ("momentum", "delta")),
+    "Adam": Rule(2, _adam, ("momentum", "momentum2", "delta")),
 }

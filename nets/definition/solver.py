@@ -23,7 +23,7 @@ from nets.definition.spec import ZOO, NetSpec, load_net, locate, net_from_proto,
 from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
-from ops import Array, Backend
+from ops import Array, Backend, Parameter
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,23 @@ class SolverSpec:
         }
         new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
         return new, tuple(kept)
+
+    def update_together(
+        self,
+        ops: Backend,
+        iteration: int,
+        parameters: Iterable[tuple[ParamSpec, Array, Array, History, Array]],
+    ) -> None:
+        """Update many parameters, given as `update` takes them, in one operation of a backend that has it."""
+        ops.update_together(
+            self.type,
+            [
+                Parameter(w, g, history, out, param.lr_mult, param.decay_mult, param.keep)
+                for param, w, g, history, out in parameters
+            ],
+            rate=self.rate(iteration), decay=self.weight_decay, regularization=self.proto.regularization_type,
+            numbers={name: getattr(self.proto, name) for name in RULES[self.type].numbers}, step=iteration + 1,
+        )  # fmt: skip
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
         """Return what all gradients are multiplied by so that their common norm is at most `clip_gradients`.

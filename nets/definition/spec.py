@@ -20,6 +20,7 @@ from nets.schema.fields import SOURCE
 
 MOST_BYTES = 1 << 20  # of a prototxt: five times ResNet-152
 MOST_LAYERS = 4096  # ResNet-1001 has 3500
+WRITTEN = "# a net from Python, as if it stood in "  # how a source begins that is the text of a net
 ZOO = Path(__file__).parents[1] / "zoo"
 _SAID = re.compile(r"""(?:[^"'#]|"(?:\\.|[^"\\])*+"?|'(?:\\.|[^'\\])*+'?)*+""")  # a line up to its comment
 _FOREIGN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as "surrogateescape" reads them
@@ -82,7 +83,10 @@ class NetSpec:
 
 
 def load_net(source: str | Path) -> NetSpec:
-    """Read a net from a prototxt path or a name of the zoo ("lenet"); PrototxtError lists every mistake."""
+    """Read a net from a prototxt path or a name of the zoo ("lenet"), or of the text that a NetBuilder gives;
+    PrototxtError lists every mistake."""
+    if isinstance(source, str) and is_text(source):
+        return _kept.get(source) or _parsed(source, Path(source.partition("\n")[0].removeprefix(WRITTEN)))
     path = locate(source, suffixes=("",))
     return _parsed(read_text(path), path)
 
@@ -91,6 +95,21 @@ def net_of_text(text: str, path: Path) -> NetSpec:
     """Read a net from its prototxt text; `path` is what errors call it. PrototxtError lists every mistake."""
     proto, root = parse(text, caffe.NetParameter(), path.name)
     return net_from_proto(proto, root, path)
+
+
+def is_text(source: str) -> bool:
+    """Whether it is a net itself, and no path."""
+    return source.startswith(WRITTEN)
+
+
+def keep(text: str, spec: NetSpec) -> None:
+    """Let `load_net` give this net for the text: its places are the lines of a script."""
+    if len(_kept) > 3:
+        _kept.pop(next(iter(_kept)))
+    _kept[text] = spec
+
+
+_kept: dict[str, NetSpec] = {}  # a few: one text is asked for by many who plan
 
 
 @lru_cache(maxsize=4)

@@ -3,7 +3,7 @@
 graph  emulated     Net: one pass, stage by stage; the same with shapes alone
 wiring  borders     which layer reads what; where a part of a net begins and ends
 stages  sharing     the unit in which parameters are pulled; parameters that layers share
-gradients           those of one pass, summed
+gradients  scores   the gradients of one pass, summed; its losses and accuracies
 memory              where the arrays of a pass lie
 inputs              what a net is fed: its data layers, and whether a batch fits them
 in_place  fusion    who may write over what; which layers are one operation of the backend

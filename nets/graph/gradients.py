@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from nets.graph.sharing import Sharing, Slot
 from nets.graph.wiring import Node, Wiring
 from ops import Array, Backend
@@ -38,6 +40,9 @@ class Gradients:
         for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
             if weight:
                 seed, shape = self._seeds.get(i), self._wiring.values[i].shape
+                if shape == () and self.of(i) is None:  # a number that the host knows is not asked of a device
+                    self._of[i] = np.full((), weight, self._dtype)
+                    continue
                 if seed is None or seed.shape != shape:
                     seed = self._seeds[i] = self._ops.zeros(shape, self._dtype)
                     seed += weight

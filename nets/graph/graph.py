@@ -22,6 +22,7 @@ from nets.graph.fusion import join
 from nets.graph.gradients import Gradients
 from nets.graph.in_place import allow_in_place, owners, readers
 from nets.graph.memory import MemoryPlan, Planner
+from nets.graph.scores import scores
 from nets.graph.sharing import check_cut, share
 from nets.graph.stages import Stage as Stage  # one of the names of this module
 from nets.graph.stages import cut
@@ -192,7 +193,7 @@ class Net:
         if name not in self._inputs:
             near = did_you_mean(name, self._inputs)
             raise NetError(f"input '{name}': the net has no such input{near}, it has {', '.join(self._inputs)}")
-        given = self.ops.asarray(array, self.dtype)
+        given = self.ops.fed(array, self.dtype)
         expected = self._value(self._inputs[name]).shape
         if tuple(given.shape) != expected:
             raise NetError(f"input '{name}': found shape {tuple(given.shape)}, expected {expected}")
@@ -270,16 +271,7 @@ class Net:
 
         Any top with a loss weight counts: the sum of its numbers, as in Caffe.
         """
-        found: dict[str, float] = {}
-        total, losses = 0.0, 0
-        for node in self._nodes:
-            for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True)):
-                reported = place == 0 and node.layer.scores
-                if i in self._arrays and (reported or weight):
-                    top = self.ops.to_host(self._arrays[i])
-                    value = found[self._value(i).name] = float(top.sum() if top.ndim else top)
-                    total, losses = total + weight * value, losses + node.layer.differentiable
-        return found | ({"loss": total} if losses else {})
+        return scores(self._nodes, self._wiring.values, self._arrays, self.ops)
 
     def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
         """Run the whole part forward on the whole batch and return `scalars()`."""

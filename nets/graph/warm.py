@@ -14,6 +14,7 @@ def warm(net: Net) -> None:
     layers = [node.layer for stage in net.stages for node in stage.nodes]
     before = [dict(vars(layer)) for layer in layers]
     net.begin(0, (0, min(net.batch, ROWS)))
+    assert net.scratch >= 0  # asks every layer how it computes: what they all want is compiled together
     for name, shape in net.input_shapes.items():
         net.feed(name, net.ops.zeros(shape, net.dtype))
     for layer, params in net.params.items():

@@ -175,6 +175,7 @@ class Layer:
         self.rectify = False  # the ReLU that follows in place is done here
         self.written: frozenset[int] = frozenset()  # bottoms that lie in the top already
         self.params: list[ParamSpec] = []
+        self.verdict: Array | None = None  # on a device: its loss and what `told` tells of, read when scores are
         self._buffers: dict[str, Array] = {}
         self.phase = caffe.Phase.Name(spec.proto.phase) if spec.proto.HasField("phase") else ""
         given, count = [float(weight) for weight in spec.proto.loss_weight], len(spec.proto.top)
@@ -284,9 +285,15 @@ class Layer:
         filler = caffe.FillerParameter(type="constant", value=0)
         self.params.append(ParamSpec(self.name, index, name, shape, filler, 0.0, 0.0, keep))
 
+    def told(self, number: float) -> str:
+        """What is wrong with what the layer was given, by the second number of its `verdict`; "" if nothing is."""
+        return ""
+
     def weight(self, grads: Sequence[Array | None]) -> float:
         """The gradient of a loss layer's scalar first top as a number: its loss weight plus what comes from above."""
-        return 0.0 if grads[0] is None else float(self.ops.to_host(grads[0]))
+        if (found := grads[0]) is None:
+            return 0.0
+        return float(found if isinstance(found, np.ndarray) else self.ops.to_host(found))  # see Gradients.seed
 
     def _check_weights(self) -> None:
         if len(self.loss_weights) != len(self.proto.top):

@@ -1,11 +1,11 @@
-"""Dropout (Caffe's `Dropout`). The mask depends on the seed, the step and the row, not on who draws it."""
+"""Dropout (Caffe's `Dropout`). What is kept depends on the seed, the step and the row, not on who draws it."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from nets.layers.base import SAVED, Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
+from nets.definition.params import generator
+from nets.layers.base import Blobs, Gradients, Layer, Need, Run, Setup, Shape, Values, register
 from ops import Array
 
 
@@ -13,7 +13,8 @@ from ops import Array
 class Dropout(Layer):
     """In training each value is kept with probability 1 - dropout_ratio and divided by it; in test, unchanged.
 
-    The mask belongs to (seed, step, layer, row of the whole batch), whichever worker computes that row.
+    The choice belongs to (seed, step, layer, row of the whole batch, place in the row), whichever worker computes that
+    row, on whatever device. It is drawn where it is used, forward and again backward: no mask is kept.
     """
 
     in_place_ok = True
@@ -23,11 +24,7 @@ class Dropout(Layer):
     gradient_in_place_ok = True
 
     def needs(self, bottoms: Sequence[Shape], tops: Sequence[Shape], training: bool) -> list[Need]:
-        if self.views:  # it hands its bottom on, and gradients too
-            return []
-        flat, kinds = (tops[0][0], math.prod(tops[0][1:])), {"uniforms": np.float32, "mask": np.bool_}
-        drawn = [Need(key, flat, SAVED, dtype=kind) for key, kind in kinds.items()]
-        return [*super().needs(bottoms, tops, training), *(drawn if training and self.ops.on_host else [])]
+        return [] if self.views else super().needs(bottoms, tops, training)  # or it hands on bottoms and gradients
 
     def _shape(self, shapes: list[Shape], setup: Setup) -> list[Shape]:
         self.ratio = float(self.proto.dropout_param.dropout_ratio)
@@ -40,22 +37,7 @@ class Dropout(Layer):
         x = bottoms[0]
         if run.phase != "TRAIN":
             return [x]
-        self.mask = self._draw(x, run)
-        out = x if self.in_place else self.buffer("top", x.shape)
-        return [self.ops.dropout(x, self.mask, self.ratio, out=out)]
-
-    def _draw(self, x: Array, run: Run) -> Array:
-        """The mask of x's shape; the channels of a pixel are drawn one after the other, as most backends keep them."""
-        flat = (x.shape[0], x.size // x.shape[0])
-        into = self.buffer("uniforms", flat, np.float32) if self.ops.on_host else None
-        drawn = run.uniforms("dropout", self.name, flat, into)
-        mask = self.buffer("mask", flat, np.bool_) if self.ops.on_host else np.empty(flat, np.bool_)
-        if x.ndim != 4:
-            return self.ops.asarray(np.greater_equal(drawn, self.ratio, out=mask).view(np.uint8).reshape(x.shape))
-        n, c, h, w = x.shape
-        pixels = mask.reshape(h, w, n, c).transpose(2, 0, 1, 3) if self.reorders(x.shape) else mask.reshape(n, h, w, c)
-        np.greater_equal(drawn.reshape(n, h, w, c), self.ratio, out=pixels)
-        return self.ops.asarray(pixels.view(np.uint8).transpose(0, 3, 1, 2))
+        return [self._drop(x, x if self.in_place else self.buffer("top", x.shape), run)]
 
     def backward(
         self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
@@ -63,5 +45,17 @@ class Dropout(Layer):
         dy = grads[0]
         if not wanted[0] or dy is None or run.phase != "TRAIN":
             return [dy if wanted[0] else None], ()
-        into = dy if self.over_gradient else self.buffer("bottom", dy.shape)
-        return [self.ops.dropout(dy, self.mask, self.ratio, out=into)], ()
+        return [self._drop(dy, dy if self.over_gradient else self.buffer("bottom", dy.shape), run)], ()
+
+    def _drop(self, x: Array, out: Array, run: Run) -> Array:
+        """Each range of rows by the numbers of its rows in the whole batch."""
+        key = int(generator(run.seed, "dropout", run.step, self.name).integers(2**64, dtype=np.uint64))
+        each = x.shape[0] // run.rows  # 1 unless an axis was folded into the rows
+        if len(run.ranges) == 1:
+            return self.ops.dropout(x, self.ratio, key, run.ranges[0][0] * each, out=out)
+        at = 0
+        for low, high in run.ranges:
+            part = slice(at, at + (high - low) * each)
+            self.ops.dropout(x[part], self.ratio, key, low * each, out=out[part])
+            at = part.stop
+        return out

@@ -87,9 +87,7 @@ class BatchNorm(Layer):
         x = bottoms[0]
         self.mean, self.variance = (self.buffer(key, x.shape[1:2]) for key in ("mean", "variance"))
         if self.fixed:
-            weight = float(self.ops.to_host(blobs[2])[0])
-            for given, kept in zip(blobs, (self.mean, self.variance), strict=False):
-                self.ops.xp.multiply(given, 1.0 / weight if weight else 0.0, out=kept)
+            self.ops.norm_running(blobs, self.mean, self.variance)
         if self.views:
             return [x]
         y, _, _ = self.ops.batch_norm_forward(x, eps=self.eps, out=self.buffer("top", x.shape), **self.statistics)
@@ -119,9 +117,7 @@ class BatchNorm(Layer):
         share = 0.0 if self.fixed else share
         count = y.size // y.shape[1]
         result = out or tuple(self.ops.empty(param.shape, self.dtype) for param in self.params)
-        self.ops.xp.multiply(self.mean, share, out=result[0])
-        self.ops.xp.multiply(self.variance, share * count / max(1, count - 1), out=result[1])
-        result[2][...] = share
+        self.ops.norm_added(self.mean, self.variance, share, share * count / max(1, count - 1), result)
         return tuple(result)
 
 

@@ -96,7 +96,8 @@ class ClassLoss(ClassLayer):
         self.ignore = int(p.ignore_label) if p.HasField("ignore_label") else None
 
     def _tops(self, loss: float, shape: Shape) -> list[Array]:
-        return [self.number(loss), self.prob.reshape(shape)][: len(self.proto.top)]
+        number = self.number(loss) if self.verdict is None else self.verdict[:1].reshape(())
+        return [number, self.prob.reshape(shape)][: len(self.proto.top)]
 
     def _factor(self, grads: list[Array | None], run: Run) -> float:
         return self.weight(grads) * (1.0 if self.normalization == "NONE" else run.share)
@@ -114,9 +115,10 @@ class SoftmaxWithLoss(ClassLoss):
         return [(), shapes[0]][: len(self.proto.top)]
 
     def forward(self, bottoms: list[Array], blobs: Blobs, run: Run) -> list[Array]:
+        self.verdict = None if self.ops.on_host else self.buffer("verdict", (3,))
         loss, self.prob = self.ops.softmax_loss_forward(
-            bottoms[0].reshape(self.folded), bottoms[1].reshape(self.label_shape),
-            ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("prob", self.folded),
+            bottoms[0].reshape(self.folded), bottoms[1].reshape(self.label_shape), ignore_label=self.ignore,
+            normalization=self.normalization, out=self.buffer("prob", self.folded), verdict=self.verdict,
         )  # fmt: skip
         return self._tops(loss, bottoms[0].shape)
 
@@ -128,8 +130,14 @@ class SoftmaxWithLoss(ClassLoss):
         dx = self.ops.softmax_loss_backward(
             self.prob, values.bottoms[1].reshape(self.label_shape), loss_weight=self._factor(grads, run),
             ignore_label=self.ignore, normalization=self.normalization, out=self.buffer("bottom", self.folded),
+            verdict=self.verdict,
         )  # fmt: skip
         return [dx.reshape(values.bottoms[0].shape), None], ()
+
+    def told(self, label: float) -> str:
+        return (
+            "" if math.isnan(label) else f"a label is {label:g}, expected a whole number from 0 to {self.classes - 1}"
+        )
 
 
 @register("InfogainLoss")

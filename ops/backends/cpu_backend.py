@@ -12,6 +12,7 @@ import numpy as np
 from ops.cpu.conv.operations import Convolutions
 from ops.cpu.elementwise.activation import Activations
 from ops.cpu.elementwise.compression import Compression
+from ops.cpu.elementwise.dropout import Dropouts
 from ops.cpu.elementwise.lrn import ResponseNormalisation
 from ops.cpu.elementwise.norm_scale import NormScale
 from ops.cpu.elementwise.pooling import Pooling
@@ -30,8 +31,8 @@ PRECISIONS = ("exact", "fast")
 
 
 class CpuBackend(
-    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Updates, Rearrangement,
-    Softmax, Tables, Compression, Backend,
+    Convolutions, RecurrentKernels, Pooling, ResponseNormalisation, NormScale, Activations, Dropouts, Updates,
+    Rearrangement, Softmax, Tables, Compression, Backend,
 ):  # fmt: skip
     """Backend "cpu". Options: `b_p`, `threads` of the team, `precision` "exact" (errors < 1e-5) or "fast" (1e-4)."""
 

@@ -8,7 +8,7 @@ and returned; None allocates. Inputs are all float32 or all float64. A wrong sha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,22 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
     def synchronize(self) -> None:
         """Wait until all that was asked for so far is done."""
 
+    def staged(self, host: Array) -> Array:
+        """Host data as it is best fed, in memory from which a device copies by itself; any thread may ask. Host data
+        itself where there is nothing to gain."""
+        return host
+
+    def fed(self, host: Any, dtype: Any) -> Array:
+        """The backend's array of a net's input, in that dtype; what was `staged` is not waited for."""
+        return self.asarray(host, dtype)
+
     def to_host(self, x: Array) -> Array:
         """A NumPy array of x (no copy where it already is one)."""
         return np.asarray(x)
+
+    def sums(self, arrays: Sequence[Array]) -> list[float]:
+        """The sum of each array, as Python's numbers: a device is waited for once."""
+        return [float(x.sum() if x.ndim else x) for x in map(self.to_host, arrays)]
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Array:
         """A new array, contents undefined."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ops.errors import Array, Shape
-from ops.reference import activation, broadcast, eltwise, pointwise
+from ops.reference import activation, broadcast, eltwise, philox, pointwise
 
 
 class ElementwiseOps:
@@ -114,9 +114,12 @@ class ElementwiseOps:
         """dy * sign(x)."""
         return pointwise.absolute_backward(self.xp, dy, x, out)
 
-    def dropout(self, x: Array, mask: Array, ratio: float, out: Array | None = None) -> Array:
-        """x * mask / (1 - ratio), forward and backward alike; mask 0 or 1, bool, uint8 or x's dtype."""
-        return broadcast.dropout(self.xp, x, mask, ratio, out)
+    def dropout(self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None) -> Array:
+        """x / (1 - ratio) where a number drawn for it is at least ratio, else 0; forward and backward alike.
+
+        The number belongs to (key, first + row, place in the row): see reference.philox. key has 64 bits, a row 32.
+        """
+        return philox.dropout(self.xp, x, ratio, key, first, out)
 
     def scale_forward(
         self, x: Array, gamma: Array, beta: Array | None = None, axis: int = 1, out: Array | None = None

@@ -24,19 +24,25 @@ class LossOps:
     def softmax_loss_forward(
         self, scores: Array, labels: Array, *,
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
+        verdict: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
         """scores (N, C, ...), labels (N, ...) -> (loss, probabilities).
 
         The sum of losses is divided by the number of labels that count (VALID), of all labels (FULL), by N (BATCH_SIZE)
-        or by 1 (NONE).
+        or by 1 (NONE). `verdict` (3,) is a destination for the loss, a label that is no class (else NaN), and what the
+        sum was divided by: a device then need not be waited for, and the loss that comes back is 0.
         """
-        return loss.loss_forward(self.xp, scores, labels, ignore_label, normalization, out)
+        return loss.loss_forward(self.xp, scores, labels, ignore_label, normalization, out, verdict)
 
     def softmax_loss_backward(
         self, prob: Array, labels: Array, *, loss_weight: float = 1.0,
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
+        verdict: Array | None = None,
     ) -> Array:  # fmt: skip
-        """The gradient of the loss by the scores, times loss_weight; zero where ignored. out may be prob."""
+        """The gradient of the loss by the scores, times loss_weight; zero where ignored. out may be prob.
+
+        `verdict` is the forward pass's, if it gave one.
+        """
         return loss.loss_backward(self.xp, prob, labels, loss_weight, ignore_label, normalization, out)
 
     def accuracy(self, scores: Array, labels: Array, *, top_k: int = 1, ignore_label: int | None = None) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from ops.errors import Array
@@ -59,6 +60,15 @@ class StatisticsOps:
         return fused.norm_scale_backward(
             cast(Any, self), dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, out_gamma, out_beta
         )  # fmt: skip
+
+    def norm_added(self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
+        """What a pass over `share` of a batch adds to running statistics (means, variances, their weight (1,)): out =
+        share * mean, unbiased * variance, share."""
+        normalise.added(self.xp, mean, variance, share, unbiased, out)
+
+    def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
+        """mean and variance (C,) from the running statistics `blobs`: sums over their weight, 0 where that is 0."""
+        normalise.running(self.xp, blobs, mean, variance)
 
     def mvn_forward(
         self,

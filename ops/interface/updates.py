@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ops.errors import Array
+from ops.errors import Array, OpsError
 from ops.reference import update
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter to be updated with others: w, its gradient, the solver's histories, where the new w goes (may be w).
+
+    `rate` and `decay` multiply those of the update. A running statistic becomes keep * w + g.
+    """
+
+    w: Array
+    g: Array
+    histories: tuple[Array, ...]
+    out: Array
+    rate: float = 1.0
+    decay: float = 1.0
+    keep: float | None = None
+
+    def arrays(self) -> dict[str, Array]:
+        """All of them, by name."""
+        return {"g": self.g, "out": self.out} | {f"history {n}": h for n, h in enumerate(self.histories)}
 
 
 class UpdateOps:
     """Every update adds decay * w (L2) or decay * sign(w) (L1) to g first. out_w may be w, out_h may be history."""
 
     xp: Any
+    updates_together = False  # whether there is an `update_together`
+
+    def update_together(
+        self, rule: str, parameters: Sequence[Parameter], *, rate: float, decay: float, regularization: str,
+        numbers: Mapping[str, float], step: int,
+    ) -> None:  # fmt: skip
+        """Update many parameters in one operation, histories in place. All are C-contiguous.
+
+        `rule`: a solver's type, `numbers`: what it takes beside rate and decay; `step` counts from 1.
+        """
+        raise OpsError("update_together: this backend updates parameters one by one")
 
     def sgd_update(
         self,

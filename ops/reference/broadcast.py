@@ -1,7 +1,6 @@
-"""Dropout, and scale and bias along some axes (Caffe's Dropout, Scale and Bias layers), forward and backward.
+"""Scale and bias along some axes (Caffe's Scale and Bias layers), forward and backward.
 
 Scale and bias have the shape of a run of x's axes that starts at `axis`; with no axes they are one number.
-Masks come from the caller: no random numbers live here.
 """
 
 from __future__ import annotations
@@ -9,19 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from ops.errors import Array, OpsError, Shape, check_alike, check_axis, check_float, check_out, check_shape
-
-
-def dropout(xp: Any, x: Array, mask: Array, ratio: float, out: Array | None) -> Array:
-    """x * mask / (1 - ratio), mask 0 or 1 in any dtype. Forward and backward are the same. out may be x."""
-    check_alike("dropout", out, x=x)
-    check_shape("dropout", "mask", mask, x.shape)
-    if not 0 <= ratio < 1:
-        raise OpsError(f"dropout: ratio is {ratio}, expected at least 0 and less than 1")
-    if str(mask.dtype) not in ("bool", "uint8", str(x.dtype)):  # wider ones would promote the product
-        raise OpsError(f"dropout: mask is {mask.dtype}, expected bool, uint8 or {x.dtype}")
-    y: Array = xp.multiply(x, mask, out=out)
-    y *= 1 / (1 - float(ratio))
-    return y
 
 
 def _lined_up(op: str, name: str, part: Array, x: Array, axis: int) -> Array:

@@ -15,7 +15,7 @@ def norm_scale_forward(
     rectify: bool, addend: Array | None, out: Array | None, mean: Array | None, variance: Array | None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """max(gamma * (x - mean) / sqrt(variance + eps) + beta + addend, 0) -> (y, mean, variance)."""
-    _check("norm_scale_forward", out, gamma, beta, x=x, **({} if addend is None else {"addend": addend}))
+    check("norm_scale_forward", out, gamma, beta, x=x, **({} if addend is None else {"addend": addend}))
     apart = None if out is addend else out  # the addend is still to be read
     y, mean, variance = ops.batch_norm_forward(
         x, eps=eps, statistics=statistics, out=apart, mean=mean, variance=variance
@@ -34,7 +34,7 @@ def norm_scale_backward(
     fixed: bool, rectify: bool, out: Array | None, out_gamma: Array | None, out_beta: Array | None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """dx, dgamma, dbeta."""
-    _check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
+    check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
     y, _, _ = ops.batch_norm_forward(x, eps=eps, statistics=(mean, variance))
     if rectify:
         dy = ops.relu_backward(dy, ops.scale_forward(y, gamma, beta))
@@ -45,7 +45,8 @@ def norm_scale_backward(
     return ops.batch_norm_backward(dx, y, variance, eps=eps, fixed=fixed, out=dx if out is None else out), dgamma, dbeta
 
 
-def _check(op: str, out: Array | None, gamma: Array, beta: Array, **arrays: Array) -> None:
+def check(op: str, out: Array | None, gamma: Array, beta: Array, **arrays: Array) -> None:
+    """The arguments fit: arrays of one shape, gamma and beta (C,)."""
     check_alike(op, out, **arrays)
     first, *_ = arrays.values()
     check_float(op, **{next(iter(arrays)): first}, gamma=gamma, beta=beta)

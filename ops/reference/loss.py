@@ -7,14 +7,16 @@ examples are taken in float64. Loss weights are the caller's, but for the one fa
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from ops.errors import Array, OpsError, check_alike, check_axis, check_choice, check_float, check_out
+from ops.errors import Array, OpsError, Shape, check_alike, check_axis, check_choice, check_float, check_out
 
 NORMALIZATIONS = ("VALID", "FULL", "BATCH_SIZE", "NONE")
 LEAST_PROBABILITY = 1.17549435e-38  # FLT_MIN, where Caffe cuts a probability before its logarithm
+VERDICT = 3  # the loss, a label that is no class or NaN, what the sum of losses was divided by
 
 
 def softmax_forward(xp: Any, scores: Array, axis: int, out: Array | None) -> Array:
@@ -43,8 +45,9 @@ def softmax_backward(xp: Any, dy: Array, prob: Array, axis: int, out: Array | No
 
 
 def loss_forward(
-    xp: Any, scores: Array, labels: Array, ignore_label: int | None, normalization: str, out: Array | None
-) -> tuple[float, Array]:
+    xp: Any, scores: Array, labels: Array, ignore_label: int | None, normalization: str, out: Array | None,
+    verdict: Array | None = None,
+) -> tuple[float, Array]:  # fmt: skip
     """The labels' negative log-probability, averaged as `normalization` says, and the probabilities."""
     check_scores("softmax_loss_forward", scores)
     index, valid = read_labels(xp, "softmax_loss_forward", scores, labels, ignore_label)
@@ -52,7 +55,12 @@ def loss_forward(
     prob = softmax_forward(xp, scores, 1, out)
     own = prob[own_scores(xp, index)].astype(np.float64)
     losses = -xp.log(xp.maximum(own, LEAST_PROBABILITY))
-    return float(xp.sum(xp.where(valid, losses, 0.0))) / share, prob
+    found = float(xp.sum(xp.where(valid, losses, 0.0))) / share
+    check_out("softmax_loss_forward", "verdict", verdict, (VERDICT,), scores.dtype)
+    if verdict is not None:
+        for place, number in enumerate((found, math.nan, share)):
+            verdict[place] = number
+    return found, prob
 
 
 def loss_backward(
@@ -100,16 +108,34 @@ def check_scores(op: str, scores: Array) -> None:
 
 def read_labels(xp: Any, op: str, scores: Array, labels: Array, ignore_label: int | None) -> tuple[Array, Array]:
     """Class numbers as integers (0 where ignored) and the mask of those that count, shape (N, ...)."""
-    labels, shape = xp.asarray(labels), (scores.shape[0], *scores.shape[2:])
-    if tuple(labels.shape) not in (shape, (shape[0], 1, *shape[1:])):
-        raise OpsError(f"{op}: labels have shape {tuple(labels.shape)}, expected {shape}")
+    labels = xp.asarray(labels)
+    shape = check_labels(op, scores, labels)
     labels = labels.reshape(shape)
     valid = xp.ones(shape, bool) if ignore_label is None else labels != ignore_label
     wrong = valid & ~((labels >= 0) & (labels < scores.shape[1]) & (labels == xp.floor(labels)))
     if wrong.any():
-        found = labels[wrong].reshape(-1)[0].item()
-        raise OpsError(f"{op}: a label is {found}, expected a whole number from 0 to {scores.shape[1] - 1}")
+        raise OpsError(f"{op}: {no_class(labels[wrong].reshape(-1)[0].item(), scores.shape[1])}")
     return xp.where(valid, labels, 0).astype(np.int64), valid
+
+
+def check_labels(op: str, scores: Array, labels: Array) -> Shape:
+    """Labels have the scores' shape without axis 1, or with 1 there; returns that without it."""
+    shape = (scores.shape[0], *scores.shape[2:])
+    if tuple(labels.shape) not in (shape, (shape[0], 1, *shape[1:])):
+        raise OpsError(f"{op}: labels have shape {tuple(labels.shape)}, expected {shape}")
+    return shape
+
+
+def no_class(label: float, classes: int) -> str:
+    """What is wrong with a label."""
+    return f"a label is {label}, expected a whole number from 0 to {classes - 1}"
+
+
+def fixed_divisor(rows: int, labels: int, ignore_label: int | None, normalization: str) -> float:
+    """What a summed loss is divided by where the labels need not be looked at for it, else 0."""
+    if normalization == "VALID":
+        return float(max(1, labels)) if ignore_label is None else 0.0
+    return float({"FULL": labels, "BATCH_SIZE": rows, "NONE": 1}[normalization])
 
 
 def own_scores(xp: Any, index: Array) -> tuple[Array, ...]:

@@ -5,6 +5,7 @@ Statistics are biased (divided by the count). Running averages, and learned scal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ops.errors import Array, OpsError, check_alike, check_float, check_out, check_shape
@@ -30,6 +31,20 @@ def batch_norm_forward(
     Without `statistics` those of this batch count (training) and go into the destinations, else the given mean and
     variance (test). out may be x.
     """
+    axes = check_batch_norm(x, statistics, out, out_mean, out_variance)
+    mean, variance = statistics if statistics is not None else (x.mean(axis=axes, out=out_mean), None)
+    y: Array = xp.subtract(x, _column(mean, x), out=out)
+    if variance is None:
+        variance = xp.square(y).mean(axis=axes, out=out_variance)
+    y *= _column(1 / xp.sqrt(variance + float(eps)), x)
+    return y, mean, variance
+
+
+def check_batch_norm(
+    x: Array, statistics: tuple[Array, Array] | None, out: Array | None, out_mean: Array | None,
+    out_variance: Array | None,
+) -> tuple[int, ...]:  # fmt: skip
+    """The arguments of a forward pass fit; returns the axes that statistics are taken over."""
     op = "batch_norm_forward"
     check_alike(op, out, x=x)
     axes = _channel_axes(op, x)
@@ -37,15 +52,20 @@ def batch_norm_forward(
         check_out(op, name, target, x.shape[1:2], x.dtype)
         if statistics is not None and target is not None:
             raise OpsError(f"{op}: {name} is given besides statistics, expected a destination only for the batch's own")
-    mean, variance = statistics if statistics is not None else (x.mean(axis=axes, out=out_mean), None)
-    check_float(op, x=x, mean=mean, variance=variance)
-    check_shape(op, "mean", mean, x.shape[1:2])
-    check_shape(op, "variance", variance, x.shape[1:2])
-    y: Array = xp.subtract(x, _column(mean, x), out=out)
-    if variance is None:
-        variance = xp.square(y).mean(axis=axes, out=out_variance)
-    y *= _column(1 / xp.sqrt(variance + float(eps)), x)
-    return y, mean, variance
+    for name, given in zip(("mean", "variance"), statistics or (), strict=False):
+        check_float(op, x=x, **{name: given})
+        check_shape(op, name, given, x.shape[1:2])
+    return axes
+
+
+def check_batch_norm_backward(dy: Array, y: Array, variance: Array, out: Array | None) -> tuple[int, ...]:
+    """The arguments of a backward pass fit; returns the axes that statistics were taken over."""
+    op = "batch_norm_backward"
+    check_alike(op, out, dy=dy, y=y)
+    axes = _channel_axes(op, dy)
+    check_float(op, dy=dy, variance=variance)
+    check_shape(op, "variance", variance, dy.shape[1:2])
+    return axes
 
 
 def batch_norm_backward(
@@ -55,11 +75,7 @@ def batch_norm_backward(
 
     y is the normalised result. out may be dy.
     """
-    op = "batch_norm_backward"
-    check_alike(op, out, dy=dy, y=y)
-    axes = _channel_axes(op, dy)
-    check_float(op, dy=dy, variance=variance)
-    check_shape(op, "variance", variance, dy.shape[1:2])
+    axes = check_batch_norm_backward(dy, y, variance, out)
     factor = _column(1 / xp.sqrt(variance + float(eps)), dy)
     if fixed:
         dx: Array = xp.multiply(dy, factor, out=out)
@@ -77,6 +93,20 @@ def _without_mean_and_slope(xp: Any, dy: Array, y: Array, axes: tuple[int, ...],
     along += mean
     dx: Array = xp.subtract(dy, along, out=out)
     return dx
+
+
+def added(xp: Any, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
+    """out = share * mean, unbiased * variance, share."""
+    xp.multiply(mean, share, out=out[0])
+    xp.multiply(variance, unbiased, out=out[1])
+    out[2][...] = share
+
+
+def running(xp: Any, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
+    """mean, variance = blobs[0], blobs[1] over the number blobs[2], or 0 where that is 0."""
+    weight = float(blobs[2][0])
+    for given, kept in zip(blobs, (mean, variance), strict=False):
+        xp.multiply(given, 1.0 / weight if weight else 0.0, out=kept)
 
 
 def _row_axes(op: str, x: Array, across_channels: bool) -> tuple[int, ...]:

@@ -122,7 +122,7 @@ class Shapes:
         return found if named is None else {name: found[name] for name in named}
 
     def _plainly(self, job: Job) -> tuple[Job, str]:
-        """The same on the CPU, and its text; made once, since it takes a millisecond."""
+        """The same without a device, and its text; made once, since it takes a millisecond."""
         first = self.same(job)
         return next((there, text) for known, there, text in self._texts if known is first)
 
@@ -131,7 +131,7 @@ class Shapes:
         if id(job) not in self._jobs:
             first = next((known for known, _, _ in self._texts if known == job), None)
             if first is None:
-                first, there = job, _on_cpu(job)
+                first, there = job, _without_device(job)
                 self._texts.append((job, there, _key(there)))
             self._jobs[id(job)] = job, first
         return self._jobs[id(job)][1]
@@ -149,9 +149,9 @@ def _shapes_of(job: Job) -> InputShape:
     return job.all_shapes({phase: job.source(phase) for phase in job.phases})
 
 
-def _on_cpu(job: Job) -> Job:
-    """Shapes are the same on every device."""
-    return dataclasses.replace(job, device="cpu")
+def _without_device(job: Job) -> Job:
+    """Shapes are the same on every device, and memory on every GPU."""
+    return dataclasses.replace(job, device="cuda" if job.device.startswith("cuda") else "cpu")
 
 
 def _key(job: Job) -> str:

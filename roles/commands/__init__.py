@@ -2,12 +2,14 @@
 
 time  test  convert   time layers, score a model, convert files
 predict               classify images
+init  starters        a cluster.toml to begin with
 profile               what `time` writes down for `plan` and for emulated devices
 resuming              what `up --resume` goes on from
 common                what they share
 """
 
 COMMANDS = {
+    "init": "roles.commands.init:init",
     "time": "roles.commands.time:time",
     "test": "roles.commands.test:test",
     "convert": "roles.commands.convert:convert",

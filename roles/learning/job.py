@@ -19,7 +19,18 @@ import numpy as np
 
 import ops
 from nets import Net, NetError, NetSpec, ParamSpec, SolverSpec, load_net, load_solver
-from nets.data import Augment, Batches, Source, Transform, batch_of_net, declared, first_transforming, is_one, open_data
+from nets.data import (
+    Augment,
+    Batches,
+    Prefetcher,
+    Source,
+    Transform,
+    batch_of_net,
+    declared,
+    first_transforming,
+    is_one,
+    open_data,
+)
 from nets.files.shared import Lent, lent
 from nets.graph.emulated import EmulatedNet, NoBatches
 from nets.graph.inputs import DataLayers, check_inputs, data_layers, promised
@@ -33,6 +44,7 @@ from runtime.compute.emulated import device_here
 from runtime.errors import LaunchError
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
+GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
 THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 
@@ -44,7 +56,8 @@ class Job:
     data layers read (`nets.data.of_net`): "TRAIN" and, for each test net, "TEST", "TEST 1", ... (`phase_of_test`),
     perhaps none of these. `batch` is that of one group at the beginning, `largest` what it may become (0: it stays),
     `test_batches` those of the test nets; `resume` is a checkpoint to start from, or ""; `weights` are files of first
-    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes.
+    parameters. `device` is "cpu", "cuda:N" or "emulated": where the role that gets this job computes; plans say
+    "cuda", which computes nothing.
     `kernels` and `precision` are those of the CPU's operations (see `Train`); with "double" the planner has made the
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
     every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
@@ -140,9 +153,14 @@ class Job:
             return ops.get_backend("emulated")
         if self.device == "cpu":
             threads = 1 if self.micro_batches else None
-            return cpu_ops(self.kernels, b_p=self.b_p, precision=self.precision, threads=threads)
+            precision = "fast" if self.precision in GPU_PRECISIONS else self.precision  # more exact than a GPU's then
+            return cpu_ops(self.kernels, b_p=self.b_p, precision=precision, threads=threads)
+        if self.device == "cuda":
+            return ops.get_backend("cupy plan", b_p=self.b_p)
+        precision = self.precision if self.precision in GPU_PRECISIONS else "full"
+        device = int(self.device.removeprefix("cuda:"))
         try:
-            return ops.get_backend("cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")))
+            return ops.get_backend("cupy", b_p=self.b_p, device=device, precision=precision)
         except ops.OpsError as error:
             raise LaunchError(f"{self.device}: {error}") from None
 
@@ -187,6 +205,10 @@ class Job:
         if net is not None:
             check_inputs(net, found)
         return found
+
+    def reader(self, phase: str, source: Source) -> Prefetcher:
+        """Reads the rows of a phase ahead, to where the device of this job takes them from."""
+        return Prefetcher(self.batches(phase, source), place=self.backend_ops.staged)
 
     def _data_layers(self, phase: str) -> DataLayers:
         return data_layers(self.spec(phase))

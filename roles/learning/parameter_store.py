@@ -6,7 +6,7 @@ nobody else reads (`in_place`), it writes over the old ones and allocates nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,10 @@ from roles.messages import Blobs
 
 
 class ParameterStore:
-    """Parameters, the solver's histories and version of every layer of a part. A layer's version counts its updates."""
+    """Parameters, the solver's histories and version of every layer of a part. A layer's version counts its updates.
+
+    `publishes`: each version of a device's parameters is copied to the host as it is made, in the compute thread.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class ParameterStore:
         ops: Backend,
         *,
         in_place: bool = False,
+        publishes: bool = False,
     ) -> None:
         self._params = dict(params)
         self._blobs = dict(blobs)
@@ -41,6 +45,8 @@ class ParameterStore:
             for layer, of in self._blobs.items()
         }
         self.versions = dict.fromkeys(self._blobs, 0)
+        self._copies: dict[str, Blobs] | None = {} if publishes and not ops.on_host else None
+        self._copy(self._blobs)
 
     def __repr__(self) -> str:
         size = sum(blob.size for blobs in self._blobs.values() for blob in blobs)
@@ -74,8 +80,17 @@ class ParameterStore:
         return float(self._solver.momentum)
 
     def published(self, layer: str) -> Blobs:
-        """The present version's arrays in host memory, as they travel; no copy on the CPU."""
+        """The present version's arrays in host memory, as they travel; no copy on the CPU. With `publishes` they were
+        copied from the device as the version was made, and nothing waits here."""
+        return self._copies[layer] if self._copies is not None else self._on_host(layer)
+
+    def _on_host(self, layer: str) -> Blobs:
         return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])
+
+    def _copy(self, layers: Iterable[str]) -> None:
+        """There are new versions of these."""
+        if self._copies is not None:
+            self._copies |= {layer: self._on_host(layer) for layer in layers}
 
     def set_rates(self, base_lr: float, momentum: float) -> None:
         """Go on with another learning rate (the policy's first) and momentum."""
@@ -87,6 +102,7 @@ class ParameterStore:
             self._blobs[layer] = tuple(
                 self._own(array, blob.dtype) for array, blob in zip(arrays, self._blobs[layer], strict=True)
             )
+        self._copy(blobs)
 
     def _own(self, array: Array, dtype: Any) -> Array:
         """The array, or a copy that may be written over."""
@@ -99,6 +115,7 @@ class ParameterStore:
         counts the last. Running statistics are part of the layer: their "gradients" are applied by the same call.
         """
         self._update(self._ops, layer, gradients)
+        self._copy((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
     def count(self, layer: str) -> int:
@@ -108,6 +125,9 @@ class ParameterStore:
 
     def _update(self, ops: Backend, layer: str, gradients: Blobs) -> None:
         gradients = tuple(ops.asarray(gradient) for gradient in gradients)  # they come from host memory
+        if ops.updates_together:
+            self._update_together(ops, {layer: gradients})
+            return
         updated = [
             self._solver.update(ops, self.versions[layer], param, w, g, history, self._next(w))
             for param, w, g, history in zip(
@@ -116,6 +136,22 @@ class ParameterStore:
         ]
         self._blobs[layer] = tuple(w for w, _ in updated)
         self._history[layer] = tuple(h for _, h in updated)
+
+    def _update_together(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
+        """Update layers of one version, all in one operation."""
+        new = {layer: tuple(self._next(w) for w in self._blobs[layer]) for layer in gradients}
+        self._solver.update_together(
+            ops,
+            self.versions[next(iter(gradients))],
+            [
+                each
+                for layer, of in gradients.items()
+                for each in zip(
+                    self._params[layer], self._blobs[layer], of, self._history[layer], new[layer], strict=True
+                )
+            ],
+        )
+        self._blobs |= new
 
     def _next(self, w: Array) -> Array:
         """Where the next version of a parameter is written."""
@@ -137,6 +173,12 @@ class ParameterStore:
         if factor != 1.0:
             for gradient in learned:
                 gradient *= factor
+        if self._ops.updates_together and len({self.versions[layer] for layer in gradients}) == 1:
+            self._update_together(self._ops, gradients)
+            self._copy(gradients)
+            for layer in gradients:
+                self.count(layer)
+            return
         for layer, of in gradients.items():
             self.apply(layer, of)
 
@@ -177,6 +219,7 @@ class ParameterStore:
                 for index, histories in enumerate(self._history[layer])
             )
             self.versions[layer] = version
+        self._copy(self._blobs)
 
 
 def state_shapes(params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec) -> dict[str, tuple[int, ...]]:

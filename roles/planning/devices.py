@@ -16,6 +16,7 @@ import ops
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.formats.base import FORMATS
+from roles.learning.job import GPU_PRECISIONS
 from roles.options import DEVICE, DEVICES, Train
 from roles.planning.refusals import Problem
 from roles.planning.remarks import Remarks
@@ -66,6 +67,9 @@ class Devices:
                     ServiceTimes.read(Path(profile), self.seed)
                 except ConfigError as error:
                     yield from ((problem, ("devices", pattern)) for problem in error.problems)
+        if train.precision in GPU_PRECISIONS and not any(self.patterns[pattern].startswith("cuda") for pattern in used):
+            text = f"found '{train.precision}', which is how GPUs multiply, but every actor computes on the CPU"
+            yield f"{text}; 'fast' or 'exact' are the CPU's, and train.devices names GPUs", ("precision",)
         if any(map(_emulated, self.patterns.values())):
             yield from _not_emulated(train)
 

@@ -112,7 +112,7 @@ class ConvModel(ModelHolder, ReadsJob):
             make_ops = partial(cpu_ops, self._job.kernels, threads=1)
             self._live = HogwildStore(mine, blobs, solver, ops, make_ops)
             return restored(self._live, self._job)
-        return restored(ParameterStore(mine, blobs, solver, ops), self._job)
+        return restored(ParameterStore(mine, blobs, solver, ops, publishes=True), self._job)
 
     async def run(self) -> None:
         """End with the first update that fails beside the inbox."""

@@ -16,7 +16,6 @@ from itertools import zip_longest
 from typing import Any, ClassVar
 
 from nets import Stage
-from nets.data import Prefetcher
 from roles.base.loads import Loads
 from roles.base.reads import ReadsJob
 from roles.base.role import Held, JobOptions, Sent, Wires
@@ -109,7 +108,7 @@ class ConvCompute(KeepsBeside, ReadsJob):
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets(self._part, sources)
         layers = layers_of(self._nets[TRAIN])

@@ -16,7 +16,6 @@ from functools import partial
 from typing import ClassVar
 
 from nets import Net
-from nets.data import Prefetcher
 from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.reads import ReadsJob
@@ -134,7 +133,7 @@ class Replica(ModelHolder, ReadsJob):
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets(self.part, sources)
         net = self._nets[TRAIN]

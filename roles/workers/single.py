@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from nets.data import Prefetcher
 from ops import Array, Backend
 from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.reads import ReadsJob
@@ -89,7 +88,7 @@ class Single(ModelHolder, ReadsJob):
     def _build(self) -> None:
         job = self._job
         sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: Prefetcher(job.batches(phase, source)) for phase, source in sources.items()}
+        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
         self._passes = Passes(self, self._coordinator, readers, job.passes)
         self._nets = job.working_nets("all", sources)
         net = self._nets[TRAIN]

@@ -7,6 +7,7 @@ events            what has happened in one
 save  down        a checkpoint of one now; ends one
 sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines
+completion        what the shell completes
 arguments         what several commands take
 interrupts        Ctrl-C while no run is there to hear it
 """

@@ -21,6 +21,7 @@ from runtime.regular import read_bytes
 from runtime.text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
+SCRIPT = "convoy"  # the same command line as `python -m runtime`, see pyproject.toml
 COMMANDS = {
     "up": "runtime.cli.up:up",
     "check": "runtime.cli.check:check",
@@ -31,18 +32,18 @@ COMMANDS = {
     "save": "runtime.cli.save:save",
     "down": "runtime.cli.down:down",
     "join": "runtime.cli.join:join",
+    "completion": "runtime.cli.completion:completion",
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; errors for people go to stderr without a traceback."""
     words = sys.argv[1:] if arguments is None else arguments
-    app = App(name="python -m runtime", help=HELP, version_flags=[])
     try:
         stop_if_hidden()
-        for name, place in _meant(words).items():
-            app.command(_function(name, place), name=name)
-        result = app(words, exit_on_error=False, print_error=True, result_action="return_value")
+        result = application(words, typed_name())(
+            words, exit_on_error=False, print_error=True, result_action="return_value"
+        )
     except ConvoyError as error:
         print(printable(str(error)), file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
         return error.exit_code
@@ -51,6 +52,25 @@ def main(arguments: list[str] | None = None) -> int:
             raise
         return 2
     return result if isinstance(result, int) else 0
+
+
+def application(words: Sequence[str], name: str) -> App:
+    """The command that these words call, or all there are. ConfigError."""
+    app = App(name=name, help=HELP, version_flags=["--version"], version=_version)
+    for command, place in _meant(words).items():
+        app.command(_function(command, place), name=command)
+    return app
+
+
+def typed_name() -> str:
+    """How this process was called."""
+    return SCRIPT if Path(sys.argv[0]).stem == SCRIPT else "python -m runtime"
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"{SCRIPT} {version('convoy-runtime')}"
 
 
 def _meant(words: Sequence[str]) -> dict[str, str]:

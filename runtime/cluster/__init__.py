@@ -10,5 +10,5 @@ machines                  machines elsewhere: their link with `up`
 kubernetes                what a run says to a Kubernetes cluster, and hears of it
 birth                     starts the process that role processes are forked from
 clients  watcher          who is outside a run and takes part in it; who is told of it
-warnings                  what processes log as warnings, told as events
+warnings  preparing       what processes log as warnings, and of what they prepare, told as events
 """

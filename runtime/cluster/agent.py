@@ -23,6 +23,7 @@ from runtime.cluster.lifecycle import (
     LinkLost,
     Ready,
 )
+from runtime.cluster.preparing import PREPARING, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.work_sums import PROCESSOR
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
@@ -68,8 +69,9 @@ class Agent(Actor):
         self._loop = asyncio.get_running_loop()
         self._home.on_event = self._event
         self._home.on_failure = self._failed
-        self._warnings = LoggedWarnings(self._warned)
-        logging.getLogger().addHandler(self._warnings)
+        self._heard = (LoggedWarnings(self._warned), LoggedPreparation(self._prepared))
+        for handler in self._heard:
+            logging.getLogger().addHandler(handler)
         self._road.on_link_lost = lambda peer: self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer))
         self._home.on_finished = lambda: self._reports.put_nowait(Finished(process=self._home.process))
         self._lag = self.gauge("loop_lag_seconds", "How late the event loop served its last timer.")
@@ -77,8 +79,9 @@ class Agent(Actor):
         self._queue = self.gauge("queue_bytes", "Bytes sent and not yet granted back by their receivers.")
 
     async def on_stop(self) -> None:
-        """Nobody carries warnings any more."""
-        logging.getLogger().removeHandler(self._warnings)
+        """Nobody carries what is logged any more."""
+        for handler in self._heard:
+            logging.getLogger().removeHandler(handler)
 
     async def run(self) -> None:
         """Greet, then carry reports and heartbeats until halted."""
@@ -186,9 +189,15 @@ class Agent(Actor):
             await self.tell(SUPERVISOR, await self._reports.get())
 
     def _warned(self, text: str) -> None:
+        self._logged(WARNING, {"text": text})
+
+    def _prepared(self, how_far: dict[str, Any]) -> None:
+        self._logged(PREPARING, how_far)
+
+    def _logged(self, event: str, fields: dict[str, Any]) -> None:
         """From any thread."""
-        fields = {"process": self._home.process, "text": text}
-        self._loop.call_soon_threadsafe(self._event, self.name, WARNING, fields)
+        said = {"process": self._home.process, **fields}
+        self._loop.call_soon_threadsafe(self._event, self.name, event, said)
 
     def _event(self, actor: str, event: str, fields: dict[str, Any]) -> None:
         if self._reports.qsize() < MAX_REPORTS:

@@ -147,7 +147,8 @@ def _text(path: Path) -> str:
     try:
         return read_bytes(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
     except FileNotFoundError as error:
-        raise ConfigError([f"{path}: no such file"]) from error
+        hint = "; `python -m runtime init` writes one to begin with" if path.name == CLUSTER_FILE else ""
+        raise ConfigError([f"{path}: no such file{hint}"]) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError([f"{path}:{line}: not UTF-8 text"]) from error

@@ -76,8 +76,8 @@ def placed(backend: Backend, host: Array, layout: Any) -> Array:
     model = layout(host)
     if isinstance(backend.empty((1,)), np.ndarray):
         return model
-    bytes_spanned = sum((n - 1) * stride for n, stride in zip(model.shape, model.strides, strict=True)) + model.itemsize
-    block = backend.empty((max(bytes_spanned, model.itemsize) // model.itemsize,), host.dtype)
+    reach = sum((size - 1) * stride for size, stride in zip(model.shape, model.strides, strict=True))
+    block = backend.empty((max(0, reach) // model.itemsize + 1,), host.dtype)
     view = backend.xp.lib.stride_tricks.as_strided(block, model.shape, model.strides)
     view[...] = backend.asarray(host)
     return view

@@ -106,11 +106,12 @@ def test_it_is_strict(case: str, stand_in: Path) -> None:
 OVERRUN = """
 import sys, numpy
 import fake_cuda.unpooled
-from ops import ConvGeometry, cuda, get_backend
-text = cuda.PRELUDE
+from ops import ConvGeometry, get_backend
+from ops.cuda import kernels
+text = kernels.PRELUDE
 changed = text.replace("i < (count)", "i < (count) + 1") if "planted" in sys.argv else text
 assert (changed != text) == ("planted" in sys.argv)
-cuda.PRELUDE = changed
+kernels.PRELUDE = changed
 ops = get_backend("cupy")
 random = numpy.random.default_rng(0)
 x, w = (ops.asarray(random.standard_normal(shape).astype("f")) for shape in ((2, 3, 6, 6), (4, 3, 3, 3)))

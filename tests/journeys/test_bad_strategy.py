@@ -86,6 +86,11 @@ BROKEN = {
         "cluster.toml:4: train.strategy.variable_batch: found true with scheme 'a', where all rows are one FC batch, "
         "expected scheme 'b' or 'c'",
     ),
+    "a GPU's precision on the CPU": (
+        "[train]\nprecision = 'tf32'\n",
+        "cluster.toml:2: train.precision: found 'tf32', which is how GPUs multiply, but every actor computes on the "
+        "CPU; 'fast' or 'exact' are the CPU's, and train.devices names GPUs",
+    ),
     "a graphics card in double precision": (
         "[train]\nprecision = 'double'\ndevices = { 'conv-*' = 'cuda:0' }\n",
         "cluster.toml:3: train.devices.'conv-*': found 'cuda:0', but with precision 'double' only the CPU computes",

@@ -11,8 +11,8 @@ import pytest
 from runtime.cli.main import main
 from tests.support import ROOT
 
-OURS = ("check", "down", "events", "join", "plan", "ps", "save", "status", "up")
-TRAINING = ["time", "test", "convert", "predict"]
+OURS = ("check", "completion", "down", "events", "join", "plan", "ps", "save", "status", "up")
+TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
 ROLES = {}
@@ -150,7 +150,7 @@ def test_up_begins_the_nursery_before_it_imports_what_reads_the_command_line() -
     code = (
         "import sys; sys.argv[1:] = ['up']; import runtime.__main__ as main; from runtime.cluster import birth\n"
         "def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
-        "birth.begin = begin; main._command()"
+        "birth.begin = begin; main.command()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     imported = done.stdout.split()
@@ -163,7 +163,7 @@ def test_a_nursery_that_up_begins_in_vain_is_ended() -> None:
         "import sys; sys.argv[1:] = ['up', '--nonsense']; import runtime.__main__ as main\n"
         "from runtime.cluster import birth; begin, kept = birth.begin, []\n"
         "def kept_too(): begin(); kept.extend(birth._begun)\n"
-        "birth.begin = kept_too; print(main._command(), [born.process.returncode for born in kept])"
+        "birth.begin = kept_too; print(main.command(), [born.process.returncode for born in kept])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "2 [-9]\n"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import ops
-from nets import Net, load_net, load_solver
+from nets import Net, NetError, load_net, load_solver
 from nets.definition.params import generator
 from nets.files import checkpoint
 from ops.backends.cupy_backend import CupyBackend
@@ -95,6 +95,32 @@ def test_a_checkpoint_starts_a_run_on_a_device(double: DeviceCupy, tmp_path: Pat
     store.restore(checkpoint.load(path)[0], 1)
     assert all(type(blob) is DeviceArray for layer in store.layers for blob in store.read(layer))
     assert all(np.array_equal(array, state[key]) for key, array in store.state().items())
+
+
+def test_a_version_is_copied_to_the_host_once_and_not_by_those_who_ask_for_it(double: DeviceCupy) -> None:
+    backend = CupyBackend(xp=double)
+    net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=2, input_shape=NETS["lenet"])
+    blobs = net.initial_blobs()
+    store = ParameterStore(net.params, blobs, load_solver("lenet_solver"), backend, publishes=True)
+    assert double.copies["from"] == 8  # weights and biases of four layers, once
+    first = store.published("conv1")
+    assert store.published("conv1") is first and double.copies["from"] == 8
+    store.apply("conv1", tuple(backend.zeros(blob.shape) + 1 for blob in store.read("conv1")))
+    assert double.copies["from"] == 10
+    second = store.published("conv1")
+    assert double.copies["from"] == 10
+    assert not np.array_equal(first[0], second[0])
+    np.testing.assert_array_equal(second[0], backend.to_host(store.read("conv1")[0]))
+    store.restore({name: array * 0 for name, array in store.state().items()}, 3)
+    assert not store.published("conv1")[0].any()
+
+
+def test_a_label_that_is_no_class_is_told_with_its_layer(double: DeviceCupy) -> None:
+    backend = CupyBackend(xp=double)
+    net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=2, input_shape=NETS["lenet"])
+    images, labels = np.zeros((2, *NETS["lenet"]), np.float32), np.array([3, 10], np.float32)
+    with pytest.raises(NetError, match="layer 'loss': a label is 10, expected a whole number from 0 to 9"):
+        net.run(dict(zip(net.inputs, (images, labels), strict=True)), net.initial_blobs())
 
 
 @pytest.mark.parametrize("mistake", [np.asarray, np.sqrt, lambda x: x + np.ones(2), lambda x: np.ones(2) * x])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -190,3 +192,13 @@ def test_any_net_computes_the_same_numbers_with_shared_memory(tmp_path_factory, 
     made = [Net(spec, "TRAIN", ops=get_backend("numpy"), batch=2, memory=memory) for memory in ("kept", "reused")]
     check_same(*made)
     assert overlaps(made[1].memory_plan) == []
+
+
+def test_vgg_16_at_128_images_takes_less_than_20_gb_of_a_gpu() -> None:
+    net = Net(
+        load_net("vgg16"), "TRAIN", ops=get_backend("cupy plan"), batch=128, input_shape=(3, 256, 256), memory="reused"
+    )
+    parameters = sum(math.prod(p.shape) for params in net.params.values() for p in params)
+    beside = 3 * 4 * parameters  # parameters, gradients, momentum
+    assert net.scratch <= 1e9  # of windows there are never more than fit into a limit, whatever the batch
+    assert net.memory_plan.size + net.scratch + beside < 20e9

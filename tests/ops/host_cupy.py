@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ops import OpsError, cuda
+from ops import OpsError
+from ops.cuda import kernels
 
 HOST = """
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+using std::exp;
 using std::pow;
 using std::sqrt;
 struct Index { int x; };
@@ -86,14 +88,15 @@ class Module:
 
 def parameters(name: str) -> list[str]:
     """The C types of a kernel's parameters."""
-    listed = cuda.KERNELS[name].split("(", 1)[1].split(")", 1)[0]
+    listed = kernels.KERNELS[name].split("(", 1)[1].split(")", 1)[0]
     return [p.strip().rsplit(" ", 1)[0].replace("const ", "") for p in listed.replace("\n", " ").split(",")]
 
 
 def converted(name: str, kind: str, value: Any, scalar: Any) -> Any:
     """The argument as ctypes passes it, if it has exactly the parameter's type."""
     numbers = {"int": (np.int32, ctypes.c_int), "long long": (np.int64, ctypes.c_longlong)}
-    numbers["T"] = (scalar, ctypes.c_float if scalar is np.float32 else ctypes.c_double)
+    numbers |= {"unsigned": (np.uint32, ctypes.c_uint), "double": (np.float64, ctypes.c_double)}
+    numbers["T"] = numbers["Four"] = (scalar, ctypes.c_float if scalar is np.float32 else ctypes.c_double)
     if not kind.endswith("*"):
         dtype, c_type = numbers[kind]
         assert type(value) is dtype, f"{name}: {value!r} for {kind}"

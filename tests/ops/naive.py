@@ -53,3 +53,13 @@ def pool(x: Array, g: PoolGeometry) -> tuple[Array, Array]:
                     best, place[a, b, p, q] = float(x[a, b, h, w]), h * width + w
         y[a, b, p, q] = best if g.mode == "MAX" else total / area
     return y, place
+
+
+def philox(counter: tuple[int, ...], key: tuple[int, int]) -> tuple[int, ...]:
+    """Philox4x32-10, written after the paper's figure: counter and result are four numbers of 32 bits."""
+    low = 2**32 - 1
+    for _ in range(10):
+        first, second = counter[0] * 0xD2511F53, counter[2] * 0xCD9E8D57
+        counter = (second >> 32 ^ counter[1] ^ key[0], second & low, first >> 32 ^ counter[3] ^ key[1], first & low)
+        key = ((key[0] + 0x9E3779B9) & low, (key[1] + 0xBB67AE85) & low)
+    return counter

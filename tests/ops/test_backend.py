@@ -15,7 +15,8 @@ from ops.gradcheck import check_gradient
 
 def test_an_unknown_backend_or_option_is_refused_with_the_choices():
     with pytest.raises(
-        OpsError, match=r"'numpyy', expected one of 'cpu', 'cupy', 'emulated', 'numpy' \(did you mean 'numpy'\?\)"
+        OpsError,
+        match=r"'numpyy', expected one of 'cpu', 'cupy', 'cupy plan', 'emulated', 'numpy' \(did you mean 'numpy'\?\)",
     ):
         get_backend("numpyy")
     with pytest.raises(OpsError, match="option of backend 'numpy' is 'bp', expected one of 'b_p'"):

@@ -1,32 +1,17 @@
-"""The CUDA sources compile for Hopper and Ampere; the CuPy backend says what is missing and what CuPy must have."""
+"""The CuPy backend says what is missing, and what CuPy must have."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 import ops
-from ops import OpsError, cuda, get_backend
+from ops import OpsError, get_backend
 
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, which is not here")
 needs_cupy = pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="needs cupy, which is not here")
-
-
-@needs_nvcc
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_kernel_compiles_without_a_warning(dtype, tmp_path):
-    text = tmp_path / "kernels.cu"
-    text.write_text(cuda.source(dtype))
-    flags = ["-cubin", "-arch=sm_90", "-std=c++17", "-Werror=all-warnings", "-ftz=true"]
-    done = subprocess.run(["nvcc", *flags, text, "-o", tmp_path / "kernels.cubin"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    cubin = (tmp_path / "kernels.cubin").read_bytes()
-    assert all(f".text.{name}".encode() in cubin for name in cuda.KERNELS)
 
 
 def test_without_cupy_or_a_gpu_the_backend_says_what_is_missing():

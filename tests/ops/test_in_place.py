@@ -43,7 +43,7 @@ CALLS: dict[str, Callable[[Backend, Array, Array, Array | None], Any]] = {  # (b
     "log backward into x": lambda b, x, y, out: b.log_backward(y, x, 2.0, 1.0, 9.0, out=out),
     "absolute": lambda b, x, y, out: b.absolute_forward(x, out=out),
     "absolute backward": lambda b, x, y, out: b.absolute_backward(x, y, out=out),
-    "dropout": lambda b, x, y, out: b.dropout(x, y > 0, 0.5, out=out),
+    "dropout": lambda b, x, y, out: b.dropout(x, 0.5, 7, out=out),
     "scale": lambda b, x, y, out: b.scale_forward(x, G, G, out=out),
     "bias": lambda b, x, y, out: b.bias_forward(x, G, out=out),
     "eltwise product": lambda b, x, y, out: b.eltwise_forward([x, y], operation="PROD", out=out)[0],

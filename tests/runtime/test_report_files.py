@@ -1,4 +1,4 @@
-"""Beside its journal a run leaves a table, totals of its processes and files for TensorBoard; and they are read back."""
+"""Beside its journal a run leaves a table, totals of its processes, files for TensorBoard; and they are read back."""
 
 from __future__ import annotations
 

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from ops.cpu.codegen.compiled import addresses
+from ops.cpu.codegen.compiled import addresses_now
 from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, function
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.values import FLAGS, Choice, Variable, Vec, Whole
 
-F64, I8 = ir.DoubleType(), ir.IntType(8)
+F64 = ir.DoubleType()
 Mask: TypeAlias = Any  # an IR vector of bits, or None: all lanes
 
 
@@ -148,16 +148,6 @@ class Code:
         """int32 numbers."""
         return Vec(self.b, self.b.bitcast(self.load(at, mask).value, ir.VectorType(I32, self.lanes)))
 
-    def load_octets(self, at: Whole, mask: Mask = None) -> Vec:
-        """uint8 numbers, as float32."""
-        kind = ir.VectorType(I8, self.lanes)
-        pointer = self.b.inttoptr(at.value, kind.as_pointer())
-        if mask is None:
-            return Vec(self.b, self.b.uitofp(self.b.load(pointer, align=1), self.v.type))
-        load = declared(self.b, f"llvm.masked.load.v{self.lanes}i8.p0", kind, [pointer.type, I32, self.v.masks, kind])
-        none = ir.Constant(kind, [0] * self.lanes)
-        return Vec(self.b, self.b.uitofp(self.b.call(load, [pointer, I32(1), mask, none]), self.v.type))
-
     def spread(self, at: Whole) -> Vec:
         """One float32 number in every lane."""
         return Vec(self.b, self.v.splat(self.b.load(self.b.inttoptr(at.value, F32.as_pointer()), align=4)))
@@ -236,7 +226,7 @@ class Code:
 
 
 class Generated(Kernel):
-    """A kernel written as IR. Compiled, or loaded from disk, when its address is first asked for.
+    """A kernel written as IR.
 
     `past`: its other form, for results so large that they would only push others out of the caches: what it delivers
     goes past them, without reading first what it overwrites. See `goes_past`.
@@ -246,15 +236,20 @@ class Generated(Kernel):
         self, name: str, block: type[ctypes.Structure], write: Callable[[Code], None], past: bool = False
     ) -> None:
         super().__init__(write, block)
-        self.name, self._write, self._found, self._past = name, write, 0, past
+        self.name, self._write, self._past = name, write, past
         self.past = self if past else Generated(f"{name}_past", block, write, True)
 
     @property
-    def address(self) -> int:
-        """Where its machine code lies."""
-        if not self._found:
-            self._found = addresses(f"code-{self.name}", self._build)(self.name)
-        return self._found
+    def kept_as(self) -> str:
+        """Its name in the store."""
+        return f"code-{self.name}"
+
+    def load(self, wait: bool) -> bool:
+        """See `wanted.Loadable`."""
+        found = addresses_now(self.kept_as, self._build, wait)
+        if found is not None:
+            self._address = found(self.name)
+        return found is not None
 
     def _build(self, module: ir.Module) -> None:
         code = Code(module, self.name, self.arguments, self._past)

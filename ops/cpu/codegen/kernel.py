@@ -21,6 +21,7 @@ from numba.np.numpy_support import from_dtype
 
 from ops.cpu.codegen.store import alone, folder
 from ops.cpu.codegen.target import host
+from ops.cpu.codegen.wanted import want
 
 config.CACHE_DIR = str(folder())
 config.CPU_NAME, config.CPU_FEATURES = host().cpu, host().features
@@ -43,11 +44,13 @@ def prepare() -> None:
 
 
 class Kernel:
-    """A function on a team's threads. Compiled, or loaded from disk, when its address is first asked for."""
+    """A function on a team's threads. Whoever makes a block of arguments for it wants it (`wanted`); it is compiled, or
+    loaded from disk, before the next kernel runs, or when its address is asked for."""
 
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
         self.name, self.arguments, self._function = function.__name__, arguments, function
-        self._compiled: Any = None
+        self._address = 0
+        self._compiled: Any = None  # kept: it owns the code
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -55,15 +58,29 @@ class Kernel:
     @property
     def address(self) -> int:
         """Where its machine code lies."""
-        if self._compiled is None:
-            signature = types.void(types.int64, types.int64, types.CPointer(from_dtype(np.dtype(self.arguments))))
-            with alone(self.name):
-                self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
-        found: int = self._compiled.address
-        return found
+        if not self._address:
+            self.load(wait=True)
+        return self._address
+
+    @property
+    def kept_as(self) -> str:
+        """Its name in the store."""
+        return self.name
+
+    def load(self, wait: bool) -> bool:
+        """See `wanted.Loadable`."""
+        signature = types.void(types.int64, types.int64, types.CPointer(from_dtype(np.dtype(self.arguments))))
+        with alone(self.kept_as, wait) as place:
+            if place is None:
+                return False
+            self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
+        self._address = self._compiled.address
+        return True
 
     def block(self, **values: Any) -> Any:
         """A block of arguments, to be kept and changed between calls: `block.x = ...`; fields not given are 0."""
+        if not self._address:
+            want(self)
         return self.arguments(**values)
 
 
@@ -100,7 +117,6 @@ def _pointer_to(kind: Any) -> Any:
 
 _float_pointer = _pointer_to(types.float32)
 _double_pointer = _pointer_to(types.float64)
-_byte_pointer = _pointer_to(types.uint8)
 _int32_pointer = _pointer_to(types.int32)
 _int64_pointer = _pointer_to(types.int64)
 
@@ -115,12 +131,6 @@ def floats(address: int, count: int) -> Any:
 def doubles(address: int, count: int) -> Any:
     """`count` float64 numbers at `address`, as an array."""
     return carray(_double_pointer(address), (count,))
-
-
-@inlined
-def octets(address: int, count: int) -> Any:
-    """`count` uint8 numbers at `address`, as an array."""
-    return carray(_byte_pointer(address), (count,))
 
 
 @inlined

@@ -57,15 +57,29 @@ def _writable(path: Path) -> bool:
 
 
 @contextmanager
-def alone(name: str) -> Iterator[Path]:
-    """While this lasts no other process compiles or loads `name`; gives the folder to keep it in.
+def alone(name: str, wait: bool = True) -> Iterator[Path | None]:
+    """While this lasts no other process compiles or loads `name`; gives the folder to keep it in. Without `wait`: None
+    if one does at this moment.
 
     The lock is the operating system's: it goes with the process that holds it.
     """
     place = folder()
-    with (place / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _lock_file(place, name).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+            return
         yield place
+
+
+def seen(name: str) -> bool:
+    """Whether some process has begun to compile it: if not, it is not there."""
+    return _lock_file(folder(), name).exists()
+
+
+def _lock_file(place: Path, name: str) -> Path:
+    return place / f"{name}.lock"
 
 
 def _fingerprint() -> str:

@@ -1,6 +1,6 @@
 """Operations that pass over memory once or twice.
 
-activation  rearrange        ReLU, dropout, sums and scales; images to rows and back
+activation  dropout  rearrange   ReLU, dropout, sums and scales; images to rows and back
 pooling  windows             pooling, and its kernels
 lrn  normalise  norm_scale   normalisation; batch norm with its scale, addend and rectifier
 reduce  sums                 sums per channel, and their kernels

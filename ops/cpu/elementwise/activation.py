@@ -1,4 +1,4 @@
-"""ReLU, dropout, weighted sums, scale and bias per channel, copies: one pass over memory each."""
+"""ReLU, weighted sums, scale and bias per channel, copies: one pass over memory each."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ def _in_pairs(xs: Sequence[Vec]) -> Vec:
 RECTIFY = Stream("rectify", "y", "x", _rectified)
 LEAKY = Stream("leaky", "y", "x", _leaky, "slope")
 RECTIFY_BACK = Stream("rectify_back", "dx", "dy y", _gated, "slope")
-DROP = Stream("drop", "y", "x mask", lambda c, x, mask, gain: [x * mask * gain], "gain", octets=True)
-DROP_BY_FLOATS = Stream("drop_by_floats", "y", "x mask", lambda c, x, mask, gain: [x * mask * gain], "gain")
 COPY = Stream("copy", "y", "x", lambda c, x: [x])
 TIMES = Stream("times", "y", "x", lambda c, x, p: [x * p], "p")
 ADD_ALL = {count: _add_all(count) for count in range(2, 9)}
@@ -69,16 +67,6 @@ class Activations(Fast):
         if self.streams.run(RECTIFY_BACK, (dx, dy, y_or_x), (negative_slope,)):
             return dx
         return super().relu_backward(dy, y_or_x, negative_slope, out)
-
-    def dropout(self, x: Array, mask: Array, ratio: float, out: Array | None = None) -> Array:
-        """As Backend's."""
-        y = self.like(x, out)
-        if 0 <= ratio < 1:
-            gain = (1 / (1 - float(ratio)),)
-            stream = DROP_BY_FLOATS if mask.dtype == x.dtype else DROP
-            if self.streams.run(stream, (y, x, mask), gain):
-                return y
-        return super().dropout(x, mask, ratio, out)
 
     def copy(self, x: Array, out: Array) -> Array:
         """As Backend's."""

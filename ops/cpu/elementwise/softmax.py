@@ -180,9 +180,10 @@ class Softmax(Fast):
     def softmax_loss_forward(
         self, scores: Array, labels: Array, *,
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
+        verdict: Array | None = None,
     ) -> tuple[float, Array]:  # fmt: skip
         """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
-        if _rows(scores) and _are_labels(labels, scores) and normalization in NORMALIZATIONS:
+        if verdict is None and _rows(scores) and _are_labels(labels, scores) and normalization in NORMALIZATIONS:
             prob = self.like(scores, out)
             plan = self._softmax_plan(scores, prob)
             if plan is not None:
@@ -193,12 +194,13 @@ class Softmax(Fast):
                 if not plan.counts[1]:
                     return float(plan.loss[0]) / _divisor(plan, normalization), prob
         return super().softmax_loss_forward(
-            scores, labels, ignore_label=ignore_label, normalization=normalization, out=out
+            scores, labels, ignore_label=ignore_label, normalization=normalization, out=out, verdict=verdict
         )
 
     def softmax_loss_backward(
         self, prob: Array, labels: Array, *, loss_weight: float = 1.0,
         ignore_label: int | None = None, normalization: str = "VALID", out: Array | None = None,
+        verdict: Array | None = None,
     ) -> Array:  # fmt: skip
         """As Backend's; fast for scores (N, C) or (N, C, 1, ...) and float32 labels."""
         if _rows(prob) and _are_labels(labels, prob) and normalization in NORMALIZATIONS:

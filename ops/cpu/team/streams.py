@@ -10,8 +10,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ops.cpu.codegen.code import Code, Generated
 from ops.cpu.codegen.kernel import layout
 from ops.cpu.team.operands import F32, LARGE, Rows, as_rows, goes_past, seen
@@ -27,15 +25,14 @@ Formula = Callable[..., Sequence[Any]]
 
 class Stream:
     """`formula(code, *inputs, *numbers)` gives the outputs. Names, each separated by spaces: outputs, inputs, inputs
-    that are one row repeated (`fixed`), float arguments. `octets`: the last input is uint8 or bool."""
+    that are one row repeated (`fixed`), float arguments."""
 
     def __init__(
         self, name: str, outputs: str, inputs: str, formula: Formula, numbers: str = "", fixed: str = "",
-        octets: bool = False,
     ) -> None:  # fmt: skip
         self.outputs, self.inputs, self.fixed = outputs.split(), inputs.split(), fixed.split()
         self.whole = [*self.outputs, *self.inputs]
-        self.numbers, self.octets, self._formula = numbers.split(), octets, formula
+        self.numbers, self._formula = numbers.split(), formula
         operands = [*self.whole, *self.fixed]
         steps = [f"step_{name}" for name in self.whole]
         self.block = layout(" ".join([*operands, "rows", "length", "skip", *steps]), numbers)
@@ -64,12 +61,7 @@ class Stream:
 
     def _vector(self, c: Code, at: dict[str, Any], offset: Any, mask: Any) -> Sequence[Any]:
         """The outputs of one vector. All vectors of a step are computed before any is stored."""
-        inputs = []
-        for name in [*self.inputs, *self.fixed]:
-            if self.octets and name == self.inputs[-1]:
-                inputs.append(c.load_octets(at[name] + offset // 4, mask))
-            else:
-                inputs.append(c.load(at[name] + offset, mask))
+        inputs = [c.load(at[name] + offset, mask) for name in [*self.inputs, *self.fixed]]
         return self._formula(c, *inputs, *(getattr(c, name) for name in self.numbers))
 
 
@@ -140,15 +132,12 @@ class Streams:
 def _plan(stream: Stream, arrays: Sequence[Array], axis: int | None) -> Plan | None:
     whole, fixed = arrays[: len(stream.whole)], arrays[len(stream.whole) :]
     shape = whole[0].shape
-    octets = [stream.octets and name == stream.inputs[-1] for name in stream.whole]
-    for array, narrow in zip(whole, octets, strict=True):
-        allowed = (np.dtype(np.bool_), np.dtype(np.uint8)) if narrow else (F32,)
-        if array.shape != shape or array.dtype not in allowed:
-            return None
+    if any(array.shape != shape or array.dtype != F32 for array in whole):
+        return None
     for part in fixed:
         if axis is None or part.shape != (shape[axis],) or part.dtype != F32 or not part.flags.c_contiguous:
             return None
     if 0 in shape:
         return None
-    rows = as_rows(shape, [1 if narrow else 4 for narrow in octets], [a.strides for a in whole], axis)
+    rows = as_rows(shape, [4] * len(whole), [a.strides for a in whole], axis)
     return None if rows is None else Plan(stream, rows)

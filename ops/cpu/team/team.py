@@ -20,6 +20,7 @@ import numpy as np
 
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.kernel import CALL, Kernel
+from ops.cpu.codegen.wanted import load, wanted
 from ops.cpu.team.handover import AWAKE, FIELDS, build_handover
 from ops.errors import Array
 
@@ -55,6 +56,8 @@ class Team:
 
     def run(self, kernel: Kernel, block: ctypes.Structure) -> None:
         """Run the kernel on every thread with this block of arguments and wait for all."""
+        if wanted:
+            load()
         where, at = kernel.address, ctypes.addressof(block)
         if self.size == 1:
             CALL(where)(0, 1, at)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tests.ops.cases.case import Case, away, each, normal, sigmoid
+from tests.ops.naive import philox
 
 SHAPE = (7, 3, 2, 5)
 
@@ -81,13 +82,26 @@ def prelu(slope_shape: tuple[int, ...]) -> Case:
     )  # fmt: skip
 
 
-def dropout(dtype: type) -> Case:
+def dropout(shape: tuple[int, ...], first: int) -> Case:
+    key, (_, c, *image) = 0x299F31D0_A4093822, shape
+
+    def kept(row: int, channel: int, *pixel: int) -> bool:
+        place = channel * image[0] + pixel[0] if len(pixel) == 1 else channel
+        if len(pixel) == 2:
+            place = (pixel[0] * image[1] + pixel[1]) * c + channel
+        counter = (place // 4, first + row, 0, 0)
+        return philox(counter, (key & 0xFFFFFFFF, key >> 32))[place % 4] >= 0.3 * 2**32
+
+    def reference(a):
+        x = a["x"]
+        return (np.array([x[at] / 0.7 if kept(*at) else 0.0 for at in np.ndindex(shape)]).reshape(shape),)
+
     return Case(
-        f"dropout with a mask of {dtype.__name__}",
-        lambda r: {**normal(*SHAPE)(r), "mask": (r.random(SHAPE) > 0.3).astype(dtype)},
-        lambda b, a, o: (b.dropout(a["x"], a["mask"], 0.3, out=o[0]),),
-        lambda a: (each(lambda v, m: v / 0.7 if m else 0.0, a["x"], a["mask"]),),
-        lambda b, a, dy, o: (b.dropout(dy, a["mask"], 0.3, out=o[0]),),
+        f"dropout of {shape}, row 0 is {first}",
+        normal(*shape),
+        lambda b, a, o: (b.dropout(a["x"], 0.3, key, first, out=o[0]),),
+        reference,
+        lambda b, a, dy, o: (b.dropout(dy, 0.3, key, first, out=o[0]),),
     )
 
 
@@ -186,7 +200,7 @@ CASES = [
                           (0.5, 0.0, 4.0))),
     *(exponential(*p) for p in ((-1.0, 1.0, 0.0), (2.0, 0.5, 1.0), (0.3, -1.0, 0.2))),
     *(logarithm(*p) for p in ((-1.0, 1.0, 0.0), (10.0, 3.0, 1.0), (0.5, 1.0, 0.1))),
-    *map(dropout, (np.bool_, np.uint8)),
+    dropout(SHAPE, 0), dropout((3, 8, 2, 2), 5), dropout((4, 13), 1), dropout((2, 16), 2**31), dropout((3, 2, 5), 4),
     *(scale(*p) for p in (((3,), 1), ((3, 2), 1), ((), 0), (SHAPE, 0), ((2, 5), -2), ((7,), 0))),
     *(bias(*p) for p in (((3,), 1), ((2, 5), 2), ((), 1))),
     eltwise("SUM"), eltwise("SUM", (1.0, -2.0, 0.5)), eltwise("PROD"), eltwise("MAX"), eltwise("MAX", tied=True),

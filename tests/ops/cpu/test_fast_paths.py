@@ -18,6 +18,7 @@ from ops.reference import (
     loss,
     lrn,
     normalise,
+    philox,
     pool,
     rearrange,
     reduction,
@@ -31,20 +32,21 @@ from tests.ops.cpu.conftest import cpu
 
 REPLACED = [
     (activation, "relu_forward relu_backward"),
-    (broadcast, "scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward dropout"),
+    (broadcast, "scale_forward scale_backward_data scale_backward_weights bias_forward bias_backward"),
     (eltwise, "forward backward"),
     (fused, "norm_scale_forward norm_scale_backward"),
     (loss, "softmax_forward loss_forward loss_backward"),
     (lrn, "forward backward"),
     (normalise, "batch_norm_forward batch_norm_backward"),
+    (philox, "dropout"),
     (pool, "forward backward"),
     (rearrange, "flatten unflatten copy"),
     (reduction, "channel_sums"),
     (update, "sgd nesterov adagrad rmsprop adam add"),
 ]
 BEGINNINGS = (
-    "relu", "eltwise SUM", "add", "scale (3,) from axis 1", "bias (3,) from axis 1", "norm, scale", "batch norm",
-    "pooling", "flatten (7, 3", "flatten (2", "flatten (3", "flatten (1, 97",
+    "relu", "dropout", "eltwise SUM", "add", "scale (3,) from axis 1", "bias (3,) from axis 1", "norm, scale",
+    "batch norm", "pooling", "flatten (7, 3", "flatten (2", "flatten (3", "flatten (1, 97",
     "sums per channel (7", "sgd", "nesterov", "adagrad", "rmsprop", "adam", "softmax loss (1,", "softmax loss (13",
 )  # fmt: skip
 UPDATES = ("sgd", "nesterov", "adagrad", "rmsprop", "adam")  # they write to their histories

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from ops.cpu.codegen.compiled import machine, optimised
 from ops.cpu.codegen.target import host
-from ops.cpu.gemm.microkernel import shapes
+from ops.cpu.gemm.microkernel import shapes, tidy
 from ops.cpu.gemm.tile import build_tile
 
 ON_THE_STACK = re.compile(r"\(%rsp\), %[xyz]mm|%[xyz]mm\d+, -?\d*\(%rsp\)")
@@ -21,7 +21,7 @@ def test_while_products_are_added_up_no_vector_goes_to_the_stack_and_back(vector
     def build(module: ir.Module) -> None:
         build_tile(module, "tile", rows, vectors, host().lanes, ahead=True, dense=dense)
 
-    listing = machine().emit_assembly(optimised(build))
+    listing = machine().emit_assembly(optimised(build, tidy=tidy(dense)))
     loops = [block for block in re.split(r"^\S+:", listing, flags=re.MULTILINE) if "vfmadd" in block]
     if host().registers < 32:  # they do not hold 4 x 3 sums, a row and a mask of lanes
         loops = [block for block in loops if "vmaskmov" not in block]

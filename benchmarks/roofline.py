@@ -1,0 +1,102 @@
+"""`python -m benchmarks.roofline [NET]`: the images per second that an H100 allows our kernels; nothing is run.
+
+Of each layer the FLOPs of its products and the bytes that our launches read and write, at the rates of NVIDIA's data
+sheet, and 3 us for each launch: a bound, which kernels that reach neither rate stay below. With a net's name: bytes and
+FLOPs of its layers. `launches` were counted on real CuPy over a stand-in for CUDA (tests/journeys/test_launches.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+from nets import Net, load_net
+from nets.tools.volumes import LayerVolume, Volumes, volumes
+from ops import get_backend
+
+BYTES = 3.35e12  # a second, of an H100 SXM
+FLOPS = {"float32": 67e12, "tf32": 495e12, "bf16": 989e12}  # a second, dense
+LAUNCH = 3e-6  # seconds
+UPDATE = 5  # numbers read and written for each parameter: w, its gradient, its history; the new w and history
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A net of the zoo, its batch, and the launches of a step whose windows fit into one part."""
+
+    net: str
+    batch: int
+    launches: int
+
+
+WORKLOADS = [
+    Workload("alexnet", 256, 112), Workload("caffenet", 256, 112), Workload("vgg16", 128, 180),
+    Workload("googlenet", 128, 800), Workload("resnet50", 128, 699),
+]  # fmt: skip
+# Numbers moved for each number that a layer without products reads, forward and backward. What is joined with a layer
+# before it costs nothing of its own.
+MOVED = {"BatchNorm": 8, "Scale": 0, "ReLU": 3, "LRN": 8, "Pooling": 4, "Dropout": 4, "Concat": 0, "Eltwise": 3}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Of a layer in a step: FLOPs, bytes beside windows, and bytes of windows written and read again."""
+
+    name: str
+    flops: int
+    moved: int
+    windows: int
+
+    def seconds(self, rate: float, *, lowered: bool = True) -> float:
+        """At this rate of FLOPs; without `lowered` windows are made inside the product, as cuDNN does it."""
+        written = self.windows / 2 / BYTES if lowered else 0.0
+        read = self.moved + (self.windows / 2 if lowered else 0)
+        return written + max(read / BYTES, self.flops / rate)
+
+
+def bound(layer: LayerVolume, batch: int, number: int = 4) -> Bound:
+    """Of one layer at this batch."""
+    flops = layer.forward + layer.backward
+    if not flops:
+        return Bound(layer.name, 0, number * MOVED.get(layer.kind, 2) * layer.inputs, 0)
+    passes = sum(map(bool, (layer.forward, layer.backward_weights, layer.backward_data)))
+    direct = layer.kind != "Convolution" or layer.lowered * batch == layer.inputs  # a 1x1 kernel has no windows
+    moved = passes * (layer.inputs + layer.outputs + layer.weights) + 3 * layer.outputs  # bias, ReLU, bias gradient
+    return Bound(layer.name, flops, number * moved, 0 if direct else 2 * number * passes * layer.lowered * batch)
+
+
+def of_net(work: Workload) -> tuple[Volumes, list[Bound]]:
+    """Its layers, and the update of all parameters."""
+    net = Net(load_net(work.net), "TRAIN", ops=get_backend("cupy plan"), batch=work.batch, input_shape=(3, 256, 256))
+    found = volumes(net)
+    update = Bound("update", 0, 4 * UPDATE * found.parameters, 0)
+    return found, [*(bound(layer, work.batch) for layer in found.layers), update]
+
+
+def images_per_second(work: Workload, rate: float, *, lowered: bool = True) -> float:
+    """The bound of a whole step."""
+    seconds = sum(one.seconds(rate, lowered=lowered) for one in of_net(work)[1])
+    return work.batch / (seconds + work.launches * LAUNCH)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
+    parser.add_argument("net", nargs="?", choices=[work.net for work in WORKLOADS])
+    wanted = parser.parse_args(arguments).net
+    for work in WORKLOADS:
+        if wanted is None:
+            rates = [f"{images_per_second(work, rate):,.0f}".replace(",", " ") for rate in FLOPS.values()]
+            direct = f"{images_per_second(work, FLOPS['tf32'], lowered=False):,.0f}".replace(",", " ")
+            print(f"| {work.net} | {work.batch} | {' | '.join(rates)} | {direct} |")
+        elif wanted == work.net:
+            for one in of_net(work)[1]:
+                times = " ".join(f"{one.seconds(rate) * 1e6:8.0f}" for rate in FLOPS.values())
+                size = (one.moved + one.windows) / 1e6
+                print(f"{one.name:28} {one.flops / 1e9:9.1f} GFLOP {size:9.1f} MB  us: {times}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

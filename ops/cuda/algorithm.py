@@ -1,0 +1,48 @@
+"""What every convolution algorithm of a device is: made once for a shape, run many times. `choose` picks one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ops.errors import Array, Shape
+from ops.geometry import ConvGeometry
+
+
+@dataclass(frozen=True)
+class ConvShape:
+    """A convolution: x (N, C, H, W), w (K, C/groups, kh, kw) -> y (N, K, OH, OW), of numbers of that dtype."""
+
+    in_shape: Shape
+    outputs: int
+    geometry: ConvGeometry
+    dtype: Any
+
+    @property
+    def out_shape(self) -> Shape:
+        """(N, K, OH, OW)."""
+        return self.geometry.output_shape(self.in_shape, self.outputs)
+
+    @property
+    def weight_shape(self) -> Shape:
+        """(K, C/groups, kh, kw)."""
+        return (self.outputs, self.in_shape[1] // self.geometry.groups, *self.geometry.kernel)
+
+
+class Convolution(Protocol):
+    """One algorithm for one `ConvShape`.
+
+    x, y, dx and dy are pixels with a `step_of` (`images`); w, dw (K, C/groups, kh, kw) and b (K,) are C-contiguous.
+    Destinations are overwritten, whatever they held.
+    """
+
+    scratch_bytes: int
+
+    def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
+        """y = x * w + b, or the maximum of that and 0."""
+
+    def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
+        """dx, the gradient by x."""
+
+    def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
+        """dw, summed over the batch."""

@@ -1,0 +1,84 @@
+"""What every family of a device's operations stands on: kernels, products, scratch memory, the layout of images.
+
+A family is a class that overrides some methods of the interface. It computes what its kernels can read; the rest, and
+every complaint about arguments, is `super()`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ops.cuda.images import new_images, step_of, width
+from ops.cuda.launch import NOTHING, Launcher, divisor
+from ops.cuda.scratch import Scratch
+from ops.errors import Array, Shape
+from ops.interface.backend import Backend
+
+STRIPS = 256  # sums of columns are made of so many strips of rows at most
+Product = Callable[[Array, Array, Array, bool], None]  # (a, b, out, accumulate): out = a b, or out + a b
+
+
+class OnDevice(Backend):
+    """A backend with kernels. Matrices of a product have rows or columns side by side, `out` has rows."""
+
+    launch: Launcher
+    product: Product
+    scratch: Scratch
+
+    def images_like(self, shape: Shape, out: Array | None, dtype: Any) -> Array:
+        """`out`, or new images."""
+        return new_images(self.xp, tuple(shape), dtype) if out is None else out
+
+    def read(self, x: Array) -> Array:
+        """x, or a copy whose pixels lie as kernels read them."""
+        if step_of(x) is not None:
+            return x
+        copy = new_images(self.xp, x.shape, x.dtype)
+        copy[...] = x
+        return copy
+
+    def apart(self, x: Array, out: Array) -> Array:
+        """x as `read`, copied where writing out would change what is still to be read."""
+        return self.read(x.copy() if self.xp.may_share_memory(x, out) else x)
+
+    def into(self, out: Array) -> Array:
+        """`out`, or a new array where its pixels lie otherwise: then `delivered` copies."""
+        return out if step_of(out) is not None else new_images(self.xp, out.shape, out.dtype)
+
+    def delivered(self, written: Array, out: Array) -> Array:
+        """`out`, with what was written."""
+        if written is not out:
+            out[...] = written
+        return out
+
+    def column_sums(self, x: Array, out: Array | None) -> Array:
+        """x, which has a `step_of` -> (C,), summed over all pixels or rows."""
+        c = width(x)
+        total: Array = self.xp.empty((c,), x.dtype) if out is None else out
+        into = total if total.flags.c_contiguous else self.xp.empty((c,), x.dtype)
+        m = math.prod(x.shape) // c
+        strips = strips_of(m)
+        sums = self.scratch.take("sums", (strips, c), x.dtype)
+        self.launch(
+            "strip_sums", strips * c, x.dtype, x, step_of(x), sums, strips * c, divisor(c), m, strips
+        )  # fmt: skip
+        self.launch("total_sums", c, x.dtype, sums, into, c, strips)
+        return self.delivered(into, total)
+
+    def shifted(self, y: Array, b: Array | None, rectify: bool) -> None:
+        """y += b (C,), then max(y, 0) if wanted, over rows or pixels that have a `step_of`."""
+        if b is not None or rectify:
+            self.launch(
+                "shift", y.size, y.dtype, y, step_of(y), self.given(b), y.size, divisor(width(y)), int(rectify)
+            )  # fmt: skip
+
+    def given(self, x: Array | None) -> Any:
+        """x in C order, or a null pointer."""
+        return NOTHING if x is None else self.xp.ascontiguousarray(x)
+
+
+def strips_of(m: int) -> int:
+    """Into how many strips m rows are cut for a sum: none shorter than 16."""
+    return max(1, min(STRIPS, m // 16))

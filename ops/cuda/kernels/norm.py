@@ -1,0 +1,120 @@
+"""Batch normalisation with what follows it, over M pixels of C channels: three launches forward, three backward.
+
+Forward sums x and x^2 less the channel's first number (`shift`), so that a large mean costs no digits (Chan, Golub and
+LeVeque 1983). Backward starts again from x. `gamma`, `beta`, `addend`, `mean` may be null. S strips of rows give S
+sums, `norm_gather` leaves D of each, and the last kernel adds up these as it starts.
+"""
+
+from __future__ import annotations
+
+from ops.cuda.kernels.text import div
+
+GATED = """T away = mean ? (x[(long long)m * ps + c] - mean[c]) * inverse : x[(long long)m * ps + c];
+            T g = dy[(long long)m * ds + c];
+            if (rectify) g *= gamma[c] * away + beta[c] > 0 ? T(1) : T(0);"""
+
+NORM: dict[str, str] = {
+    "norm_moments": f"""(const T* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
+    EACH(k, count) {{
+        int s = OVER(k, C), c = k - s * C;
+        T shift = x[c], sum = 0, squares = 0;
+        for (int m = s; m < M; m += S) {{
+            T value = x[(long long)m * ps + c] - shift;
+            sum += value;
+            squares += value * value;
+        }}
+        sums[k] = sum;
+        sums[count + k] = squares;
+    }}
+}}""",
+    # the shift of each channel stands behind the sums: x may be overwritten by what reads them
+    "norm_gather": f"""(const T* sums, const T* x, T* few, int count, {div("C", "D")}, int S) {{
+    EACH(k, count) {{
+        int a = OVER(k, C), c = k - a * C;
+        int half = OVER(a, D), d = a - half * D;
+        T sum = 0;
+        for (int s = d; s < S; s += D) sum += sums[(half * S + s) * C + c];
+        few[k] = sum;
+        if (a == 0) few[count + c] = x ? x[c] : T(0);
+    }}
+}}""",
+    "norm_forward": f"""(const T* x, int ps, const T* few, T* mean, T* variance, const T* gamma, const T* beta,
+    const T* addend, int as, T* y, int ys, int count, {div("C")}, int M, int S, int D, int fixed, T eps, int rectify) {{
+    EACH(k, count) {{
+        int s = OVER(k, C), c = k - s * C;
+        T centre, spread;
+        if (fixed) {{
+            centre = mean[c];
+            spread = variance[c];
+        }} else {{
+            T sum = 0, squares = 0;
+            for (int d = 0; d < D; ++d) {{
+                sum += few[d * C + c];
+                squares += few[(D + d) * C + c];
+            }}
+            sum /= M;
+            centre = few[2 * D * C + c] + sum;
+            spread = squares / M - sum * sum;
+            if (spread < 0) spread = 0;
+            if (s == 0) {{ mean[c] = centre; variance[c] = spread; }}
+        }}
+        T factor = 1 / sqrt(spread + eps), offset = 0;
+        if (gamma) {{ factor *= gamma[c]; offset = beta[c]; }}
+        for (int m = s; m < M; m += S) {{
+            T value = (x[(long long)m * ps + c] - centre) * factor + offset;
+            if (addend) value += addend[(long long)m * as + c];
+            y[(long long)m * ys + c] = rectify && value < 0 ? T(0) : value;
+        }}
+    }}
+}}""",
+    "norm_products": f"""(const T* dy, int ds, const T* x, int ps, const T* mean, const T* variance, const T* gamma,
+    const T* beta, T* sums, int count, {div("C")}, int M, int S, T eps, int rectify) {{
+    EACH(k, count) {{
+        int s = OVER(k, C), c = k - s * C;
+        T inverse = 1 / sqrt(variance[c] + eps), sum = 0, products = 0;
+        for (int m = s; m < M; m += S) {{
+            {GATED}
+            sum += g;
+            products += g * away;
+        }}
+        sums[k] = sum;
+        sums[count + k] = products;
+    }}
+}}""",
+    "norm_backward": f"""(const T* dy, int ds, const T* x, int ps, const T* mean, const T* variance, const T* gamma,
+    const T* beta, const T* few, T* dx, int xs, T* dgamma, T* dbeta, int count, {div("C")}, int M, int S, int D,
+    int fixed, T eps, int rectify) {{
+    EACH(k, count) {{
+        int s = OVER(k, C), c = k - s * C;
+        T sum = 0, products = 0;
+        if (few)
+            for (int d = 0; d < D; ++d) {{
+                sum += few[d * C + c];
+                products += few[(D + d) * C + c];
+            }}
+        if (s == 0 && dgamma) {{ dgamma[c] = products; dbeta[c] = sum; }}
+        T inverse = 1 / sqrt(variance[c] + eps), factor = gamma ? gamma[c] * inverse : inverse;
+        sum = fixed ? T(0) : sum / M;
+        products = fixed ? T(0) : products / M;
+        for (int m = s; m < M; m += S) {{
+            {GATED}
+            dx[(long long)m * xs + c] = (g - sum - away * products) * factor;
+        }}
+    }}
+}}""",
+    # what a pass adds to the running statistics: mean, unbiased variance, weight
+    "norm_added": """(const T* mean, const T* variance, T* sums, T* squares, T* weight, int C, T share, T unbiased) {
+    EACH(c, C) {
+        sums[c] = mean[c] * share;
+        squares[c] = variance[c] * unbiased;
+        if (c == 0) weight[0] = share;
+    }
+}""",
+    "norm_running": """(const T* sums, const T* squares, const T* weight, T* mean, T* variance, int C) {
+    EACH(c, C) {
+        T part = weight[0] != 0 ? 1 / weight[0] : T(0);
+        mean[c] = sums[c] * part;
+        variance[c] = squares[c] * part;
+    }
+}""",
+}

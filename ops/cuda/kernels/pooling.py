@@ -1,0 +1,111 @@
+"""Kernels of pooling, forward and backward. Backward gathers: one thread per pixel visits the windows that hold it."""
+
+from __future__ import annotations
+
+from ops.cuda.kernels.text import div
+
+FORWARD = f"int count, {div('C', 'Q', 'P')}, int H, int W, int kh, int kw, int sh, int sw, int ph, int pw"
+BACKWARD = f"int count, {div('C', 'W', 'H', 'sh', 'sw')}, int P, int Q, int kh, int kw, int ph, int pw"
+
+# the window of output (p, q), cut to the image
+WINDOW = """int at = OVER(k, C), c = k - at * C;
+        int b = OVER(at, Q), q = at - b * Q;
+        int n = OVER(b, P), p = b - n * P;
+        int h0 = most(p * sh - ph, 0), h1 = least(p * sh - ph + kh, H);
+        int w0 = most(q * sw - pw, 0), w1 = least(q * sw - pw + kw, W);
+        const T* plane = x + (long long)n * H * W * ps + c;"""
+
+# the windows of pixel (h, w)
+PIXEL = """int at = OVER(k, C), c = k - at * C;
+        int b = OVER(at, W), w = at - b * W;
+        int n = OVER(b, H), h = b - n * H;
+        int p0 = h + ph < kh ? 0 : OVER(h + ph - kh, sh) + 1, p1 = least(OVER(h + ph, sh) + 1, P);
+        int q0 = w + pw < kw ? 0 : OVER(w + pw - kw, sw) + 1, q1 = least(OVER(w + pw, sw) + 1, Q);
+        const T* plane = dy + (long long)n * P * Q * ds + c;
+        T sum = 0;"""
+
+READS = "const T* x, int ps"
+WRITES = "T* y, int ys"
+PLACES = "int* place, int as"
+
+POOLING: dict[str, str] = {
+    # a NaN wins and then stays, as NumPy's maximum has it; place may be null
+    "max_forward": f"""({READS}, {WRITES}, {PLACES}, int rectify, {FORWARD}) {{
+    EACH(k, count) {{
+        {WINDOW}
+        int best = h0 < h1 && w0 < w1 ? h0 * W + w0 : -1;
+        T top = best < 0 ? -T(__int_as_float(0x7f800000)) : plane[(long long)best * ps];
+        for (int h = h0; h < h1; ++h)
+            for (int w = w0; w < w1; ++w) {{
+                T value = plane[(long long)(h * W + w) * ps];
+                if (value > top || (value != value && top == top)) {{ top = value; best = h * W + w; }}
+            }}
+        bool cut = rectify && !(top > 0);
+        y[(long long)at * ys + c] = cut && top == top ? T(0) : top;
+        if (place) place[(long long)at * as + c] = cut ? -1 : most(best, 0);
+    }}
+}}""",
+    "average_forward": f"""({READS}, {WRITES}, {FORWARD}) {{
+    EACH(k, count) {{
+        {WINDOW}
+        T sum = 0;
+        for (int h = h0; h < h1; ++h)
+            for (int w = w0; w < w1; ++w) sum += plane[(long long)(h * W + w) * ps];
+        int top = p * sh - ph, left = q * sw - pw;
+        int area = (least(top + kh, H + ph) - top) * (least(left + kw, W + pw) - left);
+        y[(long long)at * ys + c] = sum / area;
+    }}
+}}""",
+    "stochastic_test": f"""({READS}, {WRITES}, {FORWARD}) {{
+    EACH(k, count) {{
+        {WINDOW}
+        T sum = 0, squares = 0;
+        for (int h = h0; h < h1; ++h)
+            for (int w = w0; w < w1; ++w) {{
+                T value = plane[(long long)(h * W + w) * ps];
+                sum += value;
+                squares += value * value;
+            }}
+        y[(long long)at * ys + c] = sum > 0 ? squares / sum : T(0);
+    }}
+}}""",
+    "stochastic_train": f"""({READS}, const T* uniforms, int us, {WRITES}, {PLACES}, {FORWARD}) {{
+    EACH(k, count) {{
+        {WINDOW}
+        T goal = 0, running = 0;
+        for (int h = h0; h < h1; ++h)
+            for (int w = w0; w < w1; ++w) goal += plane[(long long)(h * W + w) * ps];
+        goal *= uniforms[(long long)at * us + c];
+        int chosen = -1;
+        for (int h = h0; h < h1 && chosen < 0; ++h)
+            for (int w = w0; w < w1 && chosen < 0; ++w) {{
+                running += plane[(long long)(h * W + w) * ps];
+                if (running >= goal) chosen = h * W + w;
+            }}
+        y[(long long)at * ys + c] = chosen < 0 ? T(0) : plane[(long long)chosen * ps];
+        place[(long long)at * as + c] = chosen < 0 ? p * sh * W + q * sw : chosen;
+    }}
+}}""",
+    "places_backward": f"""(const T* dy, int ds, const int* place, int as, T* dx, int xs, {BACKWARD}) {{
+    EACH(k, count) {{
+        {PIXEL}
+        const int* places = place + (long long)n * P * Q * as + c;
+        for (int p = p0; p < p1; ++p)
+            for (int q = q0; q < q1; ++q)
+                if (places[(long long)(p * Q + q) * as] == h * W + w) sum += plane[(long long)(p * Q + q) * ds];
+        dx[(long long)at * xs + c] = sum;
+    }}
+}}""",
+    "average_backward": f"""(const T* dy, int ds, T* dx, int xs, {BACKWARD}) {{
+    EACH(k, count) {{
+        {PIXEL}
+        for (int p = p0; p < p1; ++p)
+            for (int q = q0; q < q1; ++q) {{
+                int top = p * sh - ph, left = q * sw - pw;
+                int area = (least(top + kh, H + ph) - top) * (least(left + kw, W + pw) - left);
+                sum += plane[(long long)(p * Q + q) * ds] / area;
+            }}
+        dx[(long long)at * xs + c] = sum;
+    }}
+}}""",
+}

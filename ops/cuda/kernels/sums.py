@@ -1,0 +1,23 @@
+"""Sums of columns, in two steps: S strips of interleaved rows, then their sums. Threads side by side read so, too."""
+
+from __future__ import annotations
+
+from ops.cuda.kernels.text import div
+
+SUMS: dict[str, str] = {
+    "strip_sums": f"""(const T* x, int ps, T* sums, int count, {div("C")}, int M, int S) {{
+    EACH(k, count) {{
+        int s = OVER(k, C), c = k - s * C;
+        T sum = 0;
+        for (int m = s; m < M; m += S) sum += x[(long long)m * ps + c];
+        sums[k] = sum;
+    }}
+}}""",
+    "total_sums": """(const T* sums, T* out, int C, int S) {
+    EACH(c, C) {
+        T sum = 0;
+        for (int s = 0; s < S; ++s) sum += sums[s * C + c];
+        out[c] = sum;
+    }
+}""",
+}

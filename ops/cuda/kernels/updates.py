@@ -1,0 +1,55 @@
+"""One kernel that updates many parameters at once, by any of the solvers' rules (see ops.reference.update).
+
+`table` has a line of LINE numbers for each parameter: the addresses of w, g, the new w and two histories, and where the
+parameter ends, counted over all. `factors` has three: of the rate, of the decay, and what a running statistic keeps, or
+-1. The numbers a to d are the rule's own.
+"""
+
+from __future__ import annotations
+
+LINE = 6
+RULES = ("SGD", "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam")
+
+UPDATES: dict[str, str] = {
+    "update": f"""(const long long* table, const T* factors, int tensors, int count, int rule, int l1, T rate, T decay,
+    T a, T b, T c, T delta) {{
+    EACH(k, count) {{
+        int low = 0, high = tensors - 1;
+        while (low < high) {{
+            int middle = (low + high) / 2;
+            if (k < table[middle * {LINE} + 5]) high = middle; else low = middle + 1;
+        }}
+        const long long* line = table + low * {LINE};
+        int at = k - (low ? (int)line[-1] : 0);
+        const T* factor = factors + low * 3;
+        T w = ((const T*)line[0])[at], g = ((const T*)line[1])[at], step, *result = (T*)line[2] + at;
+        if (factor[2] >= 0) {{ *result = w * factor[2] + g; continue; }}
+        T *h = (T*)line[3] + at, *u = (T*)line[4] + at, own = rate * factor[0];
+        T pull = l1 ? (w > 0 ? T(1) : w < 0 ? T(-1) : T(0)) : w;
+        g += decay * factor[1] * pull;
+        if (rule == 0) {{
+            step = *h = a * *h + own * g;
+        }} else if (rule == 1) {{
+            T kept = a * *h, next = kept + own * g;
+            step = (1 + a) * next - kept;
+            *h = next;
+        }} else if (rule == 2 || rule == 3) {{
+            T squares = rule == 2 ? *h + g * g : a * *h + (1 - a) * g * g;
+            *h = squares;
+            step = own * (g / (sqrt(squares) + delta));
+        }} else if (rule == 4) {{
+            T squares = a * *h + (1 - a) * g * g;
+            step = g * sqrt((*u + delta) / (squares + delta));
+            *h = squares;
+            *u = a * *u + (1 - a) * step * step;
+            step *= own;
+        }} else {{
+            T mean = a * *h + (1 - a) * g, squares = b * *u + (1 - b) * g * g;
+            *h = mean;
+            *u = squares;
+            step = own * c * (mean / (sqrt(squares) + delta));
+        }}
+        *result = w - step;
+    }}
+}}""",
+}

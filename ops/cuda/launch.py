@@ -1,0 +1,66 @@
+"""Starting kernels: the grid, and arguments in the types that their parameters have. CUDA checks none of it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ops.cuda import kernels
+from ops.errors import OpsError
+
+THREADS = 256
+BLOCKS = 1 << 16  # a grid of at most this many; each thread then takes several elements
+MOST_ELEMENTS = 2**31 - THREADS * BLOCKS - 1  # indices are int and may overshoot by one grid
+NOTHING = np.uint64(0)  # a null pointer
+
+
+class Divisor(NamedTuple):
+    """What a kernel gets for a size that it divides by: for 0 <= k < 2^31, k // size is k * factor >> shift."""
+
+    size: Any
+    factor: Any
+    shift: Any
+
+
+@lru_cache(maxsize=4096)
+def divisor(size: int) -> Divisor:
+    """The numbers for `size` from 1 to 2^31 - 1: factor is 2^shift / size rounded up, and below 2^32."""
+    shift = 31 + (size - 1).bit_length()
+    return Divisor(np.int32(size), np.uint32(-(-(1 << shift) // size)), np.int32(shift))
+
+
+class Launcher:
+    """The kernels of one module `xp`, compiled when the first of a dtype is started."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._modules: dict[str, Any] = {}
+        self._functions: dict[tuple[str, str], Any] = {}
+
+    def __call__(self, kernel: str, threads: int, dtype: Any, *arguments: Any) -> None:
+        """Start so many threads; whole numbers go as int, `Divisor`s as their three numbers, all else as it is."""
+        if threads > MOST_ELEMENTS:
+            raise OpsError(f"{kernel}: {threads} elements, expected at most {MOST_ELEMENTS} on this backend")
+        if threads == 0:
+            return
+        key = (kernel, str(dtype))
+        function = self._functions.get(key)
+        if function is None:
+            function = self._functions[key] = self._module(key[1]).get_function(kernel)
+        passed: list[Any] = []
+        for a in arguments:
+            if type(a) is int:
+                passed.append(np.int32(a))
+            elif type(a) is Divisor:
+                passed.extend(a)
+            else:
+                passed.append(a)
+        function((min(-(-threads // THREADS), BLOCKS),), (THREADS,), tuple(passed))
+
+    def _module(self, dtype: str) -> Any:
+        if dtype not in self._modules:
+            code = kernels.source(dtype)
+            self._modules[dtype] = self._xp.RawModule(code=code, options=("-std=c++17",))
+        return self._modules[dtype]

@@ -1,0 +1,138 @@
+"""Convolution by lowering: windows of the images as rows of a matrix, and one product for each part of the batch.
+
+Rows are pixels, so a product writes them where the next layer reads them: nothing is transposed. A 1x1 kernel needs no
+windows. Weights are brought from Caffe's order (K, C, kh, kw) to that of the windows, (K, kh, kw, C), in every pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ops.cuda.algorithm import ConvShape
+from ops.cuda.device import OnDevice
+from ops.cuda.images import in_fours, rows, step_of
+from ops.cuda.launch import Divisor, divisor
+from ops.errors import Array
+from ops.reference.lowering import is_identity
+
+MOST_BYTES = 512 << 20  # of windows at a time: products are large enough then, and VGG-16 takes 8 GB at 128 images
+
+
+class Lowered:
+    """See `algorithm.Convolution`."""
+
+    def __init__(self, shape: ConvShape, ops: OnDevice) -> None:
+        self._ops, self._shape, self._geometry = ops, shape, shape.geometry
+        self._n, self._c, self._h, self._w = shape.in_shape
+        self._k, (self._p, self._q) = shape.outputs, shape.out_shape[2:]
+        self._groups, (self._kh, self._kw) = shape.geometry.groups, shape.geometry.kernel
+        self._taps, self._identity = self._kh * self._kw, is_identity(shape.geometry)
+        self._own = self._c // self._groups  # channels of a group
+        self._depth = self._own * self._taps
+        each = self._p * self._q * self._taps * self._c * shape.dtype.itemsize
+        most = max(1, MOST_BYTES // each)
+        parts = -(-self._n // (ops.b_p or most))
+        self._images = -(-self._n // parts)
+        weights = math.prod(shape.weight_shape) * shape.dtype.itemsize
+        self.scratch_bytes = (0 if self._identity else self._images * each) + (weights if self._turns else 0)
+
+    @property
+    def _turns(self) -> bool:
+        """Whether weights lie in another order than Caffe's."""
+        return self._taps > 1 and self._own > 1
+
+    def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
+        """See Convolution."""
+        w_KD = self._packed(w)
+        for part in self._parts():
+            y_MK = rows(y[part])
+            for columns, windows_MD in zip(self._columns(self._k), self._lower(x[part]), strict=True):
+                self._ops.product(windows_MD, w_KD[columns].T, y_MK[:, columns], False)
+        self._ops.shifted(y, b, rectify)
+
+    def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
+        """See Convolution."""
+        w_KD = self._packed(w)
+        for part in self._parts():
+            dy_MK, into = rows(dy[part]), dx[part]
+            windows = self._windows(len(into)) if not self._identity else rows(into)
+            for g, columns in enumerate(self._columns(self._k)):
+                w_D = w_KD[columns]
+                out = windows[g] if not self._identity else windows[:, g * self._own : (g + 1) * self._own]
+                self._ops.product(dy_MK[:, columns], w_D, out, False)
+            if not self._identity:
+                self._lift(windows, into)
+
+    def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
+        """See Convolution."""
+        shape = (self._k, self._depth)
+        dw_KD = self._ops.scratch.take("weights", shape, dw.dtype) if self._turns else dw.reshape(shape)
+        for part in self._parts():
+            dy_MK = rows(dy[part])
+            for columns, windows_MD in zip(self._columns(self._k), self._lower(x[part]), strict=True):
+                self._ops.product(dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0)
+        if self._turns:
+            self._turn(dw_KD, dw, self._taps, self._own)
+
+    def _parts(self) -> Iterator[slice]:
+        for start in range(0, self._n, self._images):
+            yield slice(start, min(start + self._images, self._n))
+
+    def _columns(self, channels: int) -> list[slice]:
+        """The channels of each group."""
+        size = channels // self._groups
+        return [slice(g * size, (g + 1) * size) for g in range(self._groups)]
+
+    # windows
+
+    def _windows(self, images: int) -> Array:
+        """(groups, pixels, kh * kw * channels of a group), contents undefined."""
+        shape = (self._groups, images * self._p * self._q, self._depth)
+        return self._ops.scratch.take("windows", shape, self._shape.dtype)
+
+    def _lower(self, x: Array) -> list[Array]:
+        """The windows of some images, a matrix (pixels, kh * kw * channels) for each group."""
+        if self._identity:
+            x_MC = rows(x)
+            return [x_MC[:, columns] for columns in self._columns(self._c)]
+        step, windows = step_of(x), self._windows(len(x))
+        assert step is not None
+        touching = self._groups == 1 and self._geometry.dilation[1] == 1 and step == self._c
+        run, repeats = (self._kw * self._c, 1) if touching else (self._own, self._kw)
+        wide = 4 if in_fours(self._own, x, windows) and step % 4 == 0 else 1
+        sizes = map(divisor, (run // wide, repeats, self._kh, self._q, self._p, len(x)))
+        count = windows.size // wide
+        self._ops.launch(
+            "lower" if wide == 1 else "lower4", count, x.dtype, x, windows, count, step // wide, self._h, self._w,
+            *sizes, *self._geometry.stride, *self._geometry.pad, *self._geometry.dilation,
+        )  # fmt: skip
+        return list(windows)
+
+    def _lift(self, windows: Array, dx: Array) -> None:
+        """dx = the sum of all window elements that were read from each number."""
+        step = step_of(dx)
+        assert step is not None
+        wide = 4 if in_fours(self._own, dx, windows) and step % 4 == 0 else 1
+        sizes = [divisor(size) for size in (self._c // wide, self._w, self._h, self._own // wide)]
+        strides: list[Divisor] = [divisor(stride) for stride in self._geometry.stride]
+        count = dx.size // wide
+        self._ops.launch(
+            "lift" if wide == 1 else "lift4", count, dx.dtype, windows, dx, count, step // wide, *sizes,
+            windows.shape[1], self._kh, self._kw, self._p, self._q, *strides, *self._geometry.pad,
+            *self._geometry.dilation,
+        )  # fmt: skip
+
+    # weights
+
+    def _packed(self, w: Array) -> Array:
+        """(K, C/groups, kh, kw) as (K, kh * kw * C/groups)."""
+        if not self._turns:
+            return w.reshape(self._k, self._depth)
+        packed = self._ops.scratch.take("weights", (self._k, self._depth), w.dtype)
+        self._turn(w, packed, self._own, self._taps)
+        return packed
+
+    def _turn(self, source: Array, into: Array, rows_: int, columns: int) -> None:
+        """(K, rows, columns) -> (K, columns, rows)."""
+        self._ops.launch("turn", into.size, into.dtype, source, into, into.size, divisor(rows_), divisor(columns))

@@ -1,0 +1,171 @@
+"""Batch normalisation of a device, alone or with scale, bias, addend and rectifier: three launches each way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ops.cuda.device import OnDevice, strips_of
+from ops.cuda.images import step_of, width
+from ops.cuda.launch import NOTHING, divisor
+from ops.errors import Array
+from ops.reference import fused, normalise
+
+GATHERED = 8  # sums of a channel that are left for the last kernel: one step of its start
+ROWS_APART = 16  # rows that a thread of the last kernel takes at least
+
+
+class Normalisation(OnDevice):
+    """Overrides batch norm and what is joined with it; arrays whose rows do not lie evenly are the reference's."""
+
+    def batch_norm_forward(
+        self, x: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None, out: Array | None = None,
+        mean: Array | None = None, variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """As Backend's."""
+        normalise.check_batch_norm(x, statistics, out, mean, variance)
+        if x.ndim not in (2, 4):
+            return super().batch_norm_forward(
+                x, eps=eps, statistics=statistics, out=out, mean=mean, variance=variance
+            )  # fmt: skip
+        return self._forward(x, None, None, eps, statistics, False, None, out, mean, variance)
+
+    def batch_norm_backward(
+        self, dy: Array, y: Array, variance: Array, *, eps: float = 1e-5, fixed: bool = False, out: Array | None = None
+    ) -> Array:
+        """As Backend's."""
+        normalise.check_batch_norm_backward(dy, y, variance, out)
+        if dy.ndim not in (2, 4):
+            return super().batch_norm_backward(dy, y, variance, eps=eps, fixed=fixed, out=out)
+        return self._backward(dy, y, None, None, None, variance, eps, fixed, False, out, None, None)
+
+    def norm_scale_forward(
+        self, x: Array, gamma: Array, beta: Array, *, eps: float = 1e-5, statistics: tuple[Array, Array] | None = None,
+        rectify: bool = False, addend: Array | None = None, out: Array | None = None,
+        mean: Array | None = None, variance: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """As Backend's."""
+        fused.check("norm_scale_forward", out, gamma, beta, x=x, **({} if addend is None else {"addend": addend}))
+        normalise.check_batch_norm(x, statistics, out, mean, variance)
+        if x.ndim not in (2, 4):
+            return super().norm_scale_forward(
+                x, gamma, beta, eps=eps, statistics=statistics, rectify=rectify, addend=addend, out=out, mean=mean,
+                variance=variance,
+            )  # fmt: skip
+        return self._forward(x, gamma, beta, eps, statistics, rectify, addend, out, mean, variance)
+
+    def norm_scale_backward(
+        self, dy: Array, x: Array, gamma: Array, beta: Array, mean: Array, variance: Array, *, eps: float = 1e-5,
+        fixed: bool = False, rectify: bool = False, out: Array | None = None,
+        out_gamma: Array | None = None, out_beta: Array | None = None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        """As Backend's."""
+        fused.check("norm_scale_backward", out, gamma, beta, dy=dy, x=x)
+        if dy.ndim not in (2, 4):
+            return super().norm_scale_backward(
+                dy, x, gamma, beta, mean, variance, eps=eps, fixed=fixed, rectify=rectify, out=out,
+                out_gamma=out_gamma, out_beta=out_beta,
+            )  # fmt: skip
+        dgamma, dbeta = (self.xp.empty(gamma.shape, dy.dtype) if a is None else a for a in (out_gamma, out_beta))
+        into_g, into_b = (a if a.flags.c_contiguous else self.xp.empty(a.shape, a.dtype) for a in (dgamma, dbeta))
+        dx = self._backward(dy, x, gamma, beta, mean, variance, eps, fixed, rectify, out, into_g, into_b)
+        return dx, self.delivered(into_g, dgamma), self.delivered(into_b, dbeta)
+
+    def norm_added(self, mean: Array, variance: Array, share: float, unbiased: float, out: Sequence[Array]) -> None:
+        """As Backend's."""
+        if not all(a.flags.c_contiguous for a in (mean, variance, *out)):
+            super().norm_added(mean, variance, share, unbiased, out)
+            return
+        t = mean.dtype.type
+        self.launch(
+            "norm_added", mean.size, mean.dtype, mean, variance, *out, mean.size, t(share), t(unbiased)
+        )  # fmt: skip
+
+    def norm_running(self, blobs: Sequence[Array], mean: Array, variance: Array) -> None:
+        """As Backend's, and nothing waits for the device."""
+        given = [self.xp.ascontiguousarray(blob) for blob in blobs]
+        self.launch("norm_running", mean.size, mean.dtype, *given, mean, variance, mean.size)
+
+    def _forward(
+        self, x: Array, gamma: Array | None, beta: Array | None, eps: float,
+        statistics: tuple[Array, Array] | None, rectify: bool, addend: Array | None, out: Array | None,
+        mean: Array | None, variance: Array | None,
+    ) -> tuple[Array, Array, Array]:  # fmt: skip
+        xp, source, c, few = self.xp, self._rows(x), width(x), None
+        m = math.prod(x.shape) // c
+        y = self._like(x, out)
+        into = self._over(y)
+        if statistics is None:
+            mean, variance = (xp.empty((c,), x.dtype) if a is None else a for a in (mean, variance))
+            found = [a if a.flags.c_contiguous else xp.empty((c,), x.dtype) for a in (mean, variance)]
+            strips = strips_of(m)
+            sums = self.scratch.take("sums", (2, strips, c), x.dtype)
+            self.launch(
+                "norm_moments", strips * c, x.dtype, source, step_of(source), sums, strips * c, divisor(c), m, strips
+            )  # fmt: skip
+            few = self._gathered(sums, source, strips, c)
+        else:
+            mean, variance = statistics
+            found = [xp.ascontiguousarray(a) for a in statistics]
+        more = (NOTHING, 0) if addend is None else (added := self._rows(addend), step_of(added))
+        strips = max(1, m // ROWS_APART)
+        self.launch(
+            "norm_forward", strips * c, x.dtype, source, step_of(source), self.given(few), *found,
+            self.given(gamma), self.given(beta), *more, into, step_of(into), strips * c, divisor(c), m, strips,
+            GATHERED, int(statistics is not None), x.dtype.type(eps), int(rectify),
+        )  # fmt: skip
+        assert mean is not None and variance is not None
+        if statistics is None:
+            self.delivered(found[0], mean)
+            self.delivered(found[1], variance)
+        return self.delivered(into, y), mean, variance
+
+    def _backward(
+        self, dy: Array, x: Array, gamma: Array | None, beta: Array | None, mean: Array | None, variance: Array,
+        eps: float, fixed: bool, rectify: bool, out: Array | None, dgamma: Array | None, dbeta: Array | None,
+    ) -> Array:  # fmt: skip
+        c = width(x)
+        dx, m, strips = self._like(dy, out), math.prod(x.shape) // c, strips_of(math.prod(x.shape) // c)
+        into, given, source, few = self._over(dx), self._rows(dy), self._rows(x), None
+        arrays = (
+            given, step_of(given), source, step_of(source), self.given(mean), self.given(variance), self.given(gamma),
+            self.given(beta),
+        )  # fmt: skip
+        last = (dy.dtype.type(eps), int(rectify))
+        if not fixed or dgamma is not None:
+            sums = self.scratch.take("sums", (2, strips, c), dy.dtype)
+            self.launch("norm_products", strips * c, dy.dtype, *arrays, sums, strips * c, divisor(c), m, strips, *last)
+            few = self._gathered(sums, None, strips, c)
+        strips = max(1, m // ROWS_APART)
+        self.launch(
+            "norm_backward", strips * c, dy.dtype, *arrays, self.given(few), into, step_of(into),
+            *(NOTHING if a is None else a for a in (dgamma, dbeta)), strips * c, divisor(c), m, strips, GATHERED,
+            int(fixed), *last,
+        )  # fmt: skip
+        return self.delivered(into, dx)
+
+    def _gathered(self, sums: Array, x: Array | None, strips: int, c: int) -> Array:
+        """`GATHERED` sums of each half and channel, and behind them the channels' shifts, which x begins with."""
+        few = self.scratch.take("few sums", (2 * GATHERED + 1, c), sums.dtype)
+        count = 2 * GATHERED * c
+        first: Any = NOTHING if x is None else x
+        self.launch(
+            "norm_gather", count, sums.dtype, sums, first, few, count, divisor(c), divisor(GATHERED), strips
+        )  # fmt: skip
+        return few
+
+    def _rows(self, x: Array) -> Array:
+        return self.read(x) if x.ndim == 4 or step_of(x) is not None else self.xp.ascontiguousarray(x)
+
+    def _like(self, x: Array, out: Array | None) -> Array:
+        if x.ndim == 4:
+            return self.images_like(x.shape, out, x.dtype)
+        found: Array = self.xp.empty(x.shape, x.dtype) if out is None else out
+        return found
+
+    def _over(self, out: Array) -> Array:
+        if out.ndim == 4 or step_of(out) is not None:
+            return self.into(out)
+        found: Array = self.xp.empty(out.shape, out.dtype)
+        return found

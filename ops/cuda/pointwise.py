@@ -1,0 +1,63 @@
+"""Rectifier and dropout of a device: one launch each, over whatever lies in rows."""
+
+from __future__ import annotations
+
+import math
+
+from ops.cuda.device import OnDevice
+from ops.cuda.images import step_of, width
+from ops.cuda.launch import divisor
+from ops.errors import Array, check_alike, check_float, check_out, check_shape
+from ops.reference import philox
+
+
+class Pointwise(OnDevice):
+    """Overrides what nets spend time in; arrays that do not lie in rows are the reference's."""
+
+    def relu_forward(self, x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+        """As Backend's."""
+        check_float("relu_forward", x=x)
+        check_out("relu_forward", "out", out, x.shape, x.dtype)
+        y = self.xp.empty_like(x) if out is None else out
+        found = self._steps(x, y)
+        if found is None:
+            return super().relu_forward(x, negative_slope, out)
+        self.launch("rectify", x.size, x.dtype, *found, x.size, divisor(width(x)), x.dtype.type(negative_slope))
+        return y
+
+    def relu_backward(self, dy: Array, y_or_x: Array, negative_slope: float = 0.0, out: Array | None = None) -> Array:
+        """As Backend's."""
+        op = "relu_backward"
+        check_float(op, dy=dy, y_or_x=y_or_x)
+        check_shape(op, "y_or_x", y_or_x, dy.shape)
+        check_out(op, "out", out, dy.shape, dy.dtype)
+        dx = self.xp.empty_like(dy) if out is None else out
+        found = self._steps(dy, y_or_x, dx)
+        if found is None:
+            return super().relu_backward(dy, y_or_x, negative_slope, out)
+        slope = dy.dtype.type(negative_slope)
+        self.launch("rectify_back", dy.size, dy.dtype, *found, dy.size, divisor(width(dy)), slope)
+        return dx
+
+    def dropout(self, x: Array, ratio: float, key: int, first: int = 0, out: Array | None = None) -> Array:
+        """As Backend's: numbers are drawn where they are used."""
+        check_alike("dropout", out, x=x)
+        philox.check(ratio, key, first)
+        y = self.xp.empty_like(x) if out is None else out
+        if x.ndim not in (0, 2, 4) and x.size and x.flags.c_contiguous and y.flags.c_contiguous:
+            self.dropout(x.reshape(len(x), -1), ratio, key, first, out=y.reshape(len(x), -1))
+            return y
+        found = self._steps(x, y) if x.ndim in (2, 4) else None
+        if found is None:
+            return super().dropout(x, ratio, key, first, out)
+        pixels, gain = math.prod(x.shape[2:]), x.dtype.type(1 / (1 - float(ratio)))
+        numbers = (philox.signed(number) for number in (first, key, key >> 32, philox.least_kept(ratio)))
+        self.launch("dropout", x.size, x.dtype, *found, x.size, divisor(width(x)), divisor(pixels), *numbers, gain)
+        return y
+
+    def _steps(self, *arrays: Array) -> list[object] | None:
+        """Each array and how far its rows are apart, or None where one of them does not lie in rows."""
+        steps = [step_of(a) for a in arrays]
+        if arrays[0].size == 0 or any(step is None for step in steps):
+            return None
+        return [part for pair in zip(arrays, steps, strict=True) for part in pair]

@@ -1,0 +1,58 @@
+"""Matrix products by a module's `matmul`, for where there is no cuBLAS; and fully connected layers by products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops.cuda.device import OnDevice
+from ops.cuda.images import step_of
+from ops.errors import Array
+from ops.reference import dense
+
+
+class PlainProduct:
+    """out = a b, or out + a b, as NumPy computes it."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def __call__(self, a: Array, b: Array, out: Array, accumulate: bool) -> None:
+        """See `device.Product`."""
+        if accumulate:
+            out += self._xp.matmul(a, b)
+        else:
+            self._xp.matmul(a, b, out=out)
+
+
+class Dense(OnDevice):
+    """Overrides the operations of InnerProduct: a product and at most one launch each, two for the sums of a bias."""
+
+    def dense_forward(
+        self, x: Array, w: Array, b: Array | None, out: Array | None = None, *, rectify: bool = False
+    ) -> Array:
+        """As Backend's."""
+        dense.check_forward(x, w, b, out)
+        y: Array = self.xp.empty((x.shape[0], w.shape[0]), x.dtype) if out is None else out
+        into = y if step_of(y) is not None else self.xp.empty(y.shape, y.dtype)
+        self.product(x, w.T, into, False)
+        self.shifted(into, b, rectify)
+        return self.delivered(into, y)
+
+    def dense_backward_data(self, dy: Array, w: Array, out: Array | None = None) -> Array:
+        """As Backend's."""
+        dense.check_backward_data(dy, w, out)
+        dx: Array = self.xp.empty((dy.shape[0], w.shape[1]), dy.dtype) if out is None else out
+        self.product(dy, w, dx, False)
+        return dx
+
+    def dense_backward_weights(
+        self, x: Array, dy: Array, *, bias: bool, out_w: Array | None = None, out_b: Array | None = None
+    ) -> tuple[Array, Array | None]:
+        """As Backend's."""
+        dense.check_backward_weights(x, dy, out_w, out_b)
+        dw: Array = self.xp.empty((dy.shape[1], x.shape[1]), x.dtype) if out_w is None else out_w
+        self.product(dy.T, x, dw, False)
+        if not bias:
+            return dw, None
+        rows = dy if step_of(dy) is not None else self.xp.ascontiguousarray(dy)
+        return dw, self.column_sums(rows, out_b)

@@ -1,0 +1,31 @@
+"""Scratch memory of one backend: a block for each purpose, that grows to the largest request and stays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ops.errors import Array, Shape
+
+
+class Scratch:
+    """Arrays lent to one operation; the next that asks for the same purpose gets the same memory."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._blocks: dict[str, Array] = {}
+
+    def __repr__(self) -> str:
+        return f"<scratch {', '.join(f'{name} {block.size / 1e6:.1f} MB' for name, block in self._blocks.items())}>"
+
+    def take(self, purpose: str, shape: Shape, dtype: Any) -> Array:
+        """An array of that shape, contents undefined."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        block = self._blocks.get(purpose)
+        if block is None or block.size < size:
+            self._blocks.pop(purpose, None)  # let the old one go first
+            block = self._blocks[purpose] = self._xp.empty((size,), np.uint8)
+        found: Array = block[:size].view(dtype).reshape(shape)
+        return found

@@ -1,0 +1,85 @@
+"""Updates of many parameters in one launch, and the sums of a table's rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ops.cuda.device import OnDevice
+from ops.cuda.images import address
+from ops.cuda.kernels.updates import RULES
+from ops.errors import Array, OpsError, check_choice, check_float, check_shape
+from ops.interface.updates import Parameter
+from ops.reference.update import REGULARIZATIONS
+
+KEPT = 64  # tables on the device: a model server's versions take turns at a few places in memory
+
+
+class Updates(OnDevice):
+    """Overrides the update of many parameters, and `sum_rows`."""
+
+    updates_together = True
+    _tables: dict[tuple[Any, ...], tuple[Array, Array]] | None = None
+
+    def update_together(
+        self, rule: str, parameters: Sequence[Parameter], *, rate: float, decay: float, regularization: str,
+        numbers: Mapping[str, float], step: int,
+    ) -> None:  # fmt: skip
+        """As Backend's."""
+        check_choice("update: rule", rule, RULES)
+        check_choice("update: regularization", regularization, REGULARIZATIONS)
+        if not parameters:
+            return
+        dtype = parameters[0].w.dtype
+        parameters = [replace(one, g=self.xp.ascontiguousarray(one.g)) for one in parameters]  # a turned one is copied
+        for one in parameters:
+            check_float("update", w=parameters[0].w, **one.arrays())
+            for name, array in one.arrays().items():
+                check_shape("update", name, array, one.w.shape)
+                if not array.flags.c_contiguous:
+                    raise OpsError(f"update: {name} has strides {array.strides}, expected C order")
+        table, factors = self._table(parameters)
+        t, momentum = dtype.type, numbers.get("momentum", 0.0)
+        a, b, c, delta = momentum, numbers.get("momentum2", 0.0), 0.0, numbers.get("delta", 0.0)
+        if rule == "RMSProp":
+            a = numbers["rms_decay"]
+        if rule == "Adam":
+            c = math.sqrt(1 - b**step) / (1 - a**step)
+        count = sum(one.w.size for one in parameters)
+        self.launch(
+            "update", count, dtype, table, factors, len(parameters), count, RULES.index(rule),
+            int(regularization == "L1"), t(rate), t(decay), t(a), t(b), t(c), t(delta),
+        )  # fmt: skip
+
+    def _table(self, parameters: Sequence[Parameter]) -> tuple[Array, Array]:
+        """The kernel's table and factors, on the device; those of the same arrays are sent there once."""
+        lines, end = [], 0
+        for one in parameters:
+            end += one.w.size
+            histories = [address(h) for h in one.histories]
+            lines.append((address(one.w), address(one.g), address(one.out), *(*histories, 0, 0)[:2], end))
+        factors = [(one.rate, one.decay, -1.0 if one.keep is None else one.keep) for one in parameters]
+        key = (*lines, *factors, parameters[0].w.dtype)
+        tables = self._tables = {} if self._tables is None else self._tables
+        if key not in tables:
+            if len(tables) == KEPT:
+                tables.pop(next(iter(tables)))
+            dtype = parameters[0].w.dtype
+            tables[key] = self.asarray(np.array(lines, np.int64)), self.asarray(np.array(factors, dtype))
+        return tables[key]
+
+    def sum_rows(self, rows: Array, values: Array, out: Array) -> None:
+        """As Backend's."""
+        check_float("sum_rows", values=values, out=out)
+        check_shape("sum_rows", "rows", rows, values.shape[:1])
+        xp = self.xp
+        order = xp.argsort(rows, kind="stable")
+        starts = xp.searchsorted(rows[order], xp.arange(out.shape[0] + 1), side="left").astype(np.int64)
+        into = out if out.flags.c_contiguous else xp.empty(out.shape, out.dtype)
+        sources = (xp.ascontiguousarray(values), order.astype(np.int64), starts)
+        self.launch("sum_rows", out.size, out.dtype, *sources, into, *out.shape)
+        self.delivered(into, out)

@@ -1,0 +1,113 @@
+"""Pooling and local response normalisation of a device: one launch each."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+
+from ops.cuda.device import OnDevice
+from ops.cuda.images import step_of
+from ops.cuda.launch import NOTHING, divisor
+from ops.errors import Array, Shape, check_alike, check_ndim, check_out
+from ops.geometry import PoolGeometry
+from ops.reference import lrn, pool, stochastic
+
+
+class Windows(OnDevice):
+    """Overrides pooling and LRN."""
+
+    def pool_forward(
+        self, x: Array, geometry: PoolGeometry, out: Array | None = None,
+        argmax: Array | Literal[False] | None = None, *, uniforms: Array | None = None, rectify: bool = False,
+    ) -> tuple[Array, Array | None]:  # fmt: skip
+        """As Backend's."""
+        shape = pool.check_forward(x, geometry, out, argmax)
+        y = self.images_like(shape, out, x.dtype)
+        into, x = self.into(y), self.read(x)
+        images, written = (x, step_of(x)), (into, step_of(into))
+        (_, c, high, wide), (p, q) = x.shape, shape[2:]
+        ends = (
+            y.size, divisor(c), divisor(q), divisor(p), high, wide, *geometry.kernel, *geometry.stride, *geometry.pad
+        )  # fmt: skip
+        sampled = geometry.mode == "STOCHASTIC" and uniforms is not None
+        if geometry.mode != "MAX" and not sampled:
+            kernel = "average_forward" if geometry.mode == "AVE" else "stochastic_test"
+            self.launch(kernel, y.size, x.dtype, *images, *written, *ends)
+            self.delivered(into, y)
+            return pool.rectified(self.xp, y, None) if rectify else (y, None)
+        wanted = sampled or argmax is not False
+        place = self.images_like(shape, None if argmax is False else argmax, np.int32) if wanted else None
+        places = None if place is None else self.into(place)
+        given: tuple[Any, ...] = (NOTHING, 0) if places is None else (places, step_of(places))
+        if sampled:
+            assert uniforms is not None
+            stochastic.check_uniforms(x, uniforms, shape)
+            chances = self.read(uniforms)
+            self.launch(
+                "stochastic_train", y.size, x.dtype, *images, chances, step_of(chances), *written, *given, *ends
+            )  # fmt: skip
+        else:
+            self.launch("max_forward", y.size, x.dtype, *images, *written, *given, int(rectify), *ends)
+        self.delivered(into, y)
+        if place is not None and places is not None:
+            self.delivered(places, place)
+        return pool.rectified(self.xp, y, place) if rectify and sampled else (y, place)
+
+    def pool_backward(
+        self, dy: Array, geometry: PoolGeometry, in_shape: Shape,
+        argmax: Array | None = None, out: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """As Backend's."""
+        pool.check_backward(dy, geometry, in_shape, argmax, out)
+        dx = self.images_like(in_shape, out, dy.dtype)
+        into, dy = self.into(dx), self.read(dy)
+        _, c, high, wide = in_shape
+        sizes = [divisor(size) for size in (c, wide, high, *geometry.stride)]
+        ends = (dx.size, *sizes, *dy.shape[2:], *geometry.kernel, *geometry.pad)
+        kernel, places = "average_backward", tuple[Any, ...]()
+        if geometry.mode != "AVE" and argmax is not None:
+            found = self.read(argmax)
+            kernel, places = "places_backward", (found, step_of(found))
+        self.launch(kernel, dx.size, dy.dtype, dy, step_of(dy), *places, into, step_of(into), *ends)
+        return self.delivered(into, dx)
+
+    def lrn_forward(
+        self, x: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0,
+        region: str = "ACROSS_CHANNELS", out: Array | None = None, scale: Array | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """As Backend's; where out is x, x is copied first."""
+        op = "lrn_forward"
+        check_alike(op, out, x=x)
+        check_ndim(op, "x", x, "NCHW")
+        check_out(op, "scale", scale, x.shape, x.dtype)
+        ends = _lrn_numbers(op, x, size, alpha, beta, k, region)
+        y, s = (self.images_like(x.shape, a, x.dtype) for a in (out, scale))
+        source, into, into_s = self.apart(x, y), self.into(y), self.into(s)
+        arrays = [part for a in (source, into, into_s) for part in (a, step_of(a))]
+        self.launch(op, x.size, x.dtype, *arrays, *ends)
+        return self.delivered(into, y), self.delivered(into_s, s)
+
+    def lrn_backward(
+        self, dy: Array, x: Array, y: Array, scale: Array, *, size: int = 5, alpha: float = 1.0, beta: float = 0.75,
+        region: str = "ACROSS_CHANNELS", out: Array | None = None,
+    ) -> Array:  # fmt: skip
+        """As Backend's; an input that is out is copied first."""
+        op = "lrn_backward"
+        check_alike(op, out, dy=dy, x=x, y=y, scale=scale)
+        check_ndim(op, "x", x, "NCHW")
+        ends = _lrn_numbers(op, x, size, alpha, beta, 1.0, region)
+        dx = self.images_like(x.shape, out, x.dtype)
+        into = self.into(dx)
+        arrays = [part for a in (*(self.apart(b, dx) for b in (dy, x, y, scale)), into) for part in (a, step_of(a))]
+        self.launch(op, x.size, x.dtype, *arrays, *ends)
+        return self.delivered(into, dx)
+
+
+def _lrn_numbers(op: str, x: Array, size: int, alpha: float, beta: float, k: float, region: str) -> tuple[Any, ...]:
+    """Sizes, the radius in channels and in pixels, and the formula's numbers in x's dtype."""
+    share, shift = lrn.share_and_shift(op, size, alpha, k, region)
+    radii = (size // 2, 0) if region == "ACROSS_CHANNELS" else (0, size // 2)
+    _, c, high, wide = x.shape
+    numbers = (x.dtype.type(number) for number in (share, shift, float(beta)))
+    return (x.size, divisor(c), divisor(wide), divisor(high), *radii, *numbers)

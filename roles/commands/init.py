@@ -1,0 +1,136 @@
+"""`init`: a cluster.toml to begin with, for the digits that ship, a folder of one's own images, or Caffe's solver."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nets import is_file, load_solver
+from nets.data.images import read_folders
+from roles.commands import starters
+from roles.commands.common import say, told
+from runtime.config.source import CLUSTER_FILE
+from runtime.errors import ConfigError
+from runtime.text import printable
+
+TESTED = 5  # one image of so many of a class is kept for tests
+BATCH = 50  # as many as `starters` says, fewer where there are fewer images
+
+
+def init(directory: Path = Path(), *, images: Path | None = None, solver: Path | None = None) -> int:
+    """Write a commented cluster.toml to begin with.
+
+    Without a choice it trains LeNet on the digits that ship. What is there already is never written over.
+
+    Parameters
+    ----------
+    directory
+        The folder to write into, made if it is not there.
+    images
+        Train on image files of one's own: a folder with a folder per class. Also writes the lists of images to train
+        on and to test on, the names of the classes, a net and a solver.
+    solver
+        Train what Caffe's solver.prototxt trains.
+    """
+    if images is not None and solver is not None:
+        raise ConfigError(["init: found --images and --solver, expected one of them"])
+    with told():
+        if images is not None:
+            files = of_images(images, directory)
+        elif solver is not None:
+            files = of_solver(solver, directory)
+        else:
+            files = {CLUSTER_FILE: _cluster("LeNet on the handwritten digits that ship.", starters.DIGITS, directory)}
+    write(directory, files)
+    for name in files:
+        say(f"wrote {directory / name}")
+    _look(directory / CLUSTER_FILE)
+    return 0
+
+
+def of_images(folder: Path, directory: Path) -> dict[str, str]:
+    """File name -> text, for a folder with a folder of images per class. DataError, ConfigError."""
+    if not folder.is_dir():
+        raise ConfigError([f"{folder}: no such folder; expected one with a folder of images per class"])
+    paths, labels = read_folders(folder)
+    classes = sorted(each.name for each in folder.iterdir() if each.is_dir())
+    if len(classes) < 2:
+        raise ConfigError([f"{folder}: found {len(classes)} folder, expected one per class, two at least"])
+    lists: dict[bool, list[str]] = {True: [], False: []}  # kept for tests?
+    counts = dict.fromkeys(labels, 0)
+    for path, label in zip(paths, labels, strict=True):
+        counts[label] += 1
+        lists[counts[label] % TESTED == 0].append(f"{path.relative_to(folder)} {label}\n")
+    if not lists[True]:
+        most = max(counts.values())
+        text = f"found {most} images of a class at most, expected {TESTED} at least: every fifth is for tests"
+        raise ConfigError([f"{folder}: {text}"])
+    batch, tested = (min(BATCH, len(lists[kept])) for kept in (False, True))
+    train = starters.IMAGES.format(root=_quoted(_from(directory, folder)))
+    what = (
+        f"A small net on images of {len(classes)} classes: {len(lists[False])} to train on, {len(lists[True])} to test."
+    )
+    return {
+        CLUSTER_FILE: _cluster(what, train, directory, preset="single", workers=1),
+        "net.prototxt": starters.net(len(classes), batch, tested),
+        "solver.prototxt": starters.solver(len(lists[False]), batch),
+        "train.txt": "".join(lists[False]),
+        "val.txt": "".join(lists[True]),
+        "classes.txt": "".join(f"{name}\n" for name in classes),
+    }
+
+
+def of_solver(path: Path, directory: Path) -> dict[str, str]:
+    """File name -> text, for Caffe's solver. PrototxtError if it cannot be read, or its net."""
+    if not is_file(path):
+        raise ConfigError([f"{path}: no such file; expected Caffe's solver.prototxt"])
+    spec = load_solver(path)
+    tests = starters.CAFFE_TEST if spec.proto.test_iter else ""
+    train = starters.CAFFE.format(solver=_quoted(_from(directory, path)), test=tests)
+    return {CLUSTER_FILE: _cluster(f"What {path.name} trains.", train, directory, preset="single", workers=1)}
+
+
+def write(directory: Path, files: Mapping[str, str]) -> None:
+    """All of the files, or none: ConfigError names those that are there already."""
+    if there := [name for name in files if os.path.lexists(directory / name)]:
+        raise ConfigError([f"{directory / name}: is there already: name another folder, or move it" for name in there])
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            with (directory / name).open("x") as opened:
+                opened.write(text)
+    except OSError as error:
+        raise ConfigError([f"{error.filename or directory}: cannot be written: {error.strerror}"]) from None
+
+
+def _cluster(what: str, train: str, directory: Path, *, preset: str = "omnivore", workers: int = 2) -> str:
+    return starters.cluster(what, train, str(directory / CLUSTER_FILE), preset, workers)
+
+
+def _from(directory: Path, path: Path) -> str:
+    """The path as seen from `directory`: relative if it lies below the same folder, else whole."""
+    here, there = directory.resolve(), path.resolve()
+    common = Path(os.path.commonpath([here, there]))
+    return os.path.relpath(there, here) if common != Path(common.anchor) else str(there)
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML, which JSON's are."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _look(file: Path) -> None:
+    """What `check` would say, so that it is known at once; the files stay."""
+    from runtime.runs.checking import check
+
+    try:
+        remarks: Sequence[str] = check(file, ()).warnings
+    except ConfigError as error:
+        remarks = [f"to mend before `up`: {problem}" for problem in error.problems]
+    else:
+        say(f"train it: python -m runtime up {file}")
+    for remark in remarks:
+        sys.stderr.write(f"warning: {printable(remark)}\n")

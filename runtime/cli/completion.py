@@ -1,0 +1,48 @@
+"""`completion`: the shell completes the commands and options of `convoy`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from runtime.errors import ConfigError
+
+Shell = Literal["bash", "zsh", "fish"]
+
+
+def completion(shell: Shell | None = None, *, install: Annotated[bool, Parameter(negative=())] = False) -> int:
+    """Write the script by which a shell completes `convoy`.
+
+    `eval "$(convoy completion bash)"` completes in this shell; --install in every new one.
+
+    Parameters
+    ----------
+    shell
+        Which one; without it that of $SHELL.
+    install
+        Put the script where the shell looks for it, and say where; a line in ~/.bashrc or ~/.zshrc loads it.
+    """
+    from runtime.cli.main import SCRIPT, application
+
+    app = application(["--help"], SCRIPT)
+    found = shell or _own()
+    if not install:
+        sys.stdout.write(app.generate_completion(shell=found))
+        return 0
+    try:
+        path = app.install_completion(shell=found)
+    except OSError as error:
+        raise ConfigError([f"{error.filename}: cannot be written: {error.strerror}"]) from None
+    sys.stdout.write(f"wrote {path}; it is used by every {found} that starts from now on\n")
+    return 0
+
+
+def _own() -> Shell:
+    name = Path(os.environ.get("SHELL", "")).name
+    if name in ("bash", "zsh", "fish"):
+        return name  # type: ignore[return-value]  # one of the three
+    raise ConfigError([f"completion: found the shell '{name}' in $SHELL, expected bash, zsh or fish as the argument"])

@@ -1,0 +1,27 @@
+"""What a process prepares before it can begin, such as kernels that are compiled: told as events while it goes on.
+
+A library that takes its time logs how far it is, with `extra={"preparing": {"done": 3, "total": 12, "what": "compiling
+kernels"}}`; it needs to know nothing of runs. The agent makes an event `preparing` of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+PREPARING = "preparing"  # the event of an agent; its fields are `process`, `what`, `done` and `total`
+
+
+class LoggedPreparation(logging.Handler):
+    """Hands on what is said of preparation, from whichever thread logs it. `tell` must be safe to call there."""
+
+    def __init__(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+        self.addFilter(lambda record: hasattr(record, PREPARING))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler; the handler's lock is held."""
+        said = getattr(record, PREPARING)
+        self._tell({name: said[name] for name in ("what", "done", "total")})
