@@ -61,12 +61,12 @@ def test_a_preset_that_equals_single_does_so_on_two_devices(
 def test_every_other_preset_learns_on_two_devices_what_it_learns_on_the_cpu(
     preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"workers": 2, "groups": 2, "iterations": 100, "test": True, "batch": 32}
+    options = {"workers": 2, "groups": 2, "iterations": 40, "test": True}
     expected = train(configure(tmp_path / "cpu", preset, **options)).journal.of("test")[-1]["accuracy"]
     cluster = placed(configure(tmp_path / "device", preset, **options), TWO)
     found = events(trained(cluster, stand_in, monkeypatch, devices=2), "test")[-1]["accuracy"]
-    assert expected > 0.7  # it has learnt: the comparison means something
-    assert found == pytest.approx(expected, abs=0.1)
+    assert expected > 0.6  # it has learnt: the comparison means something
+    assert found == pytest.approx(expected, abs=0.2)  # of one order of gradients; the other run has another
 
 
 @pytest.mark.slow
