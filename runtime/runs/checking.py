@@ -64,9 +64,10 @@ class Checked:
                 console.event(SUPERVISOR, *event)
 
 
-def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None) -> Checked:
+def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
-    for whoever asked. `resume`: the run shall go on from another."""
+    for whoever asked. `resume`: the run shall go on from another. `starts`: it shall run here, so that what this machine
+    lacks is a mistake; who only plans may do so elsewhere."""
     with kept_warnings() as told:
         loaded = load_with_program(path, overrides)
         for line in unused(loaded.config):
@@ -77,7 +78,7 @@ def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = Non
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
-        if lacking := _lacking(loaded, placement.topology):
+        if starts and (lacking := _lacking(loaded, placement.topology)):
             raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
         return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice, resumed)

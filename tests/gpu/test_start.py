@@ -68,6 +68,11 @@ def test_without_cupy_check_says_what_to_install(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_on_gpus_is_planned_where_there_are_none(tmp_path: Path) -> None:
+    code, said = run("plan", on_device(tmp_path), environment())
+    assert code == 0, said
+
+
 CHECKED = {
     "no driver": ({}, "there is no NVIDIA driver (libcuda.so.1 cannot be loaded): install one"),
     "a driver too old": ({"driver": 12040}, "the driver is too old: it is for CUDA 12.4, this cupy needs 13.0: update"),
