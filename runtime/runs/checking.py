@@ -66,7 +66,7 @@ class Checked:
 
 def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
-    for whoever asked. `resume`: the run shall go on from another. `starts`: it shall run here, so that what this machine
+    for whoever asked. `resume`: the run shall go on from another. `starts`: it shall run here, and what this machine
     lacks is a mistake; who only plans may do so elsewhere."""
     with kept_warnings() as told:
         loaded = load_with_program(path, overrides)
