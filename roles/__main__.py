@@ -1,10 +1,14 @@
-"""docs/conversations.md, made from the tables of the roles themselves: `python -m roles`."""
+"""Pages of the docs that are made from the code: `python -m roles` writes docs/conversations.md, from the tables of the
+roles themselves, and `python -m roles messages` docs/messages.md, from the classes."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+import typing
 from collections.abc import Iterable, Iterator
 
+from roles import messages as training
 from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.collective import Collective
@@ -12,13 +16,20 @@ from roles.exchange.host import HostExchange
 from roles.exchange.per_host import PerHost
 from roles.exchange.ring import RingExchange
 from roles.exchange.tree import TreeExchange
+from roles.fc import swap
 from roles.fc.server import FcServer
 from roles.fc.shard import FcShard
+from roles.learning import model_holder
 from roles.servers.conv_model import ConvModel
 from roles.servers.tree_reducer import TreeReducer
+from roles.tuning import statistics
 from runtime import Actor, Conversation
 from runtime.actors.conversation import Said
+from runtime.cluster import clients, lifecycle
 from runtime.cluster.lifecycle import LIFE
+from runtime.cluster.machines import words
+from runtime.messages import message as basic
+from runtime.messages.message import REGISTRY, Message
 
 SPEAKERS: tuple[type, ...] = (
     Coordinator, ConvModel, TreeReducer, FcServer, FcShard, Collective, PerHost, TreeExchange, RingExchange,
@@ -31,6 +42,13 @@ in the state its subject is in is refused with the reason `illegal`, is counted
 (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing. Messages are written `LikeThis`; what the
 actor does itself is a verb. Where a row leads to several states, the text at the table's rows in the code says when.
 """
+SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, words)
+MESSAGES = """# Every message
+
+This page is made from the message classes (`python -m roles messages`); a test compares. Which message may come when
+stands in [conversations.md](conversations.md). Messages with arrays travel on the bulk lane, all others on the control
+lane. On the wire a message is called by its package and its class: `Ticket` is roles.Ticket.
+"""
 PROCESS = """## A process, at the supervisor
 
 The table is `LIFE` in `runtime/cluster/lifecycle.py`. What does not fit is refused with the reason `illegal_step`.
@@ -38,7 +56,7 @@ The table is `LIFE` in `runtime/cluster/lifecycle.py`. What does not fit is refu
 
 
 def markdown() -> str:
-    """The page."""
+    """The page of conversations."""
     life: dict[tuple[str, Said], tuple[str, ...]] = {
         (before.value, event): (after.value,) for (before, event), after in LIFE.items()
     }
@@ -80,10 +98,39 @@ def _about(talk: Conversation) -> str:
     return "\n".join(lines) + "\n"
 
 
+def messages_page() -> str:
+    """Every message, with its fields, as docs/messages.md shows them."""
+    lines = [MESSAGES]
+    for module in SAID_IN:
+        said = [kind for kind in REGISTRY.values() if kind.__module__ == module.__name__]
+        lines.append(f"## `{module.__name__}`\n\n{(module.__doc__ or '').strip().partition(chr(10) * 2)[0]}\n")
+        lines += ["| message | lane | fields | means |", "| --- | --- | --- | --- |"]
+        lines += [_row(kind) for kind in said] + [""]
+    return "\n".join(lines)
+
+
+def _row(kind: type[Message]) -> str:
+    hints = typing.get_type_hints(kind)
+    fields = ", ".join(f"`{each.name}` {_type(hints[each.name])}" for each in dataclasses.fields(kind))  # type: ignore[arg-type]
+    means = " ".join((kind.__doc__ or "").split()).replace("|", "\\|")
+    return f"| `{kind.__name__}` | {kind.lane} | {fields} | {means} |"
+
+
+TYPES: dict[object, str] = {
+    basic.Array: "array", tuple[basic.Array, ...]: "arrays", basic.Json: "table",
+    tuple[int, ...]: "ints", tuple[float, ...]: "floats", tuple[str, ...]: "strs",
+}  # fmt: skip
+
+
+def _type(annotation: object) -> str:
+    """A field's type as people say it."""
+    return TYPES.get(annotation) or str(getattr(annotation, "__name__", annotation))
+
+
 def _listed(names: Iterable[str]) -> str:
     *before, last = names
     return f"{', '.join(before)} and {last}" if before else last
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown())
+    sys.stdout.write(messages_page() if sys.argv[1:] == ["messages"] else markdown())

@@ -99,7 +99,8 @@ ROOMS: dict[str, str] = {
     " roles.checkpoints roles.forecasting roles.learning roles.planning runtime runtime.cli"
     " runtime.compute runtime.config runtime.plan runtime.runs",
     "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
-    " roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors runtime.cluster",
+    " roles.learning roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors"
+    " runtime.cluster runtime.cluster.machines runtime.messages",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

@@ -6,7 +6,7 @@ Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -122,13 +122,15 @@ class SolverSpec:
         new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
         return new, tuple(kept)
 
-    def update_together(
+    def update_all(
         self,
         ops: Backend,
         iteration: int,
-        parameters: Iterable[tuple[ParamSpec, Array, Array, History, Array]],
-    ) -> None:
-        """Update many parameters, given as `update` takes them, in one operation of a backend that has it."""
+        parameters: Sequence[tuple[ParamSpec, Array, Array, History, Array]],
+    ) -> Iterator[tuple[Array, History]]:
+        """Update parameters, each given as `update` takes it: in one operation where the backend has one."""
+        if not ops.updates_together:
+            return iter([self.update(ops, iteration, *each) for each in parameters])
         ops.update_together(
             self.type,
             [
@@ -138,6 +140,7 @@ class SolverSpec:
             rate=self.rate(iteration), decay=self.weight_decay, regularization=self.proto.regularization_type,
             numbers={name: getattr(self.proto, name) for name in RULES[self.type].numbers}, step=iteration + 1,
         )  # fmt: skip
+        return iter([(out, history) for _, _, _, history, out in parameters])
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
         """Return what all gradients are multiplied by so that their common norm is at most `clip_gradients`.

@@ -7,11 +7,12 @@ nobody else reads (`in_place`), it writes over the old ones and allocates nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from nets import NetError, ParamSpec, SolverSpec
+from nets import ParamSpec, SolverSpec, check_state, history_names, state_shapes
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
 from roles.messages import Blobs
@@ -64,10 +65,8 @@ class ParameterStore:
     def in_place(self, layer: str, *, histories: bool) -> list[Array]:
         """The arrays of a layer that may be written over where nobody else reads: each parameter, and if wanted the
         solver's histories of it behind it."""
-        found: list[Array] = []
-        for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
-            found += (blob, *of) if histories else (blob,)
-        return found
+        pairs = zip(self._blobs[layer], self._history[layer], strict=True)
+        return [each for blob, of in pairs for each in ((blob, *of) if histories else (blob,))]
 
     @property
     def params(self) -> dict[str, tuple[ParamSpec, ...]]:
@@ -80,8 +79,7 @@ class ParameterStore:
         return float(self._solver.momentum)
 
     def published(self, layer: str) -> Blobs:
-        """The present version's arrays in host memory, as they travel; no copy on the CPU. With `publishes` they were
-        copied from the device as the version was made, and nothing waits here."""
+        """The present version's arrays in host memory, as they travel. No copy on the CPU, nor with `publishes`."""
         return self._copies[layer] if self._copies is not None else self._on_host(layer)
 
     def _on_host(self, layer: str) -> Blobs:
@@ -114,7 +112,7 @@ class ParameterStore:
         The iteration that rates and Adam's correction depend on is the layer's version; an iteration of several updates
         counts the last. Running statistics are part of the layer: their "gradients" are applied by the same call.
         """
-        self._update(self._ops, layer, gradients)
+        self._update(self._ops, {layer: gradients})
         self._copy((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
@@ -123,35 +121,23 @@ class ParameterStore:
         self.versions[layer] += 1
         return self.versions[layer]
 
-    def _update(self, ops: Backend, layer: str, gradients: Blobs) -> None:
-        gradients = tuple(ops.asarray(gradient) for gradient in gradients)  # they come from host memory
-        if ops.updates_together:
-            self._update_together(ops, {layer: gradients})
-            return
-        updated = [
-            self._solver.update(ops, self.versions[layer], param, w, g, history, self._next(w))
-            for param, w, g, history in zip(
-                self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
-            )
-        ]
-        self._blobs[layer] = tuple(w for w, _ in updated)
-        self._history[layer] = tuple(h for _, h in updated)
-
-    def _update_together(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
-        """Update layers of one version, all in one operation."""
-        new = {layer: tuple(self._next(w) for w in self._blobs[layer]) for layer in gradients}
-        self._solver.update_together(
+    def _update(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
+        """Update layers of one version, together where the backend can."""
+        updated = self._solver.update_all(
             ops,
             self.versions[next(iter(gradients))],
             [
-                each
+                (param, w, ops.asarray(g), history, self._next(w))  # gradients come from host memory
                 for layer, of in gradients.items()
-                for each in zip(
-                    self._params[layer], self._blobs[layer], of, self._history[layer], new[layer], strict=True
+                for param, w, g, history in zip(
+                    self._params[layer], self._blobs[layer], of, self._history[layer], strict=True
                 )
             ],
         )
-        self._blobs |= new
+        for layer, of in gradients.items():
+            mine = list(islice(updated, len(of)))
+            self._blobs[layer] = tuple(w for w, _ in mine)
+            self._history[layer] = tuple(h for _, h in mine)
 
     def _next(self, w: Array) -> Array:
         """Where the next version of a parameter is written."""
@@ -169,41 +155,30 @@ class ParameterStore:
             for param, g in zip(self._params[layer], of, strict=True)
             if param.keep is None
         ]
-        factor = self._solver.clip_factor(self._ops, learned)
-        if factor != 1.0:
+        if (factor := self._solver.clip_factor(self._ops, learned)) != 1.0:
             for gradient in learned:
                 gradient *= factor
-        if self._ops.updates_together and len({self.versions[layer] for layer in gradients}) == 1:
-            self._update_together(self._ops, gradients)
-            self._copy(gradients)
-            for layer in gradients:
+        together = self._ops.updates_together and len({self.versions[layer] for layer in gradients}) == 1
+        for layers in [gradients] if together else [{layer: of} for layer, of in gradients.items()]:
+            self._update(self._ops, layers)
+            self._copy(layers)
+            for layer in layers:
                 self.count(layer)
-            return
-        for layer, of in gradients.items():
-            self.apply(layer, of)
 
     def state(self) -> dict[str, Array]:
-        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`, `layer.i.history2`."""
+        """Everything a checkpoint must hold, on the host: see nets.definition.state."""
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
             for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
                 host = self._ops.to_host(blob)
                 found[f"{layer}.{index}"] = host.copy() if self._in_place else host
-                for name, history in zip(_names(layer, index, len(histories)), histories, strict=True):
+                for name, history in zip(history_names(layer, index, len(histories)), histories, strict=True):
                     found[name] = self._ops.to_host(history).copy()
         return found
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
         """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing or misshapen."""
-        problems: list[str] = []
-        for layer, blobs in self._blobs.items():
-            for index, blob in enumerate(blobs):
-                for name in (f"{layer}.{index}", *_names(layer, index, len(self._history[layer][index]))):
-                    found = state[name].shape if name in state else "nothing"
-                    if found != blob.shape:
-                        problems.append(f"checkpoint: '{name}': found {found}, expected shape {blob.shape}")
-        if problems:
-            raise NetError(problems)
+        check_state(state, state_shapes(self._params, self._solver))
         for layer, blobs in self._blobs.items():
             found = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
             if self._in_place:  # somebody may compute on these very arrays
@@ -214,24 +189,9 @@ class ParameterStore:
             self._history[layer] = tuple(
                 tuple(
                     self._ops.asarray(np.array(state[name]), history.dtype)
-                    for name, history in zip(_names(layer, index, len(histories)), histories, strict=True)
+                    for name, history in zip(history_names(layer, index, len(histories)), histories, strict=True)
                 )
                 for index, histories in enumerate(self._history[layer])
             )
             self.versions[layer] = version
         self._copy(self._blobs)
-
-
-def state_shapes(params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec) -> dict[str, tuple[int, ...]]:
-    """The arrays that a checkpoint of these parameters holds: name -> shape."""
-    found: dict[str, tuple[int, ...]] = {}
-    for layer, specs in params.items():
-        for index, spec in enumerate(specs):
-            histories = solver.histories(spec)
-            found |= dict.fromkeys((f"{layer}.{index}", *_names(layer, index, histories)), spec.shape)
-    return found
-
-
-def _names(layer: str, index: int, count: int) -> list[str]:
-    """What a checkpoint calls the `count` histories of a parameter."""
-    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from roles import ROLES
-from roles.__main__ import SPEAKERS, at_any_time, markdown
+from roles.__main__ import SPEAKERS, at_any_time, markdown, messages_page
 from roles.messages import Contribution, NextTicket, SharedSum
 from runtime import Actor, Conversation, Message, MessageError, Standing
 
@@ -146,3 +146,17 @@ def test_no_role_refuses_by_hand_what_a_table_should() -> None:
 def test_the_page_of_the_docs_is_that_of_the_tables() -> None:
     page = (ROOT / "docs" / "conversations.md").read_text("utf-8")
     assert page == markdown(), "write it anew: python -m roles > docs/conversations.md"
+
+
+def test_the_page_of_messages_is_that_of_the_classes() -> None:
+    page = (ROOT / "docs" / "messages.md").read_text("utf-8")
+    assert page == messages_page(), "write it anew: python -m roles messages > docs/messages.md"
+
+
+def test_no_message_is_missing_on_the_page() -> None:
+    declared = set()
+    for path in [*(ROOT / "roles").rglob("*.py"), *(ROOT / "runtime").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and any(ast.unparse(each) == "message" for each in node.decorator_list):
+                declared.add(node.name)
+    assert [name for name in sorted(declared) if f"| `{name}` |" not in messages_page()] == []
