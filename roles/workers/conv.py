@@ -184,14 +184,8 @@ class ConvCompute(KeepsBeside, ReadsJob):
         layer = stage.layer
         if layer is None:
             return ()
-        pull = PullLayer(
-            group=ticket.group,
-            members=ticket.members,
-            phase=ticket.phase,
-            number=ticket.number,
-            layer=layer,
-            after=ticket.after,
-        )
+        group, members, phase, number = ticket.group, ticket.members, ticket.phase, ticket.number
+        pull = PullLayer(group=group, members=members, phase=phase, number=number, layer=layer, after=ticket.after)
         return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
 
     async def _top(self, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
