@@ -52,12 +52,14 @@ class Watchers:
 
 @dataclass(frozen=True)
 class Site:
-    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells."""
+    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells.
+    `restarts`: runs that ended before it, of which it is the continuation."""
 
     placement: Placement
     config: ClusterConfig
     directory: RunDirectory
     watcher: Watcher
+    restarts: int = 0
 
     @property
     def limits(self) -> Limits:
@@ -75,6 +77,7 @@ class House(ABC):
     began: asyncio.Event
     asked_to_end = False
     metrics_url = ""
+    report_url = ""
     summary = ""
 
     @abstractmethod
