@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import decided, forecast, memory
     from roles.options import Options
+    from roles.planning.devices import lacking
     from roles.planning.planner import plan
     from roles.planning.prospects import prospects
     from roles.planning.scripting import training
@@ -74,6 +75,7 @@ __all__ = [
     "choice",
     "decided",
     "forecast",
+    "lacking",
     "memory",
     "observer",
     "plan",
@@ -100,6 +102,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.planner import plan
 
         return plan
+    if name == "lacking":
+        from roles.planning.devices import lacking
+
+        return lacking
     if name == "prospects":
         from roles.planning.prospects import prospects
 

@@ -93,8 +93,8 @@ ROOMS: dict[str, str] = {
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
-    "roles.planning": "nets! nets.data nets.files roles roles.base roles.checkpoints roles.coordination roles.exchange"
-    " roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
+    "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints roles.coordination"
+    " roles.exchange roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
     " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
     " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",

@@ -116,9 +116,16 @@ class Agent(Actor):
             await self._home.prepare(self._actors)
             reads = await self._reads() if self._compares else {}
         except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
-            self._failed(self._home.process, error)
+            self._failed(self._home.process, self._at_launch(error))
         else:
             await self.tell(SUPERVISOR, Ready(process=self._home.process, reads=reads))
+
+    def _at_launch(self, error: Exception) -> Exception:
+        """What is lacking on this machine is a failed launch, and says where it is lacking."""
+        place = f"process {self._home.process} ({', '.join(self._actors)}) on {socket.gethostname()}"
+        if isinstance(error, MemoryError):
+            return LaunchError(f"{place} does not get the memory to begin with: {error}")
+        return LaunchError(f"{place}: {error}") if isinstance(error, LaunchError) else error
 
     async def _reads(self) -> dict[str, str]:
         """What the actors here read that others must read too: what the method `reads` of each says, if it has one, in
