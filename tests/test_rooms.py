@@ -65,7 +65,7 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
-    "runtime.report": "runtime runtime.cluster",
+    "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.report"

@@ -6,7 +6,7 @@ Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,9 @@ from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend, Parameter
+
+# The parameters of a layer, as `update` takes each of them: what they are, w, g, history, out.
+OneLayer = tuple[Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]]
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,13 @@ class SolverSpec:
         new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
         return new, tuple(kept)
 
-    def update_together(
-        self,
-        ops: Backend,
-        iteration: int,
-        parameters: Iterable[tuple[ParamSpec, Array, Array, History, Array]],
-    ) -> None:
-        """Update many parameters, given as `update` takes them, in one operation of a backend that has it."""
+    def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
+        """Update the parameters of many layers, each as `update` does it; in one operation of a backend that has it."""
+        parameters = [each for of in layers for each in zip(*of, strict=True)]
+        if not ops.updates_together:
+            for param, w, g, history, out in parameters:
+                self.update(ops, iteration, param, w, g, history, out)
+            return
         ops.update_together(
             self.type,
             [

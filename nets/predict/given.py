@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nets.data import Transform
+from nets.data.images import check_size
 from nets.definition.spec import NetSpec
 from nets.errors import NetError
 from nets.files import checkpoint
@@ -33,7 +34,11 @@ def deployment_of(path: Path) -> Deployment | None:
 
 
 def completed(said: Deployment | None, given: Given, weights: Weights, file: str) -> Deployment:
-    """The deployment of `weights`. NetError says what is missing."""
+    """The deployment of `weights`. NetError says what is missing, or cannot be."""
+    if given.size is not None:
+        check_size("size", *given.size, "color")
+    if given.crop is not None and given.crop < 0:
+        raise NetError(f"crop: found {given.crop}, expected an integer >= 0")
     if given.net is not None:
         said = _of_net(given.net, given, weights)
     if said is None:
@@ -42,17 +47,9 @@ def completed(said: Deployment | None, given: Given, weights: Weights, file: str
             "and what is done to images where the net does not say it (--mean, --scale, --crop, --size)"
         )
     order = given.order or said.order
-    if given.order and ORDERS[given.order] != said.shape[0]:
+    if given.order and ORDERS.get(given.order) != said.shape[0]:
         raise NetError(f"order: found '{given.order}', but the net reads images of {said.shape[0]} channels")
-    transform = said.transform
-    if given.mean is not None:
-        image = given.mean if isinstance(given.mean, np.ndarray) else None
-        mean = () if isinstance(given.mean, np.ndarray) else given.mean
-        transform = dataclasses.replace(transform, mean=mean, mean_image=image)
-    if given.scale is not None:
-        transform = dataclasses.replace(transform, scale=given.scale)
-    if given.crop is not None:
-        transform = dataclasses.replace(transform, crop=given.crop)
+    transform = _as_given(said.transform, given)
     shape = (said.shape[0], *given.size) if given.size else said.shape
     found = dataclasses.replace(
         said, order=order, shape=shape, transform=transform, classes=given.classes or said.classes
@@ -68,19 +65,29 @@ def _of_net(spec: NetSpec, given: Given, weights: Weights) -> Deployment:
     if not layers:
         raise NetError(f"{spec.path.name}: found no data layer and no input, expected one that takes images")
     first = layers[0].proto
-    transform = Transform.of_net(net, "TEST")
-    if given.crop is not None:
-        transform = dataclasses.replace(transform, crop=given.crop)
+    transform = _as_given(Transform.of_net(net, "TEST"), given)
     if first.type == "Input" and first.input_param.shape:
         inside = tuple(int(size) for size in first.input_param.shape[0].dim[1:])
     else:
         inside = _image(net, first.top[0], transform, given, weights)
     outside = given.size or transform.size or _outside(inside, transform)
+    if not transform.crop and outside != inside[1:] and len(set(inside[1:])) == 1:  # as Caffe's classify
+        transform = dataclasses.replace(transform, crop=inside[-1])
     shape = (inside[0], *outside) if len(inside) == 3 else inside
     known = {top: () for layer in layers for top in layer.proto.top}
     inputs = {**known, **_declared(layers[0].proto), first.top[0]: inside}
     seen = Seen(shape, given.order or ("gray" if inside[:1] == (1,) else "bgr"), given.classes, inputs)
     return Deployment.of(net, seen, transform)
+
+
+def _as_given(transform: Transform, given: Given) -> Transform:
+    """The transform with what is given in place of what it says."""
+    said: dict[str, Any] = {"scale": given.scale, "crop": given.crop}
+    said = {key: value for key, value in said.items() if value is not None}
+    if given.mean is not None:
+        image = isinstance(given.mean, np.ndarray)
+        said |= {"mean": () if image else given.mean, "mean_image": given.mean if image else None}
+    return dataclasses.replace(transform, **said)
 
 
 def _image(net: NetSpec, top: str, transform: Transform, given: Given, weights: Weights) -> tuple[int, int, int]:

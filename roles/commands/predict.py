@@ -52,7 +52,7 @@ class Said:
     scale: float | None = None
     crop: int | None = None
     size: str | None = None
-    order: str = ""
+    order: str | None = None
 
     @property
     def given(self) -> Given:
@@ -64,7 +64,7 @@ class Said:
             scale=self.scale,
             crop=self.crop,
             size=_size(self.size) if self.size else None,
-            order=_order(self.order),
+            order=_order(self.order) if self.order else "",
         )
 
 
@@ -146,6 +146,6 @@ def _size(text: str) -> tuple[int, int]:
 
 
 def _order(text: str) -> str:
-    if text and text not in ORDERS:
+    if text not in ORDERS:
         raise ConfigError([f"--order: found '{text}', expected one of {', '.join(ORDERS)}"])
     return text

@@ -10,5 +10,6 @@ shape             the groups and rates as they are; tells everybody of others
 probing           a run that is held, tried with other groups and rates, and released
 timetable         when what is due, as the solver says
 testing           what tests say, and what follows of it
+gauges            what its page of metrics says of the run
 divergence        whether losses say that training diverges
 """

@@ -17,6 +17,7 @@ from roles.base.role import Anew, JobOptions
 from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
+from roles.coordination.gauges import RunGauges
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
@@ -112,12 +113,9 @@ class Coordinator(Actor):
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._shape.solver.average_loss)
-        gauge = self.gauge
-        self._loss = gauge("loss", "Training loss of the last iteration.", split="train")
+        self._gauges = RunGauges(self, self._schedule.table, self._job)
+        self._checkpoints.on_result = self._gauges.saved
         self._tests.start()
-        self._rate = gauge("learning_rate", "Learning rate of the next iteration.")
-        self._done = self.counter("iterations", "Training iterations completed.")
-        self._images = self.counter("images", "Images trained on.")
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
@@ -126,6 +124,7 @@ class Coordinator(Actor):
         if facts:
             self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
         self._checkpoints.begin()
+        self._gauges.begin()
         self.stepped()  # from here on a standstill is told
         self._begun = True
         await self._serve()
@@ -276,6 +275,7 @@ class Coordinator(Actor):
         """Stop at a part's loss that is no number; a probe is only cut, and what is watched is undone."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0 and not self._probing.diverged():
+            self._gauges.diverged(loss)
             iteration = done.number - self._schedule.probed
             rate = self._shape.solver.rate(iteration)
             raise ProgramFailed(
@@ -306,11 +306,7 @@ class Coordinator(Actor):
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
         self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
-        if ended.loss is not None:
-            self._loss.set(ended.loss)
-        self._done.inc()
-        self._images.inc(self._shape.batch)
-        self._rate.set(self._shape.solver.rate(done))
+        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
         table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:
             between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does

@@ -43,7 +43,7 @@ class HogwildStore(ParameterStore):
         """Update a layer, over whatever others are writing at this moment. `count` it afterwards, in one thread."""
         if not hasattr(self._thread, "ops"):
             self._thread.ops = self._make_ops()
-        self._update(self._thread.ops, layer, tuple(gradients))
+        self._update(self._thread.ops, {layer: tuple(gradients)})
 
     def _own(self, array: Array, dtype: Any) -> Array:
         """A copy that peers can read where it lies."""

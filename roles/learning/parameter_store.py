@@ -14,6 +14,7 @@ import numpy as np
 from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
+from roles.learning.slices import history_names, state_shapes
 from roles.messages import Blobs
 
 
@@ -82,15 +83,12 @@ class ParameterStore:
     def published(self, layer: str) -> Blobs:
         """The present version's arrays in host memory, as they travel; no copy on the CPU. With `publishes` they were
         copied from the device as the version was made, and nothing waits here."""
-        return self._copies[layer] if self._copies is not None else self._on_host(layer)
-
-    def _on_host(self, layer: str) -> Blobs:
-        return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])
+        return self._copies[layer] if self._copies is not None else tuple(map(self._ops.to_host, self._blobs[layer]))
 
     def _copy(self, layers: Iterable[str]) -> None:
         """There are new versions of these."""
         if self._copies is not None:
-            self._copies |= {layer: self._on_host(layer) for layer in layers}
+            self._copies |= {layer: tuple(map(self._ops.to_host, self._blobs[layer])) for layer in layers}
 
     def set_rates(self, base_lr: float, momentum: float) -> None:
         """Go on with another learning rate (the policy's first) and momentum."""
@@ -114,7 +112,7 @@ class ParameterStore:
         The iteration that rates and Adam's correction depend on is the layer's version; an iteration of several updates
         counts the last. Running statistics are part of the layer: their "gradients" are applied by the same call.
         """
-        self._update(self._ops, layer, gradients)
+        self._update(self._ops, {layer: gradients})
         self._copy((layer,))
         return self.count(layer) if counts else self.versions[layer]
 
@@ -123,34 +121,14 @@ class ParameterStore:
         self.versions[layer] += 1
         return self.versions[layer]
 
-    def _update(self, ops: Backend, layer: str, gradients: Blobs) -> None:
-        gradients = tuple(ops.asarray(gradient) for gradient in gradients)  # they come from host memory
-        if ops.updates_together:
-            self._update_together(ops, {layer: gradients})
-            return
-        updated = [
-            self._solver.update(ops, self.versions[layer], param, w, g, history, self._next(w))
-            for param, w, g, history in zip(
-                self._params[layer], self._blobs[layer], gradients, self._history[layer], strict=True
-            )
+    def _update(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
+        """Update layers of one version; gradients may lie in host memory."""
+        new = {layer: tuple(map(self._next, self._blobs[layer])) for layer in gradients}
+        of = [
+            (self._params[at], self._blobs[at], tuple(map(ops.asarray, found)), self._history[at], new[at])
+            for at, found in gradients.items()
         ]
-        self._blobs[layer] = tuple(w for w, _ in updated)
-        self._history[layer] = tuple(h for _, h in updated)
-
-    def _update_together(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
-        """Update layers of one version, all in one operation."""
-        new = {layer: tuple(self._next(w) for w in self._blobs[layer]) for layer in gradients}
-        self._solver.update_together(
-            ops,
-            self.versions[next(iter(gradients))],
-            [
-                each
-                for layer, of in gradients.items()
-                for each in zip(
-                    self._params[layer], self._blobs[layer], of, self._history[layer], new[layer], strict=True
-                )
-            ],
-        )
+        self._solver.update_layers(ops, self.versions[next(iter(gradients))], of)
         self._blobs |= new
 
     def _next(self, w: Array) -> Array:
@@ -173,14 +151,14 @@ class ParameterStore:
         if factor != 1.0:
             for gradient in learned:
                 gradient *= factor
-        if self._ops.updates_together and len({self.versions[layer] for layer in gradients}) == 1:
-            self._update_together(self._ops, gradients)
+        if len({self.versions[layer] for layer in gradients}) == 1:
+            self._update(self._ops, gradients)
             self._copy(gradients)
             for layer in gradients:
                 self.count(layer)
-            return
-        for layer, of in gradients.items():
-            self.apply(layer, of)
+        else:
+            for layer, of in gradients.items():
+                self.apply(layer, of)
 
     def state(self) -> dict[str, Array]:
         """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`, `layer.i.history2`."""
@@ -189,49 +167,31 @@ class ParameterStore:
             for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
                 host = self._ops.to_host(blob)
                 found[f"{layer}.{index}"] = host.copy() if self._in_place else host
-                for name, history in zip(_names(layer, index, len(histories)), histories, strict=True):
+                for name, history in zip(history_names(layer, index, len(histories)), histories, strict=True):
                     found[name] = self._ops.to_host(history).copy()
         return found
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
         """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing or misshapen."""
-        problems: list[str] = []
-        for layer, blobs in self._blobs.items():
-            for index, blob in enumerate(blobs):
-                for name in (f"{layer}.{index}", *_names(layer, index, len(self._history[layer][index]))):
-                    found = state[name].shape if name in state else "nothing"
-                    if found != blob.shape:
-                        problems.append(f"checkpoint: '{name}': found {found}, expected shape {blob.shape}")
+        shapes = state_shapes(self._params, self._solver)
+        found = {name: state[name].shape if name in state else "nothing" for name in shapes}
+        wrong = [(name, shape) for name, shape in shapes.items() if found[name] != shape]
+        problems = [f"checkpoint: '{name}': found {found[name]}, expected shape {shape}" for name, shape in wrong]
         if problems:
             raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            found = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
+            fresh = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
             if self._in_place:  # somebody may compute on these very arrays
-                for blob, new in zip(blobs, found, strict=True):
+                for blob, new in zip(blobs, fresh, strict=True):
                     blob[...] = new
             else:
-                self._blobs[layer] = found
+                self._blobs[layer] = fresh
             self._history[layer] = tuple(
                 tuple(
                     self._ops.asarray(np.array(state[name]), history.dtype)
-                    for name, history in zip(_names(layer, index, len(histories)), histories, strict=True)
+                    for name, history in zip(history_names(layer, index, len(histories)), histories, strict=True)
                 )
                 for index, histories in enumerate(self._history[layer])
             )
             self.versions[layer] = version
         self._copy(self._blobs)
-
-
-def state_shapes(params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec) -> dict[str, tuple[int, ...]]:
-    """The arrays that a checkpoint of these parameters holds: name -> shape."""
-    found: dict[str, tuple[int, ...]] = {}
-    for layer, specs in params.items():
-        for index, spec in enumerate(specs):
-            histories = solver.histories(spec)
-            found |= dict.fromkeys((f"{layer}.{index}", *_names(layer, index, histories)), spec.shape)
-    return found
-
-
-def _names(layer: str, index: int, count: int) -> list[str]:
-    """What a checkpoint calls the `count` histories of a parameter."""
-    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)]

@@ -15,8 +15,8 @@ from nets.data import Source, examined, in_classes
 from nets.files import checkpoint
 from nets.files.weights import Matched
 from roles.learning.job import Job
-from roles.learning.parameter_store import state_shapes
 from roles.learning.resume import place_in
+from roles.learning.slices import state_shapes
 from roles.messages import TRAIN
 
 Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]

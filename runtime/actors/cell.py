@@ -9,8 +9,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from runtime.actors.actor import Actor
+from runtime.actors.service import Service
 from runtime.errors import MessageError, Unsendable, root_of
-from runtime.messages.message import Envelope, Refusal
+from runtime.messages.message import Envelope, Message, Refusal
 from runtime.transport import Release
 
 STOP_SECONDS = 1.0  # how long on_stop may take
@@ -27,7 +28,10 @@ class Cell:
         reject: Callable[[str, MessageError], None],
     ) -> None:
         self.actor = actor
-        self._inbox: deque[tuple[Envelope, Release]] = deque()
+        self._inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
+        self._clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
+        self._since = 0.0  # when the actor turned to what it handles: done with the one before, or idle when it came
+        self.service: dict[type[Message], Service] = {}
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -44,8 +48,10 @@ class Cell:
 
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        self._inbox.append((envelope, release))
+        now = self._clock()
+        self._inbox.append((envelope, release, now))
         if self._more is not None and not self._more.done():
+            self._since = now
             self._more.set_result(None)
 
     def begin(self) -> None:
@@ -72,14 +78,16 @@ class Cell:
             logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
 
     async def _serve(self) -> None:
-        actor, loop = self.actor, asyncio.get_running_loop()
+        actor, loop, clock, service = self.actor, asyncio.get_running_loop(), self._clock, self.service
         actor.inbox_task = asyncio.current_task()
+        self._since = clock()
         while True:
             if not self._inbox:
                 self._more = loop.create_future()
                 await self._more
-            envelope, release = self._inbox.popleft()
-            self.doing = type(envelope.message).__name__
+            envelope, release, came = self._inbox.popleft()
+            kind = type(envelope.message)
+            self.doing = kind.__name__
             try:
                 await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
             except Exception as error:
@@ -97,6 +105,11 @@ class Cell:
                 self.handled += 1
                 self.doing = "idle"
                 del release
+                since, self._since = self._since, clock()
+                sums = service.get(kind) or service.setdefault(kind, Service())
+                sums.handled += 1
+                sums.waited += since - came
+                sums.seconds += self._since - since
 
     async def _work(self) -> None:
         await self.actor.run()

@@ -18,6 +18,7 @@ from runtime.actors.homes import Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.actors.router import Router
+from runtime.actors.station_metrics import StationMetrics
 from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
 from runtime.memory.arena import IN_PLACE_FROM, Arena
@@ -46,6 +47,7 @@ class Node:
         self.work = WorkSums()
         compute.on_done = self._worked
         self._message_metrics = MessageMetrics(metrics)
+        self._stations = StationMetrics(metrics, self.actors)
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
         self.send, self.ask = self.router.send, self.router.ask
         self.deliver, self.reject = self.router.deliver, self.router.reject  # for the roads
@@ -106,6 +108,7 @@ class Node:
 
     def _worked(self, item: Item, seconds: float) -> None:
         self.work.note(item.actor, item.label, seconds)
+        self._stations.computed(item.actor, seconds)
         cell = self.actors.get(item.actor)
         if cell is not None:
             self.on_work(cell.actor.role, item.label, seconds)

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from time import monotonic
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
@@ -28,7 +29,7 @@ from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces
-from runtime.machine.versions import identity
+from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
@@ -76,9 +77,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
 
     class Loop(uvloop.Loop):
-        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter."""
+        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter. This
+        is the clock of asyncio's own loop without the call of a method: messages are timed by it."""
 
-        time = asyncio.BaseEventLoop.time
+        time = staticmethod(monotonic)
 
     return Loop
 
@@ -111,7 +113,10 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         cores.check(spec, cores.usable())
         endpoints = await road.open()
         address = plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
-        pages = Pages(metrics, address, 0, plan.metrics_readers)
+        metrics.of_process()
+        metrics.info("build", "What this process runs.", role="node", **build(plan.placement.topology.program))
+        port = plan.metrics_port(spec.name)
+        pages = Pages(metrics, address, port, plan.metrics_readers, "metrics.process_ports")
         _add_actors(node, plan, spec)
         agent = _agent(node, road, endpoints, plan, spec, (address, pages.port))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)

@@ -37,7 +37,7 @@ from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING
 from runtime.cluster.watcher import Watcher
-from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
+from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by
 from runtime.machine.memory import MachineMemory
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
@@ -236,13 +236,13 @@ class Supervisor(Actor):
         """An actor failed: so did the run. Unless the program itself gave up, the death of another process may be the
         cause."""
         if message.cause == "program":
-            self._end(ProgramFailed(f"{message.actor}: {message.error}"))
+            self._end(by(message.actor, ProgramFailed(f"{message.actor}: {message.error}")))
             return
         place = f"{message.actor} (process {message.process} on {self.roll.host(message.process)})"
         log = self._launched[message.process].log
         died = RoleDied(f"{place} failed: {message.error}\n  its log: {log}")
         error = LaunchError(message.error) if message.cause == "launch" else died
-        self._causes.failed(message.process, error, self.now())
+        self._causes.failed(message.process, by(message.actor, error), self.now())
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
         """The connection between two processes broke: if neither ends, that is what ends the run."""
@@ -276,7 +276,7 @@ class Supervisor(Actor):
         ends = {name: self.roll.host(name) for name in (process, peer)}
         silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
         text = cut(ends, silent, self._liveness.link_seconds)
-        return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
+        return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {self._launched[process].log}"))
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
@@ -295,7 +295,9 @@ class Supervisor(Actor):
         actors, launched = self.roll.spec(process).actors, self._launched[process]
         lines = "".join(f"\n    {line}" for line in launched.last_lines())
         tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
-        return RoleDied(f"process {process} ({', '.join(actors)}) on {self.roll.host(process)} {why}{tail}")
+        return by(
+            process, RoleDied(f"process {process} ({', '.join(actors)}) on {self.roll.host(process)} {why}{tail}")
+        )
 
     def _end(self, error: ConvoyError | None) -> None:
         if self.outcome.done():

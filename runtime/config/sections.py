@@ -130,11 +130,14 @@ class Recovery(Section):
 
 class Metrics(Section):
     """[metrics]: where the metrics are served; "machine": each process at the address of its machine. Port 0 takes any
-    free one. `readers`: users of this machine that may read them besides one's own and root; "*" is everybody who can
-    connect."""
+    free one; `port` is that of `up`, process i of a machine takes `process_ports` + i. `readers`: users of this machine
+    that may read them besides one's own and root; "*" is everybody who can connect. After its end a run waits up to
+    `linger_seconds` for the last look of whoever comes regularly."""
 
     address: Text = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
+    process_ports: int = Field(default=0, ge=0, le=65535)
+    linger_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 30.0
     readers: tuple[Text, ...] = Field(default=(), strict=False)
 
 

@@ -4,4 +4,5 @@ rundir  journal  reading  on disk: what happened, written and read
 table  usage     tensorboard  numbers as a table; what each process has done; as TensorBoard reads them
 events                    as a stream
 console                   on a terminal
+run_metrics               as metrics: its state, and how it ended
 """

@@ -52,12 +52,14 @@ class Watchers:
 
 @dataclass(frozen=True)
 class Site:
-    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells."""
+    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells.
+    `restarts`: runs that ended before it, of which it is the continuation."""
 
     placement: Placement
     config: ClusterConfig
     directory: RunDirectory
     watcher: Watcher
+    restarts: int = 0
 
     @property
     def limits(self) -> Limits:

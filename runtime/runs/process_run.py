@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
+from runtime.actors.visits import LastLook
 from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
-from runtime.cluster.lifecycle import FIRST
+from runtime.cluster.lifecycle import FIRST, LifeStage
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
@@ -26,11 +27,11 @@ from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import LOOPBACK, Machine, machine_name
-from runtime.errors import ConvoyError, LaunchError
+from runtime.errors import ConvoyError, LaunchError, RoleDied
 from runtime.machine import descriptors
 from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, own, towards
 from runtime.machine.private import make_socket_directory
-from runtime.machine.versions import identity
+from runtime.machine.versions import build, identity
 from runtime.messages.message import Envelope, Lane, Message
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
@@ -38,6 +39,7 @@ from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
+from runtime.report.run_metrics import RunMetrics
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.transport import Endpoints, Release
@@ -45,6 +47,7 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
+ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 OPEN = (  # told at each start
     "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
     "take part in the run"
@@ -88,7 +91,9 @@ class ProcessHouse(House):
         known = self._supervisor.known
         self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end)
         self._watchers.add(self._clients)
+        self._show_run()
         self._pages: Pages | None = None
+        self._lingers = LastLook(self._tell_of_lingering)
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
@@ -120,9 +125,14 @@ class ProcessHouse(House):
 
     async def supervise(self) -> ConvoyError | None:
         """See House.supervise."""
+        error: ConvoyError | None = None
         try:
-            return await self._supervisor.supervise()
+            error = await self._supervisor.supervise()
+            return error
         finally:
+            self._run_metrics.ended()
+            follows = self._config.recovery.restarts > 0 and isinstance(error, RoleDied)
+            self._lingers.seconds = 0.0 if follows else self._config.metrics.linger_seconds
             await self._clients.close()
 
     async def _end(self, now: bool) -> None:
@@ -153,6 +163,7 @@ class ProcessHouse(House):
 
     async def wind_down(self, reason: str) -> None:
         """See House.wind_down."""
+        self._lingers.stop()
         await self._supervisor.wind_down(reason)
 
     async def save(self) -> None:
@@ -161,6 +172,7 @@ class ProcessHouse(House):
 
     def end_now(self) -> None:
         """See House.end_now."""
+        self._lingers.stop(for_good=True)
         self._supervisor.end_now()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
@@ -176,6 +188,7 @@ class ProcessHouse(House):
         await self._inside.close()
         await self._road.close()
         if self._pages is not None:
+            await self._lingers.at(self._pages.visits)
             self._pages.close()
         if self._sockets != Path():
             shutil.rmtree(self._sockets, ignore_errors=True)
@@ -229,6 +242,7 @@ class ProcessHouse(House):
             addresses={machine.name: self._address_of(machine) for machine in config.machine},
             metrics_address=config.metrics.address,
             metrics_readers=config.metrics.readers,
+            metrics_ports=config.metrics.process_ports,
             shared_memory=self._roads.shared_memory,
             scheme=self._roads.scheme,
             record_service_times=config.run.record_service_times,
@@ -237,11 +251,42 @@ class ProcessHouse(House):
         )
 
     def _targets(self) -> list[dict[str, Any]]:
-        """For Prometheus: every process that has said Hello."""
-        found = []
+        """For Prometheus: this process, and every process of the run that has greeted and is not to end; nobody, once
+        the end of the run was looked at."""
+        if self._lingers.was_seen:
+            return []
+        run, here = self._directory.path.name, self.metrics_url.removeprefix("http://").removesuffix("/sd")
+        found = [(here, {"process": UP, "machine": platform.node(), "run": run})]
+        stages = self._stages()
         for spec in self._placement.processes:
             hello = self._supervisor.roll.greetings.get(spec.name)
-            if hello is not None:
-                labels = {"process": spec.name, "machine": spec.machine, "run": self._directory.path.name}
+            if hello is not None and stages[spec.name] not in ENDING:
+                labels = {"process": spec.name, "machine": spec.machine, "run": run}
                 found.append((f"{hello.metrics_address}:{hello.metrics_port}", labels))
         return discovery(found)
+
+    def _tell_of_lingering(self) -> None:
+        until = "whoever reads its metrics regularly has seen the end; Ctrl-C ends that"
+        self._watchers.event(SUPERVISOR, "stays", {"until": until, "seconds": self._lingers.seconds})
+
+    def _stages(self) -> dict[str, str]:
+        return {name: facts["stage"] for name, facts in self._supervisor.known()[0].items()}
+
+    def _show_run(self) -> None:
+        """On the page of metrics: what this process is, and how the run stands."""
+        metrics, topology = self._node.metrics, self._placement.topology
+        metrics.of_process()
+        metrics.info("build", "What this process runs.", role="node", **build(topology.program))
+        facts = {"program": topology.program, "directory": self._directory.path.name, "lead": topology.lead}
+        self._run_metrics = RunMetrics(metrics, topology.lead, self._stages, self._site.restarts, facts)
+        self._watchers.add(self._run_metrics)
+        lost = metrics.counter(
+            "disk_errors", "What could not be written.", role=SUPERVISOR, actor=SUPERVISOR, what="journal"
+        )
+        tell = self._directory.on_trouble
+
+        def count(text: str) -> None:
+            lost.inc()
+            tell(text)
+
+        self._directory.on_trouble = count

@@ -39,6 +39,7 @@ class Restarting:
         recovery = checked.loaded.config.recovery
         self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
         self._reachable = recovery.machines == "reachable"
+        self._before = 0  # runs that have ended
         self._run = self._made(early, directory)
         self._over = asyncio.Event()  # somebody wants the end
 
@@ -72,13 +73,20 @@ class Restarting:
             self._console.event(SUPERVISOR, RESTART, fields)
             for line in told:
                 self._console.say(line)
+            self._before += 1
             self._run = self._made(None, directory)
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
         checked, console = self._checked, self._console
         config, options = checked.loaded.config, checked.loaded.options
         return Run(
-            checked.placement, config, options=options, console=lambda: console, early=early, directory=directory
+            checked.placement,
+            config,
+            options=options,
+            console=lambda: console,
+            early=early,
+            directory=directory,
+            restarts=self._before,
         )
 
     async def _goes_on_without(self, error: ConvoyError) -> bool:

@@ -65,7 +65,8 @@ def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEvent
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
     waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
-    `directory`: its run directory, if it has one already. `loop_factory` makes an event loop that has its kind of time.
+    `directory`: its run directory, if it has one already. `restarts`: runs that it follows. `loop_factory` makes an
+    event loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -80,8 +81,9 @@ class Run:
         console: Callable[[], RunConsole] | None = None,
         early: Early | None = None,
         directory: RunDirectory | None = None,
+        restarts: int = 0,
     ) -> None:
-        self.placement = placement
+        self.placement, self._restarts = placement, restarts
         self._config, self._options, self._console = config, options, console
         self._build = house_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
@@ -133,7 +135,7 @@ class Run:
             if self._config.run.tensorboard:
                 board = TensorBoard(directory.path, directory.on_trouble)
                 watcher.add(board)
-            self._house = self._build(Site(self.placement, self._config, directory, watcher))
+            self._house = self._build(Site(self.placement, self._config, directory, watcher, self._restarts))
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()

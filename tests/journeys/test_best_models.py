@@ -56,7 +56,7 @@ def ends_at(tests: list[tuple[int, float]], patience: int = 2, delta: float = 0.
     return -1
 
 
-@pytest.mark.few("[single-", "[omnivore-", "[replicas-")
+@pytest.mark.few("[single-", "[omnivore-")
 @pytest.mark.parametrize(("preset", "workers", "groups"), PRESETS)
 def test_a_run_ends_when_its_tests_say_so_and_keeps_its_best_model(
     tmp_path: Path, preset: str, workers: int, groups: int
@@ -90,6 +90,7 @@ def test_a_run_that_goes_on_ends_where_the_unbroken_one_does_with_its_best_model
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_early_goes_on_only_with_more_patience(tmp_path: Path) -> None:
     first = train(configured(tmp_path / "first"))
     ended = first.journal.of("finished")[-1]["iterations"]
@@ -122,6 +123,7 @@ def test_where_a_checkpoint_is_due_too_the_best_model_is_that_file(tmp_path: Pat
     assert int(checkpoint.verify(tmp_path / "best.safetensors")["iteration"]) == best
 
 
+@pytest.mark.slow
 def test_a_real_run_ends_early_with_exit_code_0_and_its_best_model_can_be_used(tmp_path: Path) -> None:
     cluster = configured(tmp_path, "sync", 2)
     ended = run_up(cluster)

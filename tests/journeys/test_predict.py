@@ -44,6 +44,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_digits_that_ship_are_told_from_their_files_by_a_net_just_trained(tmp_path: Path, pictures: Path) -> None:
     """As docs/predict.md has it: `up`, then `predict` with nothing but the checkpoint."""
     (tmp_path / "cluster.toml").write_text("[train]\nmax_iter = 100\n[train.strategy]\npreset = 'single'\n")
@@ -227,6 +228,9 @@ def test_without_the_package_for_onnx_it_is_said_what_to_install(
         (["W", "x.png", "--data", "format=digits"], "predict: found images and --data"),
         (["W", "x.png", "--top", "0"], "--top, --batch: found 0, 64"),
         (["W", "x.png", "--size", "28"], "--size: found '28', expected HEIGHTxWIDTH"),
+        (["W", "x.png", "--size", "99999x99999"], "size: new_height, new_width: found 99999, 99999"),
+        (["W", "x.png", "--crop", "-1"], "crop: found -1, expected an integer >= 0"),
+        (["W", "x.png", "--crop", "99"], "crop_size: found 99, expected at most 28"),
         (["W", "x.png", "--order", "xyz"], "--order: found 'xyz', expected one of bgr, rgb, gray"),
         (["W", "x.png", "--net", "lenett"], "lenett: no such file"),
         (["W", "x.png", "--mean", "1,2,x"], "1,2,x: no such file"),

@@ -71,7 +71,7 @@ def scores_of(deployment: Deployment) -> Deployment:
     return dataclasses.replace(deployment, output=last.bottom[0]) if last.type == "Softmax" else deployment
 
 
-@pytest.mark.few(*(f"[{name}]" for name in QUICK))
+@pytest.mark.few(*(f"[{name}]" for name in SIZES))
 @pytest.mark.parametrize("name", NAMES)
 def test_every_net_of_the_zoo_computes_the_same_there_with_any_number_of_rows(tmp_path, name):
     net = load_net(name)

@@ -219,6 +219,9 @@ def test_a_net_for_deployment_says_by_itself_how_large_images_are(tmp_path):
     assert (found.deployment.shape, found.deployment.output) == ((3, 6, 6), "p")
     cropped = Predictor.load(tmp_path / "w.caffemodel", Given(net=spec, crop=6))
     assert cropped.deployment.shape == (3, 256, 256), "as Caffe's classify"
+    for given in (Given(net=spec, size=(8, 9)), Given(net=spec, mean=np.zeros((3, 8, 9), "f4"))):
+        larger = Predictor.load(tmp_path / "w.caffemodel", given).deployment
+        assert (larger.shape, larger.transform.crop) == ((3, 8, 9), 6), "what is larger than the input is cropped"
 
 
 def test_a_net_that_reads_no_images_classifies_none(tmp_path):
