@@ -7,7 +7,7 @@ machine                       what the machine is on which a process runs
 cluster                       the life of processes: agents, the supervisor, launchers
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
-runs  report                  a run from its start to its end; what is known of it
+runs  report  page            a run from its start to its end; what is known of it, also as a page
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name

@@ -66,10 +66,11 @@ ROOMS: dict[str, str] = {
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
     "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
+    "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
-    " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.report"
-    " runtime.runs",
+    " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.simulation runtime.transport",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.page runtime.plan"
+    " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
     " runtime.runs",
     "roles.formats": "ops! ops.reference",

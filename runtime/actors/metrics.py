@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from runtime.actors.pages import Server
+from runtime.actors.pages import Application, Server
 from runtime.actors.readers import Readers
 from runtime.actors.visits import Visits
 from runtime.errors import LaunchError
@@ -108,8 +109,8 @@ class Metrics:
 
 
 class Pages:
-    """The pages of a process, for its user and these `readers`: `/metrics`, and further JSON pages. Close it before the
-    process ends. `key` of cluster.toml says which port."""
+    """The pages of a process, for its user and these `readers`: `/metrics`, those of further `applications` (path ->
+    application), and further JSON pages. Close it before the process ends. `key` of cluster.toml says which port."""
 
     def __init__(
         self,
@@ -118,14 +119,17 @@ class Pages:
         port: int,
         readers: Iterable[str] = (),
         key: str = "metrics.port",
+        applications: Mapping[str, Application] = MappingProxyType({}),
         **json_pages: Callable[[], Any],
     ) -> None:
         exposition, self.visits = prometheus.make_wsgi_app(metrics.registry), Visits()
 
         def answer(environ: dict[str, Any], start: Any) -> Any:
-            name = environ.get("PATH_INFO", "").strip("/")
-            self.visits.note(name, environ["REMOTE_ADDR"], asyncio.get_running_loop().time())
-            page = json_pages.get(name)
+            path = environ.get("PATH_INFO", "").strip("/")
+            if path in applications:
+                return applications[path](environ, start)
+            self.visits.note(path, environ["REMOTE_ADDR"], asyncio.get_running_loop().time())
+            page = json_pages.get(path)
             if page is None:
                 return exposition(environ, start)
             start("200 OK", [("Content-Type", "application/json; charset=utf-8")])

@@ -3,7 +3,7 @@
 main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
 ps  status        live runs, and what one of them is at
-events            what has happened in one
+events  report    what has happened in one; a page with all that is known of some
 save  down        a checkpoint of one now; ends one
 sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines

@@ -29,6 +29,7 @@ COMMANDS = {
     "ps": "runtime.cli.ps:ps",
     "status": "runtime.cli.status:status",
     "events": "runtime.cli.events:events",
+    "report": "runtime.cli.report:report",
     "save": "runtime.cli.save:save",
     "down": "runtime.cli.down:down",
     "join": "runtime.cli.join:join",

@@ -77,6 +77,7 @@ class House(ABC):
     began: asyncio.Event
     asked_to_end = False
     metrics_url = ""
+    report_url = ""
     summary = ""
 
     @abstractmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import secrets
 import shutil
 import sys
 from itertools import chain
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
+from runtime.actors.readers import EVERYBODY
 from runtime.actors.visits import LastLook
 from runtime.cluster.clients import Clients
 from runtime.cluster.launcher import Early, LaunchPlan
@@ -33,6 +35,7 @@ from runtime.machine.addresses import described, interfaces, is_loopback, on_the
 from runtime.machine.private import make_socket_directory
 from runtime.machine.versions import build, identity
 from runtime.messages.message import Envelope, Lane, Message
+from runtime.page.live import LivePage
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
@@ -94,6 +97,7 @@ class ProcessHouse(House):
         self._show_run()
         self._pages: Pages | None = None
         self._lingers = LastLook(self._tell_of_lingering)
+        self._report: LivePage | None = None
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
@@ -108,8 +112,11 @@ class ProcessHouse(House):
             self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
         metrics = self._config.metrics
         address = self._here or self._own_address() if metrics.address == MACHINE else metrics.address
-        self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
+        self._report = self._live_page(address)
+        numbers, more = self._node.metrics, {"report": self._report}
+        self._pages = Pages(numbers, address, metrics.port, metrics.readers, applications=more, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
+        self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
         self._plan(await self._road.open()).write(self._directory.path)
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         topology = self._placement.topology
@@ -190,6 +197,8 @@ class ProcessHouse(House):
         if self._pages is not None:
             await self._lingers.at(self._pages.visits)
             self._pages.close()
+        if self._report is not None:
+            self._report.close()
         if self._sockets != Path():
             shutil.rmtree(self._sockets, ignore_errors=True)
         if self._config.run.record_service_times:
@@ -217,6 +226,13 @@ class ProcessHouse(House):
     def _own_address(self) -> str:
         """Of the machine that this host is, where no other host takes part."""
         return next((own(machine.address) for machine in self._config.machine if not machine.namespace), LOOPBACK)
+
+    def _live_page(self, address: str) -> LivePage:
+        """Where the system tells who reads, it is for whom it lets in; elsewhere for who knows a token."""
+        open_to_all = not is_loopback(address) or EVERYBODY in self._config.metrics.readers
+        token = secrets.token_urlsafe(16) if open_to_all else ""
+        hosts = () if open_to_all else (address, "localhost")
+        return LivePage(self._directory.path, token, hosts, asyncio.get_running_loop().time)
 
     def _bind(self, lane: Lane) -> tuple[str, ...]:
         """Where the supervisor listens."""

@@ -106,6 +106,8 @@ class Restarting:
         self._console.say(f"run directory {self._run.directory}")
         if self._run.metrics_url:
             self._console.say(f"metrics    {self._run.metrics_url} lists every process")
+        if self._run.report_url:
+            self._console.say(f"report     {self._run.report_url} shows the run in a browser")
         return await self._run.ended()
 
     async def _ends_within(self, seconds: float) -> bool:

@@ -37,6 +37,7 @@ from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
 R = TypeVar("R", bound=Message)
+ENDED = "ended"  # the last line of the journal of a run that nothing ended
 
 
 def house_of(
@@ -127,6 +128,7 @@ class Run:
         consoles = [] if self._console is None else [self._console()]
         watcher = Watchers(directory, self._events, *consoles)
         board: TensorBoard | None = None
+        seen_through = False
         spoken = Watchers(self._events, *consoles)
         directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
         try:
@@ -139,6 +141,7 @@ class Run:
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()
+            seen_through = True
         except (ConvoyError, OSError) as error:  # nothing was started yet
             self._error = _in_words(error, directory.path)
             watcher.failed(self._error)
@@ -156,6 +159,8 @@ class Run:
                 if self._house is not None:
                     self._had_begun = self._house.began.is_set()
                     self._house.began.set()  # nobody waits for it any more
+                if seen_through and self._error is None:
+                    directory.event(SUPERVISOR, ENDED, {})  # its absence tells that a run was killed
                 if board is not None:
                     board.close()
                 directory.close()
@@ -192,6 +197,12 @@ class Run:
         none."""
         self._started()
         return self._house.metrics_url if self._house else ""
+
+    @property
+    def report_url(self) -> str:
+        """The address of the run's report, a page for a browser while the run goes on; "" if there is none."""
+        self._started()
+        return self._house.report_url if self._house else ""
 
     async def events(self) -> AsyncIterator[Event]:
         """Every event from the run's first on, as it happens, until the run is over. Raises what ended it."""

@@ -16,7 +16,15 @@ from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
 from runtime.transport import host
 
-KEPT = ("began", "checkpoint", "winding down", "finished", "failed", "restart")  # events that tell how it stands
+KEPT = (
+    "began",
+    "checkpoint",
+    "winding down",
+    "finished",
+    "failed",
+    "restart",
+    "ended",
+)  # events that tell how it stands
 
 
 async def standing(directory: Path) -> dict[str, Any]:
@@ -74,7 +82,7 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
     if not lives:
-        return "failed" if "failed" in told else "finished" if "finished" in told else "over"
+        return "failed" if "failed" in told else "finished" if told.keys() & {"ended", "finished"} else "over"
     return "winding down" if "winding down" in told else "running" if "began" in told else "starting"
 
 
