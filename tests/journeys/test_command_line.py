@@ -11,7 +11,7 @@ import pytest
 from runtime.cli.main import main
 from tests.support import ROOT
 
-OURS = ("check", "completion", "down", "events", "join", "plan", "ps", "save", "status", "up")
+OURS = ("check", "completion", "down", "events", "join", "plan", "ps", "report", "save", "status", "up")
 TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}
