@@ -12,7 +12,7 @@ from runtime.cli.main import main
 from tests.support import ROOT
 
 OURS = (
-    "check", "completion", "down", "events", "join", "logs", "plan", "ps", "save", "stack", "status", "top",
+    "check", "completion", "down", "events", "join", "logs", "plan", "ps", "report", "save", "stack", "status", "top",
     "trace", "up",
 )  # fmt: skip
 TRAINING = ["init", "time", "test", "convert", "predict"]
