@@ -53,7 +53,9 @@ ROOMS: dict[str, str] = {
     "runtime.compute": "runtime",
     "runtime.machine": "runtime",
     "runtime.tracing": "runtime.messages",
-    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.tracing runtime.transport",
+    "runtime.serving": "",
+    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
+    " runtime.transport",
     "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
@@ -69,7 +71,8 @@ ROOMS: dict[str, str] = {
     "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
     "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
-    " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.simulation runtime.transport",
+    " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.serving runtime.simulation"
+    " runtime.transport",
     "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.plan runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.page runtime.plan"
     " runtime.report runtime.runs",

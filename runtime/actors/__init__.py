@@ -7,8 +7,6 @@ node          the actors of one process
 looks  snapshot    what somebody who looks at a run asks of it; what the actors do now
 conversation  which message may come when, as a table
 metrics       counters, gauges, histograms, and what shows them
-pages  readers  the HTTP server of that: nobody can starve the process by it; who may read them
-visits        who comes to a page again and again
 rejections    tells of rejected messages at a bounded rate
 message_metrics  measured    what is counted of messages; what an actor measures itself
 service  station_metrics    actors as stations of a queueing network: inbox, service, compute

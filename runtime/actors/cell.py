@@ -29,9 +29,11 @@ class Cell:
         reject: Callable[[str, MessageError], None],
     ) -> None:
         self.actor = actor
-        self._inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
-        self._clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
-        self._since = 0.0  # when the actor turned to what it handles: done with the one before, or idle when it came
+        self.inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
+        self.clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
+        self._since = (
+            self.clock()
+        )  # when the actor turned to what it handles: the one before was done, or this one came
         self.service: dict[type[Message], Service] = {}
         self.tracer: Tracer | None = None  # while somebody traces this process
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
@@ -41,24 +43,12 @@ class Cell:
         self.tasks: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
-        return f"<{self.actor!r} {self.doing}, {self.waiting} in its inbox, {self.handled} handled>"
-
-    @property
-    def waiting(self) -> int:
-        """Messages in the inbox."""
-        return len(self._inbox)
-
-    @property
-    def oldest(self) -> tuple[str, float] | None:
-        """What waits longest in the inbox, and for how many seconds."""
-        return (type(self._inbox[0][0].message).__name__, self._clock() - self._inbox[0][2]) if self._inbox else None
+        return f"<{self.actor!r} {self.doing}, {len(self.inbox)} in its inbox, {self.handled} handled>"
 
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        now = self._clock()
-        self._inbox.append((envelope, release, now))
+        self.inbox.append((envelope, release, self.clock()))
         if self._more is not None and not self._more.done():
-            self._since = now
             self._more.set_result(None)
 
     def begin(self) -> None:
@@ -77,22 +67,22 @@ class Cell:
     async def ended(self) -> None:
         """Wait for the work's end, give back the credits of unread messages, let the actor release what it took."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        while self._inbox:
-            self._inbox.popleft()[1]()
+        while self.inbox:
+            self.inbox.popleft()[1]()
         try:
             await asyncio.wait_for(self.actor.on_stop(), STOP_SECONDS)
         except Exception:  # one actor's bad end must not keep the others from theirs
             logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
 
     async def _serve(self) -> None:
-        actor, loop, clock, service = self.actor, asyncio.get_running_loop(), self._clock, self.service
+        actor, loop, clock, service = self.actor, asyncio.get_running_loop(), self.clock, self.service
         actor.inbox_task = asyncio.current_task()
-        self._since = clock()
         while True:
-            if not self._inbox:
+            if not self.inbox:
                 self._more = loop.create_future()
                 await self._more
-            envelope, release, came = self._inbox.popleft()
+                self._since = self.inbox[0][2]
+            envelope, release, came = self.inbox.popleft()
             kind = type(envelope.message)
             self.doing = kind.__name__
             began = None if self.tracer is None else self.tracer.handling(envelope)

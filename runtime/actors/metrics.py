@@ -15,10 +15,10 @@ from typing import Any
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from runtime.actors.pages import Application, Server
-from runtime.actors.readers import Readers
-from runtime.actors.visits import Visits
 from runtime.errors import LaunchError
+from runtime.serving.readers import Readers
+from runtime.serving.server import Application, Server
+from runtime.serving.visits import Visits
 
 Counter = prometheus.Counter
 Gauge = prometheus.Gauge

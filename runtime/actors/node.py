@@ -143,7 +143,7 @@ class Node:
 
     def status(self) -> list[dict[str, Any]]:
         """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what it has handled."""
-        waits = self.router.waits()
+        waits = {ask.asker: ask.peer for ask in reversed(self.router.asks.values())}  # of each its oldest
         return [
             {
                 "actor": name,
@@ -154,7 +154,7 @@ class Node:
                 "steps": cell.actor.steps,
                 "waited": dict(self._message_metrics.waits.get(name, {})),
                 "handled": cell.handled,
-                "inbox": cell.waiting,
+                "inbox": len(cell.inbox),
             }
             for name, cell in self.actors.items()
         ]

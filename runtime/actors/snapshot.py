@@ -22,7 +22,7 @@ def snapshot(node: Node) -> dict[str, Any]:
     """Times are seconds, what is counted counts from the beginning of the process."""
     now = asyncio.get_running_loop().time()
     asks, sends, totals = defaultdict(list), defaultdict(list), node.totals()
-    for ask in node.router.open_asks():
+    for ask in node.router.asks.values():
         asks[ask.asker].append([ask.peer, ask.said.__name__, now - ask.since])
     waited = {entry["actor"]: entry["waited"] for entry in node.status()}
     for told in _sending():
@@ -53,8 +53,8 @@ def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
         "role": cell.actor.role,
         "handling": "" if cell.doing == "idle" else cell.doing,
         "computing": computing and [computing.label, now - computing.since],
-        "inbox": cell.waiting,
-        "oldest": cell.oldest,
+        "inbox": len(cell.inbox),
+        "oldest": (type(cell.inbox[0][0].message).__name__, now - cell.inbox[0][2]) if cell.inbox else None,
         "busy": busy + (now - computing.since if computing else 0.0),
         "handled": cell.handled,
     }

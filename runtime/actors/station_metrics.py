@@ -49,7 +49,7 @@ class StationMetrics:
 
     def _inboxes(self) -> Labelled:
         for name, cell in list(self._cells.items()):
-            yield (cell.actor.role, name), cell.waiting
+            yield (cell.actor.role, name), len(cell.inbox)
 
     def _service(self, what: str) -> Labelled:
         value = attrgetter(what)

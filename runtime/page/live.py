@@ -36,7 +36,7 @@ WAIT = (
 
 
 class LivePage:
-    """An application for `runtime.actors.pages`, called by its thread. `token`: what must be given as ?token=, "" if
+    """An application for `runtime.serving.server`, called by its thread. `token`: what must be given as ?token=, "" if
     nothing. `hosts`: the names by which a browser may call this server, "" for any: the page of a stranger, whose name
     was made to lead here, is none of them. `now` counts seconds."""
 

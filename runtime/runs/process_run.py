@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.actors.readers import EVERYBODY
-from runtime.actors.visits import LastLook
 from runtime.cluster.clients import Answer, Clients
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
@@ -48,6 +46,8 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
+from runtime.serving.readers import EVERYBODY
+from runtime.serving.visits import LastLook
 from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport

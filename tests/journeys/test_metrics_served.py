@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actors.pages import CONNECTIONS, WAITING
+from runtime.serving.server import CONNECTIONS, WAITING
 from tests.support import ROOT, configure, environment, events, get, run_directory, runtime_command
 
 PROMISED = {

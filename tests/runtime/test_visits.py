@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from runtime.actors.visits import READERS, LastLook, Visits
+from runtime.serving.visits import READERS, LastLook, Visits
 from runtime.simulation.clock import run_virtual
 
 

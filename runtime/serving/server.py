@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from runtime.actors.readers import Readers
+from runtime.serving.readers import Readers
 
 PER_SECOND = 50  # connections; one that is refused costs 50 to 100 us
 WAITING = 25  # that the system holds; it drops what comes beyond, and the other end tries again
