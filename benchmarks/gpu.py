@@ -1,8 +1,10 @@
 """`python -m benchmarks.gpu`: everything a GPU must show, in under nine minutes, into benchmarks/results.
 
-The parts, what they need and their time budgets. Their measurements are in `gpu_parts`. Each is a process of its own:
-one that fails, hangs or runs out of time does not stop the others.
-Exit codes: 0 everything that ran passed, 1 something failed, 3 no GPU. `--rehearse` runs small sizes on NumPy.
+The parts, what they need and their time budgets. Each is a process of its own: one that fails, hangs or runs out of
+time does not stop the others, and the results are written after each. Packages that a machine without a registry lacks
+come from `benchmarks/wheels`, a folder that travels with the tree (`python -m benchmarks.gpu_wheels` fills it).
+Exit codes: 0 everything that ran passed, 1 something failed, 3 no GPU. `--rehearse` runs small sizes on whatever there
+is: a GPU, what stands in for one, or NumPy.
 """
 
 from __future__ import annotations
@@ -16,40 +18,44 @@ import tempfile
 import time
 import traceback
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
+from benchmarks import gpu_wheels
 from benchmarks.report import ROOT, Record, machine, missing, write
 
-NET = {"google.protobuf": "protobuf>=6.31", "safetensors": "safetensors"}
-RUNTIME = {
-    "zmq": "pyzmq", "msgpack": "msgpack", "prometheus_client": "prometheus-client",
-    "pydantic": "pydantic", "cyclopts": "cyclopts>=5", "rich": "rich",
+NET = {"google.protobuf": "protobuf>=6.31", "safetensors": "safetensors", "msgpack": "msgpack", "msgspec": "msgspec"}
+RUNTIME = NET | {
+    "zmq": "pyzmq", "prometheus_client": "prometheus-client", "pydantic": "pydantic", "cyclopts": "cyclopts>=5",
+    "rich": "rich", "threadpoolctl": "threadpoolctl",
 }  # fmt: skip
 NO_GPU = 3
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A part's title, its budget in seconds and the packages it needs, {module: distribution}."""
+    """A part's title, its budget in seconds, the packages it needs, {module: distribution}, and where it is."""
 
     title: str
     seconds: int
     needs: dict[str, str]
+    where: str  # module:function
 
 
 PLANS = {
-    "facts": Plan("Machine", 40, {}),
-    "contract": Plan("Contract of array backends", 130, {"pytest": "pytest"}),
-    "layers": Plan("Times of layers", 100, NET),
-    "steps": Plan("Training steps on made-up images", 90, NET | {"prometheus_client": "prometheus-client"}),
-    "digits": Plan("Training LeNet on the digits", 165, NET | RUNTIME),
-}  # 525 seconds in all
+    "facts": Plan("Machine, and the driver's start", 30, {}, "gpu_parts:facts"),
+    "runs": Plan("Training through `up`, twice each", 175, RUNTIME, "gpu_runs:runs"),
+    "convolutions": Plan("Every convolution of five nets", 95, NET, "gpu_convolutions:convolutions"),
+    "speed": Plan("Images a second beside PyTorch", 90, RUNTIME, "gpu_steps:speed"),
+    "growth": Plan("No growth over 2 000 steps", 30, RUNTIME, "gpu_steps:growth"),
+    "contract": Plan("Contract of array backends", 110, {"pytest": "pytest"}, "gpu_parts:contract"),
+}  # 530 seconds in all
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run every part, or the one that `--part` names, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--rehearse", action="store_true", help="small sizes on NumPy, to test this command")
+    parser.add_argument("--rehearse", action="store_true", help="small sizes, also without a GPU, to test this command")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="folder of the results")
     parser.add_argument("--only", choices=PLANS, nargs="+", help="only these parts")
     parser.add_argument("--part", choices=PLANS, help=argparse.SUPPRESS)
@@ -60,23 +66,21 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     if given.part:
         return run_here(given.part, given.into, rehearse=given.rehearse)
-    if not given.rehearse and (reason := without_gpu()):
-        print(f"no GPU: {reason} (python -m benchmarks.gpu --rehearse tests the command without one)")
-        return NO_GPU
-    return run_all(given.only or list(PLANS), given.results, rehearse=given.rehearse)
+    with tempfile.TemporaryDirectory(prefix="convoy-wheels-", ignore_cleanup_errors=True) as folder:
+        note = gpu_wheels.unpack(Path(folder))
+        if note:
+            print(note)
+        if not given.rehearse and (reason := without_gpu()):
+            print(f"no GPU: {reason} (python -m benchmarks.gpu --rehearse tests the command without one)")
+            return NO_GPU
+        return run_all(given.only or list(PLANS), given.results, rehearse=given.rehearse)
 
 
 def without_gpu() -> str | None:
-    """Why the CuPy backend cannot run here, or None."""
-    from ops import OpsError, get_backend
-
-    try:
-        get_backend("cupy")
-    except OpsError as error:
-        return str(error)
-    except Exception as error:  # a driver that is broken or too old: CuPy's own errors
-        return f"{type(error).__name__}: {error}"
-    return None
+    """Why the CuPy backend cannot run here, or None. The driver is started in another process: `facts` times it."""
+    code = "from ops import get_backend; get_backend('cupy')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1]
 
 
 def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:
@@ -142,12 +146,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def run_here(part: str, path: Path, *, rehearse: bool) -> int:
     """Run a part in this process; an exception is part of its record."""
-    from benchmarks.gpu_parts import PARTS, REHEARSAL, WHOLE
-
     record = Record.load(path)
     record.path = path
     try:
-        PARTS[part](record, REHEARSAL if rehearse else WHOLE)
+        from benchmarks.gpu_sizes import WHOLE, rehearsal
+
+        module, _, name = PLANS[part].where.partition(":")
+        measure = getattr(import_module(f"benchmarks.{module}"), name)
+        measure(record, rehearsal() if rehearse else WHOLE)
     except Exception:
         record.fail(f"```\n{traceback.format_exc()[-3000:]}```")
     if record.status == "running":

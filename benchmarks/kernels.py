@@ -231,20 +231,27 @@ def our_passes(layer: Layer, ops: Any, arrays: dict[str, Any]) -> dict[str, Call
     }
 
 
-def torch_passes(layer: Layer, arrays: dict[str, Any], *, channels_last: bool) -> dict[str, Callable[[], object]]:
-    """Each pass by PyTorch, operands in its layout."""
+def torch_passes(
+    layer: Layer, arrays: dict[str, Any], *, channels_last: bool, place: tuple[Any, Any] = (None, None)
+) -> dict[str, Callable[[], object]]:
+    """Each pass by PyTorch, operands in its layout; `place`: its device and dtype, those of the arrays if None."""
     import torch
 
     form = torch.channels_last if channels_last else torch.contiguous_format
-    x, w, dy = (torch.from_numpy(arrays[name]).contiguous(memory_format=form) for name in ("x", "w", "dy"))
-    b, g = None if arrays["b"] is None else torch.from_numpy(arrays["b"]), layer.shape.geometry
-    place = g.stride, g.pad, g.dilation
+    device, dtype = place
+
+    def there(name: str) -> Any:
+        return torch.from_numpy(arrays[name]).to(device=device, dtype=dtype)
+
+    x, w, dy = (there(name).contiguous(memory_format=form) for name in ("x", "w", "dy"))
+    b, g = None if arrays["b"] is None else there("b"), layer.shape.geometry
+    windows = g.stride, g.pad, g.dilation
 
     def backward(*wanted: bool) -> object:
-        return torch.ops.aten.convolution_backward(dy, x, w, None, *place, False, (0, 0), g.groups, wanted)
+        return torch.ops.aten.convolution_backward(dy, x, w, None, *windows, False, (0, 0), g.groups, wanted)
 
     return {
-        FORWARD: lambda: torch.nn.functional.conv2d(x, w, b, *place, g.groups),
+        FORWARD: lambda: torch.nn.functional.conv2d(x, w, b, *windows, g.groups),
         DATA: lambda: backward(True, False, False),
         WEIGHTS: lambda: backward(False, True, False),
     }

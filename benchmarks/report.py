@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 SETTLE = 0.02  # seconds
 WIDTHS = {"512 bits": "avx512", "256 bits": "avx2"}
-VERSIONS = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "pyzmq", "msgpack", "protobuf", "safetensors", "pydantic")
+VERSIONS = ("numpy", "cupy-cuda13x", "cupy-cuda12x", "torch", "pyzmq", "msgpack", "protobuf", "safetensors", "pydantic")
 
 
 @dataclass
@@ -181,12 +182,10 @@ def missing(modules: dict[str, str]) -> list[str]:
 
 def machine() -> dict[str, Any]:
     """The day; processor, width of its vectors, system and versions of this machine. No GPU is touched."""
-    from ops.cpu.codegen.target import host
-
     found: dict[str, Any] = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "processor": _processor(),
-        "vectors": f"{host().bits} bits",
+        "vectors": f"{_vector_bits()} bits",
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -217,6 +216,17 @@ def write(directory: Path, benchmark: str, found: dict[str, Any], records: dict[
     return as_json, as_text
 
 
+def _vector_bits() -> int:
+    """The width of the vectors that kernels are compiled for; of the processor, where there is no compiler."""
+    try:
+        from ops.cpu.codegen.target import host
+    except ImportError:
+        flags = re.search(r"^flags\s*:(.*)$", _cpuinfo(), re.MULTILINE)
+        has = set(flags[1].split()) if flags else set()
+        return 512 if "avx512f" in has else 256 if {"avx2", "fma"} <= has else 128
+    return host().bits
+
+
 def _installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
@@ -232,9 +242,13 @@ def _version(distribution: str) -> str | None:
 
 
 def _processor() -> str:
-    cpus = Path("/proc/cpuinfo")
-    lines = cpus.read_text().splitlines() if cpus.is_file() else []
+    lines = _cpuinfo().splitlines()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+def _cpuinfo() -> str:
+    cpus = Path("/proc/cpuinfo")
+    return cpus.read_text() if cpus.is_file() else ""
 
 
 def _output(*command: str) -> str:

@@ -55,7 +55,7 @@ class TorchPeer(nn.Module):
 
     def forward(self, **inputs: Tensor) -> Tensor:
         """The loss of blobs by name."""
-        blobs, loss = dict(inputs), torch.zeros(())
+        blobs, loss = dict(inputs), torch.zeros((), device=next(iter(inputs.values())).device)
         for kind, work, bottoms, tops in self.steps:
             values = [blobs[name] for name in bottoms]
             if kind == "SoftmaxWithLoss":

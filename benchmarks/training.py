@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,23 +189,27 @@ def our_step(net: Any, inputs: dict[str, Any]) -> Callable[[], object]:
     return step
 
 
-def torch_step(net: Any, inputs: dict[str, Any], *, channels_last: bool) -> Callable[[], object]:
-    """The same by PyTorch eager with its SGD."""
+def torch_step(
+    net: Any, inputs: dict[str, Any], *, channels_last: bool, device: Any = None, autocast: bool = False
+) -> Callable[[], object]:
+    """The same by PyTorch eager with its SGD, on the CPU or another `device`, perhaps in bfloat16 (`autocast`)."""
     import torch
 
     from benchmarks.torch_peer import TorchPeer
 
     layout = torch.channels_last if channels_last else torch.contiguous_format
-    peer = TorchPeer(net).to(memory_format=layout)
+    peer = TorchPeer(net).to(device=device, memory_format=layout)
     given = {
         name: torch.from_numpy(array).to(memory_format=layout) if array.ndim == 4 else torch.from_numpy(array).long()
         for name, array in inputs.items()
     }
+    given = {name: array.to(device) for name, array in given.items()}
     optimizer = torch.optim.SGD(peer.parameters(), 1e-3, 0.9, weight_decay=5e-4)
 
     def step() -> object:
         optimizer.zero_grad()
-        loss = peer(**given)
+        with torch.autocast(device.type, torch.bfloat16) if autocast else nullcontext():
+            loss = peer(**given)
         loss.backward()
         optimizer.step()
         return float(loss.detach())

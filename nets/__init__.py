@@ -21,7 +21,6 @@ from nets.definition.builder import NetBuilder
 from nets.definition.params import ParamSpec
 from nets.definition.solver import SolverSpec, load_solver
 from nets.definition.spec import NetSpec, load_net
-from nets.definition.state import check_state, history_names, state_shapes
 from nets.errors import CheckpointError, DataError, NetError, PrototxtError
 from nets.graph.classes import unknown_numbers
 from nets.graph.graph import Net, Stage
@@ -38,11 +37,8 @@ __all__ = [
     "PrototxtError",
     "SolverSpec",
     "Stage",
-    "check_state",
-    "history_names",
     "is_file",
     "load_net",
     "load_solver",
-    "state_shapes",
     "unknown_numbers",
 ]

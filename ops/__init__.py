@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from ops.backends import cuda_driver
 from ops.backends.cupy_backend import CupyBackend, planned
 from ops.backends.emulated_backend import EmulatedBackend
 from ops.backends.numpy_backend import NumpyBackend
@@ -29,7 +30,7 @@ from ops.interface.updates import Parameter
 
 __all__ = [
     "Array", "Backend", "ConvGeometry", "KernelsMissing", "OpsError", "Parameter", "PoolGeometry", "Shape",
-    "get_backend", "preload",
+    "get_backend", "lacking", "preload",
 ]  # fmt: skip
 
 
@@ -65,6 +66,11 @@ def _unseen(package: str) -> Iterator[None]:
     finally:
         if hidden:
             del sys.modules[package]
+
+
+def lacking(name: str) -> str | None:
+    """What this machine lacks for that backend, as far as that can be said without starting it; None: nothing."""
+    return cuda_driver.lacking() if name == "cupy" else None
 
 
 _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {

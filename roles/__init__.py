@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import decided, forecast, memory
     from roles.options import Options
+    from roles.planning.devices import lacking
     from roles.planning.planner import plan
     from roles.planning.prospects import prospects
     from roles.planning.scripting import training
@@ -75,6 +76,7 @@ __all__ = [
     "choice",
     "decided",
     "forecast",
+    "lacking",
     "memory",
     "observer",
     "plan",
@@ -102,6 +104,10 @@ def __getattr__(name: str) -> Any:
         from roles.planning.planner import plan
 
         return plan
+    if name == "lacking":
+        from roles.planning.devices import lacking
+
+        return lacking
     if name == "prospects":
         from roles.planning.prospects import prospects
 

@@ -1,13 +1,14 @@
 """Convoy's runtime: moves messages between actors and looks after their processes. It knows nothing of nets.
 
 messages  memory  transport   what is said, as bytes; shared memory; the roads
+tracing                       what actors did and when, as a file
 actors  compute               an actor and the way to its peers; array work off the event loop
 config  plan  drawing         cluster.toml; what will run, as data; the same for people
-machine                       what the machine is on which a process runs
+machine  serving              what the machine is on which a process runs; the pages that it serves
 cluster                       the life of processes: agents, the supervisor, launchers
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
-runs  report                  a run from its start to its end; what is known of it
+runs  report  page            a run from its start to its end; what is known of it, also as a page
 recovery                      runs that follow one another: after deaths, and when one is scaled
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring

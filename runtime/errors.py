@@ -16,13 +16,18 @@ ConvoyError                     (exit_code)
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from runtime.text import bounded, one_line
+
+E = TypeVar("E", bound="ConvoyError")
 
 
 class ConvoyError(Exception):
     """Base of all errors that are told to people without a traceback."""
 
     exit_code = 1
+    by = ""  # the process or actor of the run that it befell
 
 
 class ConfigError(ConvoyError):
@@ -89,6 +94,12 @@ class Refused(ConvoyError):
 
 class Deadlock(ConvoyError):
     """On the virtual clock only: every actor waits and no event is due."""
+
+
+def by(name: str, error: E) -> E:
+    """The error, of this process or actor of the run."""
+    error.by = name
+    return error
 
 
 def root_of(error: BaseException) -> BaseException:

@@ -43,7 +43,7 @@ settings.register_profile("house", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("house")
 
 TESTS = Path(__file__).resolve().parent
-LONG = ("chaos", "journeys", "stranger", TESTS.name)
+LONG = ("chaos", "gpu", "journeys", "stranger", TESTS.name)
 SHARED = TESTS.parents[1] / "shared"
 
 

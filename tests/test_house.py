@@ -26,8 +26,8 @@ LONG = {
     "roles/commands/convert.py convert": "half of it is the help of the command",
     "runtime/cluster/process.py _live": "the life of a process from Hello to its end, in the order in which it happens",
 }
-# they tell people, and programs of people, the time of the day
-TIME_OF_DAY = {"runtime/report/rundir.py", "runtime/report/tensorboard.py"}
+# they tell people, and programs of people, the time of the day; the last gives the event loop its clock
+TIME_OF_DAY = {"runtime/report/rundir.py", "runtime/report/tensorboard.py", "runtime/cluster/process.py"}
 CALLS_OF_TIME = {"time", "sleep", "monotonic", "perf_counter", "time_ns", "monotonic_ns", "perf_counter_ns"}
 
 

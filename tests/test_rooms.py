@@ -52,7 +52,10 @@ ROOMS: dict[str, str] = {
     "runtime.transport": "runtime runtime.memory runtime.messages",
     "runtime.compute": "runtime",
     "runtime.machine": "runtime",
-    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.transport",
+    "runtime.tracing": "runtime.messages",
+    "runtime.serving": "",
+    "runtime.actors": "runtime runtime.compute runtime.memory runtime.messages runtime.serving runtime.tracing"
+    " runtime.transport",
     "runtime.config": "runtime runtime.machine",
     "runtime.queueing": "",
     "runtime.plan": "runtime runtime.actors runtime.config runtime.machine runtime.memory runtime.messages"
@@ -61,16 +64,20 @@ ROOMS: dict[str, str] = {
     "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
     "runtime.cluster.kubernetes": "runtime runtime.config",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
-    " runtime.messages runtime.plan runtime.transport",
+    " runtime.messages runtime.plan runtime.tracing runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
     " runtime.config runtime.machine runtime.memory runtime.messages runtime.plan",
-    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.transport",
-    "runtime.report": "runtime runtime.cluster",
+    "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
+    "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
+    "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
-    " runtime.machine runtime.messages runtime.plan runtime.report runtime.simulation runtime.transport",
+    " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.serving runtime.simulation"
+    " runtime.transport",
     "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.config runtime.messages runtime.plan"
     " runtime.report runtime.runs",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.plan runtime.recovery"
+    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.plan runtime.report runtime.runs runtime.tracing",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.page runtime.plan"
+    " runtime.recovery"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
     " runtime.runs",
@@ -92,8 +99,8 @@ ROOMS: dict[str, str] = {
     " runtime.plan",
     "roles.forecasting": "nets! nets.tools roles roles.base roles.learning runtime runtime.compute runtime.config"
     " runtime.plan runtime.queueing runtime.transport",
-    "roles.planning": "nets! nets.data nets.files roles roles.base roles.checkpoints roles.coordination roles.exchange"
-    " roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
+    "roles.planning": "nets! nets.data nets.files ops! roles roles.base roles.checkpoints roles.coordination"
+    " roles.exchange roles.forecasting roles.formats roles.learning roles.presets roles.tuning runtime runtime.compute"
     " runtime.config runtime.drawing runtime.plan runtime.queueing runtime.report",
     "roles.choosing": "nets! ops! roles roles.base roles.checkpoints roles.coordination roles.forecasting"
     " roles.learning roles.planning roles.presets runtime runtime.compute runtime.config runtime.plan",

@@ -7,7 +7,6 @@ ignored               what is refused, or read and not used
 upgrade  upgrade_v0   Caffe's older formats, brought up to date
 params                ParamSpec: shape, filler, multipliers, first values
 solver  rules         SolverSpec: its nets, updates; the update of each solver type
-state                 what a checkpoint calls parameters and histories
 policies              learning rates over time
 solver_checks         what is wrong with a solver, what in it is not used
 scaling               rates for larger batches

@@ -6,7 +6,7 @@ Its mistakes are in `solver_checks`, the rate policies in `policies`, the solver
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +24,9 @@ from nets.errors import PrototxtError
 from nets.regular import is_file
 from nets.schema import caffe_pb2 as caffe
 from ops import Array, Backend, Parameter
+
+# The parameters of a layer, as `update` takes each of them: what they are, w, g, history, out.
+OneLayer = tuple[Sequence[ParamSpec], Sequence[Array], Sequence[Array], Sequence[History], Sequence[Array]]
 
 
 @dataclass(frozen=True)
@@ -122,15 +125,13 @@ class SolverSpec:
         new, *kept = RULES[self.type].apply(ops, self.proto, iteration + 1, w, g, history, shared)
         return new, tuple(kept)
 
-    def update_all(
-        self,
-        ops: Backend,
-        iteration: int,
-        parameters: Sequence[tuple[ParamSpec, Array, Array, History, Array]],
-    ) -> Iterator[tuple[Array, History]]:
-        """Update parameters, each given as `update` takes it: in one operation where the backend has one."""
+    def update_layers(self, ops: Backend, iteration: int, layers: Iterable[OneLayer]) -> None:
+        """Update the parameters of many layers, each as `update` does it; in one operation of a backend that has it."""
+        parameters = [each for of in layers for each in zip(*of, strict=True)]
         if not ops.updates_together:
-            return iter([self.update(ops, iteration, *each) for each in parameters])
+            for param, w, g, history, out in parameters:
+                self.update(ops, iteration, param, w, g, history, out)
+            return
         ops.update_together(
             self.type,
             [
@@ -140,7 +141,6 @@ class SolverSpec:
             rate=self.rate(iteration), decay=self.weight_decay, regularization=self.proto.regularization_type,
             numbers={name: getattr(self.proto, name) for name in RULES[self.type].numbers}, step=iteration + 1,
         )  # fmt: skip
-        return iter([(out, history) for _, _, _, history, out in parameters])
 
     def clip_factor(self, ops: Backend, gradients: Iterable[Array]) -> float:
         """Return what all gradients are multiplied by so that their common norm is at most `clip_gradients`.

@@ -40,12 +40,11 @@ class Gradients:
         for i, weight in zip(node.tops, node.layer.loss_weights, strict=True):
             if weight:
                 seed, shape = self._seeds.get(i), self._wiring.values[i].shape
-                if shape == () and self.of(i) is None:  # a number that the host knows is not asked of a device
-                    self._of[i] = np.full((), weight, self._dtype)
-                    continue
                 if seed is None or seed.shape != shape:
-                    seed = self._seeds[i] = self._ops.zeros(shape, self._dtype)
+                    alone = shape == () and self.of(i) is None  # then the host keeps it: no device is asked for it
+                    seed = np.zeros((), self._dtype) if alone else self._ops.zeros(shape, self._dtype)
                     seed += weight
+                    self._seeds[i] = seed
                 self.add(i, seed)
 
     def settle(self, node: Node, params: Sequence[Array], out: Sequence[Array] | None) -> tuple[Array, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ops.backends import cuda_driver
 from ops.cuda.convolutions import Convolutions
 from ops.cuda.device import Product
 from ops.cuda.images import TO_LOGICAL, address, new_images, step_of
@@ -34,13 +35,7 @@ def _cupy(device: int) -> Any:
         raise OpsError(
             f"backend 'cupy': cupy cannot be imported ({missing}); install the extra 'gpu' or cupy-cuda13x[ctk]"
         ) from missing
-    if not cupy.is_available():
-        raise OpsError(
-            f"backend 'cupy': cupy {cupy.__version__} finds no CUDA device or driver, expected one NVIDIA GPU"
-        )
-    count = cupy.cuda.runtime.getDeviceCount()
-    if not 0 <= device < count:
-        raise OpsError(f"backend 'cupy': found device {device}, expected 0 to {count - 1}: this machine has {count}")
+    cuda_driver.start(device)
     cupy.cuda.Device(device).use()
     return cupy
 
@@ -152,6 +147,10 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         """A NumPy array with a copy of x."""
         host: Array = self.xp.asnumpy(x)
         return host
+
+    def synchronize(self) -> None:
+        """Wait for this thread's stream."""
+        self.xp.cuda.get_current_stream().synchronize()
 
     def sums(self, arrays: Sequence[Array]) -> list[float]:
         """As Backend's; all travel together."""

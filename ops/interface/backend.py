@@ -51,6 +51,9 @@ class Backend(SpatialOps, ElementwiseOps, StatisticsOps, LossOps, SequenceOps, U
         array: Array = self.xp.asarray(host, dtype)
         return array
 
+    def synchronize(self) -> None:
+        """Wait until all that was asked for so far is done."""
+
     def staged(self, host: Array) -> Array:
         """Host data as it is best fed, in memory from which a device copies by itself; any thread may ask. Host data
         itself where there is nothing to gain."""

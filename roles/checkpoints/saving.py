@@ -65,6 +65,7 @@ class Checkpoints:
         self._waited_for = self._told = False
         self.last = ""  # the file that was written last
         self.unsaved = ""  # why the one after it could not be
+        self.on_result: Callable[[str], None] = lambda result: None  # hears "written" or "failed"
 
     def __repr__(self) -> str:
         return f"<checkpoints, the last is {self.last or 'none'}, {self._rhythm!r}>"
@@ -170,6 +171,7 @@ class Checkpoints:
             text = "no checkpoint: %s; %s; training goes on, and tries again when the next is due"
             self._actor.log.warning(text, self.unsaved, self.kept)
             self._actor.emit("unsaved", why=self.unsaved)
+            self.on_result("failed")
             return
         self.unsaved = ""
         if of.best:
@@ -177,6 +179,7 @@ class Checkpoints:
         if not of.regular:
             return
         self.last = path.name
+        self.on_result("written")
         removed = self._removed(self._rhythm.written(path, for_good=of.for_good))
         timed = {} if of.for_good else {"timed": True}  # nobody asked for it
         fields = {"file": path.name, "exposed_seconds": exposed, "seconds": self._actor.now() - began, **timed}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import numpy as np
 from nets import NetError
 from nets.data.formats import FORMATS
 from ops import OpsError
+from roles.base.role import EMULATED
 from roles.learning.job import Job
 from roles.options import Options
 from roles.planning.planner import job_of
@@ -27,8 +29,14 @@ def job_of_file(file: Path, settings: tuple[str, ...]) -> Job:
     if not isinstance(loaded.options, Options):
         raise ConfigError([f"{file}: program '{loaded.config.program}' does not train nets"])
     job = job_of(loaded.config, loaded.options)
-    devices = loaded.options.train.devices
-    return dataclasses.replace(job, device=devices.get("single", devices.get("*", "cpu")))
+    return dataclasses.replace(job, device=device_of(loaded.options.train.devices))
+
+
+def device_of(devices: Mapping[str, str]) -> str:
+    """Of [train.devices], the one of a run with one worker, `single`; else the first that is named for anybody."""
+    fitting = (device for pattern, device in devices.items() if fnmatch.fnmatchcase("single", pattern))
+    device = next(fitting, next(iter(devices.values()), "cpu"))
+    return EMULATED if device.partition(":")[0] == EMULATED else device
 
 
 @contextmanager

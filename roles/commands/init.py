@@ -127,7 +127,7 @@ def _look(file: Path) -> None:
     from runtime.runs.checking import check
 
     try:
-        remarks: Sequence[str] = check(file, ()).warnings
+        remarks: Sequence[str] = check(file, (), starts=False).warnings
     except ConfigError as error:
         remarks = [f"to mend before `up`: {problem}" for problem in error.problems]
     else:

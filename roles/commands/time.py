@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 from nets.tools.timing import table, time_net
 from nets.tools.volumes import volumes
 from roles.commands.common import job_of_file, say, told
 from roles.forecasting.layer_times import waiting
+from roles.learning.job import Job
 from roles.messages import TRAIN
 from runtime.cli.arguments import Settings
+from runtime.errors import ConfigError
 
 
 def time(
-    file: Path = Path("cluster.toml"), *, iterations: int = 10, profile: Path | None = None, settings: Settings = ()
+    file: Path = Path("cluster.toml"),
+    *,
+    iterations: int = 10,
+    device: str = "",
+    profile: Path | None = None,
+    settings: Settings = (),
 ) -> int:
     """Time every layer of the net, forward and backward.
 
@@ -24,12 +32,15 @@ def time(
         The cluster's description: its net, data and batch are used.
     iterations
         Passes to measure, after one to warm up.
+    device
+        Where to compute: "cpu" or "cuda:N". Otherwise where `train.devices` has the actor `single` compute, or whom it
+        names first.
     profile
         Write down how long the array work of the planned actors takes here into this file, too: for `plan --profile`
         and for emulated devices.
     """
     with told():
-        job = job_of_file(file, settings)
+        job = _on(device, job_of_file(file, settings))
         job = dataclasses.replace(job, batch=-(-job.batch // job.passes))  # of an iteration's passes, one
         net = job.build(TRAIN, "all", job.shapes(TRAIN, job.source(TRAIN)))
         size = volumes(net)
@@ -43,5 +54,12 @@ def time(
             from roles.commands.profile import write
             from runtime.runs.checking import check
 
-            write(profile, check(file, settings).placement, job_of_file(file, settings), iterations)
+            write(profile, check(file, settings).placement, _on(device, job_of_file(file, settings)), iterations)
     return 0
+
+
+def _on(device: str, job: Job) -> Job:
+    """The job on this device, if one is said. ConfigError if there is no such kind."""
+    if device and not re.fullmatch(r"cpu|cuda:[0-9]{1,3}", device):
+        raise ConfigError([f"--device: found '{device}', expected 'cpu' or 'cuda:N'"])
+    return dataclasses.replace(job, device=device) if device else job

@@ -7,7 +7,6 @@ What comes next is decided in `schedule`; what the numbers say is kept in `score
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,7 +17,7 @@ from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.cohort import Cohort
-from roles.coordination.gauges import Gauges
+from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
@@ -34,7 +33,6 @@ from roles.messages import (
     STOP,
     TEST,
     TRAIN,
-    Done,
     Hold,
     NextTicket,
     PassDone,
@@ -44,8 +42,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
-from runtime import Actor, Conversation, Envelope, HandOver, MessageError, ProgramFailed, Save, WindDown
-from runtime.messages.message import Refusal
+from runtime import Actor, Conversation, Envelope, HandOver, ProgramFailed, Save, WindDown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +92,6 @@ class Coordinator(Actor):
         )  # fmt: skip
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
-        self._wishes: deque[tuple[Regroup, Envelope]] = deque()
         self._updates, self._display = options.updates, options.display
         self._asked: list[Envelope] = []
         self._begun = False  # nobody gets a ticket before
@@ -111,8 +107,9 @@ class Coordinator(Actor):
         """Prepare the scoreboard; sweep what runs that were killed while they saved have left beside this one."""
         await self.compute("sweep", sweep, self.run_directory.parent)
         self._scores = Scoreboard(self._shape.solver.average_loss)
+        self._gauges = RunGauges(self, self._schedule.table, self._job)
+        self._checkpoints.on_result = self._gauges.saved
         self._tests.start()
-        self._gauges = Gauges(self)
 
     async def run(self) -> None:
         """Save when it is time to, and end when everything is done."""
@@ -121,6 +118,7 @@ class Coordinator(Actor):
         if facts:
             self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
         self._checkpoints.begin()
+        self._gauges.begin()
         self.stepped()  # from here on a standstill is told
         self._begun = True
         await self._serve()
@@ -134,7 +132,7 @@ class Coordinator(Actor):
                 self._schedule.saved()
                 await self._serve()
             if self._schedule.stage is RunStage.CHANGING:
-                await self._change()
+                await self._shape.change(self._schedule.completed)
                 self._schedule.changed()
                 await self._serve()
             if self._schedule.stage is RunStage.HELD:
@@ -201,8 +199,7 @@ class Coordinator(Actor):
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
         """Other groups, workers or rates after the iterations under way; answered when it is so."""
-        self._shape.wanted(message)  # MessageError if it cannot be
-        self._wishes.append((message, envelope))
+        self._shape.hear(message, envelope)
         self._schedule.change()
         await self._serve()
 
@@ -223,19 +220,6 @@ class Coordinator(Actor):
         self._changed.set()
 
     # -- inside
-
-    async def _change(self) -> None:
-        """Nothing is under way: tell everybody who must know, then answer who asked."""
-        while self._wishes:
-            wish, envelope = self._wishes.popleft()
-            try:
-                wanted = self._shape.wanted(wish)
-            except MessageError as error:  # it could be when it was asked for; another wish came first
-                await self.reply(envelope, Refusal(error=str(error)))
-                continue
-            await self._shape.become(wanted)
-            self._shape.tell(self._schedule.completed)
-            await self.reply(envelope, Done())
 
     async def _hold(self) -> None:
         """The run is held: do what is wanted, if something is."""
@@ -281,6 +265,7 @@ class Coordinator(Actor):
         """Stop at a part's loss that is no number; a probe is only cut, and what is watched is undone."""
         loss = float(done.scores.get("loss", 0.0))
         if loss - loss != 0.0 and not self._probing.diverged():
+            self._gauges.diverged(loss)
             iteration = done.number - self._schedule.probed
             rate = self._shape.solver.rate(iteration)
             raise ProgramFailed(
@@ -311,7 +296,7 @@ class Coordinator(Actor):
     def _trained(self, ended: Iteration, done: int) -> None:
         """An iteration has ended, after which so many are."""
         self._scores.trained(ended, self._shape.batch, self._shape.solver.rate(done - 1))
-        self._gauges.trained(ended.loss, self._shape.batch, self._shape.solver.rate(done))
+        self._gauges.trained(ended.loss, done, self._shape.batch, self._shape.solver.rate(done))
         table, regular = self._schedule.table, bool(self._display and done % self._display == 0)
         if (first := done == table.first + 1) or regular:
             between = first and done > 1 and not regular  # so that a resumed run reports what an unbroken one does

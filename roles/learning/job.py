@@ -41,6 +41,7 @@ from roles.learning.accumulated import AccumulatedNet, after_passes
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
+from runtime.errors import LaunchError
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
 GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
@@ -146,7 +147,8 @@ class Job:
 
     @cached_property
     def backend_ops(self) -> ops.Backend:
-        """The array backend, chosen here once for everything that computes; first asked for in the compute thread."""
+        """The array backend, chosen here once for everything that computes; first asked for in the compute thread.
+        LaunchError if its device cannot be used here."""
         if self.emulated:
             return ops.get_backend("emulated")
         if self.device == "cpu":
@@ -156,9 +158,11 @@ class Job:
         if self.device == "cuda":
             return ops.get_backend("cupy plan", b_p=self.b_p)
         precision = self.precision if self.precision in GPU_PRECISIONS else "full"
-        return ops.get_backend(
-            "cupy", b_p=self.b_p, device=int(self.device.removeprefix("cuda:")), precision=precision
-        )  # fmt: skip
+        device = int(self.device.removeprefix("cuda:"))
+        try:
+            return ops.get_backend("cupy", b_p=self.b_p, device=device, precision=precision)
+        except ops.OpsError as error:
+            raise LaunchError(f"{self.device}: {error}") from None
 
     @cached_property
     def host_ops(self) -> ops.Backend:

@@ -7,14 +7,14 @@ nobody else reads (`in_place`), it writes over the old ones and allocates nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from nets import ParamSpec, SolverSpec, check_state, history_names, state_shapes
+from nets import NetError, ParamSpec, SolverSpec
 from ops import Array, Backend
 from roles.learning.buffers import new_parameter
+from roles.learning.slices import history_names, state_shapes
 from roles.messages import Blobs
 
 
@@ -65,8 +65,10 @@ class ParameterStore:
     def in_place(self, layer: str, *, histories: bool) -> list[Array]:
         """The arrays of a layer that may be written over where nobody else reads: each parameter, and if wanted the
         solver's histories of it behind it."""
-        pairs = zip(self._blobs[layer], self._history[layer], strict=True)
-        return [each for blob, of in pairs for each in ((blob, *of) if histories else (blob,))]
+        found: list[Array] = []
+        for blob, of in zip(self._blobs[layer], self._history[layer], strict=True):
+            found += (blob, *of) if histories else (blob,)
+        return found
 
     @property
     def params(self) -> dict[str, tuple[ParamSpec, ...]]:
@@ -79,16 +81,14 @@ class ParameterStore:
         return float(self._solver.momentum)
 
     def published(self, layer: str) -> Blobs:
-        """The present version's arrays in host memory, as they travel. No copy on the CPU, nor with `publishes`."""
-        return self._copies[layer] if self._copies is not None else self._on_host(layer)
-
-    def _on_host(self, layer: str) -> Blobs:
-        return tuple(self._ops.to_host(blob) for blob in self._blobs[layer])
+        """The present version's arrays in host memory, as they travel; no copy on the CPU. With `publishes` they were
+        copied from the device as the version was made, and nothing waits here."""
+        return self._copies[layer] if self._copies is not None else tuple(map(self._ops.to_host, self._blobs[layer]))
 
     def _copy(self, layers: Iterable[str]) -> None:
         """There are new versions of these."""
         if self._copies is not None:
-            self._copies |= {layer: self._on_host(layer) for layer in layers}
+            self._copies |= {layer: tuple(map(self._ops.to_host, self._blobs[layer])) for layer in layers}
 
     def set_rates(self, base_lr: float, momentum: float) -> None:
         """Go on with another learning rate (the policy's first) and momentum."""
@@ -122,22 +122,14 @@ class ParameterStore:
         return self.versions[layer]
 
     def _update(self, ops: Backend, gradients: Mapping[str, Blobs]) -> None:
-        """Update layers of one version, together where the backend can."""
-        updated = self._solver.update_all(
-            ops,
-            self.versions[next(iter(gradients))],
-            [
-                (param, w, ops.asarray(g), history, self._next(w))  # gradients come from host memory
-                for layer, of in gradients.items()
-                for param, w, g, history in zip(
-                    self._params[layer], self._blobs[layer], of, self._history[layer], strict=True
-                )
-            ],
-        )
-        for layer, of in gradients.items():
-            mine = list(islice(updated, len(of)))
-            self._blobs[layer] = tuple(w for w, _ in mine)
-            self._history[layer] = tuple(h for _, h in mine)
+        """Update layers of one version; gradients may lie in host memory."""
+        new = {layer: tuple(map(self._next, self._blobs[layer])) for layer in gradients}
+        of = [
+            (self._params[at], self._blobs[at], tuple(map(ops.asarray, found)), self._history[at], new[at])
+            for at, found in gradients.items()
+        ]
+        self._solver.update_layers(ops, self.versions[next(iter(gradients))], of)
+        self._blobs |= new
 
     def _next(self, w: Array) -> Array:
         """Where the next version of a parameter is written."""
@@ -155,18 +147,21 @@ class ParameterStore:
             for param, g in zip(self._params[layer], of, strict=True)
             if param.keep is None
         ]
-        if (factor := self._solver.clip_factor(self._ops, learned)) != 1.0:
+        factor = self._solver.clip_factor(self._ops, learned)
+        if factor != 1.0:
             for gradient in learned:
                 gradient *= factor
-        together = self._ops.updates_together and len({self.versions[layer] for layer in gradients}) == 1
-        for layers in [gradients] if together else [{layer: of} for layer, of in gradients.items()]:
-            self._update(self._ops, layers)
-            self._copy(layers)
-            for layer in layers:
+        if len({self.versions[layer] for layer in gradients}) == 1:
+            self._update(self._ops, gradients)
+            self._copy(gradients)
+            for layer in gradients:
                 self.count(layer)
+        else:
+            for layer, of in gradients.items():
+                self.apply(layer, of)
 
     def state(self) -> dict[str, Array]:
-        """Everything a checkpoint must hold, on the host: see nets.definition.state."""
+        """Everything a checkpoint must hold, on the host: `layer.i`, and `layer.i.history`, `layer.i.history2`."""
         found: dict[str, Array] = {}
         for layer, blobs in self._blobs.items():
             for index, (blob, histories) in enumerate(zip(blobs, self._history[layer], strict=True)):
@@ -178,14 +173,19 @@ class ParameterStore:
 
     def restore(self, state: Mapping[str, Array], version: int) -> None:
         """Take parameters and momentum from a checkpoint's arrays. NetError names what is missing or misshapen."""
-        check_state(state, state_shapes(self._params, self._solver))
+        shapes = state_shapes(self._params, self._solver)
+        found = {name: state[name].shape if name in state else "nothing" for name in shapes}
+        wrong = [(name, shape) for name, shape in shapes.items() if found[name] != shape]
+        problems = [f"checkpoint: '{name}': found {found[name]}, expected shape {shape}" for name, shape in wrong]
+        if problems:
+            raise NetError(problems)
         for layer, blobs in self._blobs.items():
-            found = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
+            fresh = tuple(self._own(state[f"{layer}.{index}"], blob.dtype) for index, blob in enumerate(blobs))
             if self._in_place:  # somebody may compute on these very arrays
-                for blob, new in zip(blobs, found, strict=True):
+                for blob, new in zip(blobs, fresh, strict=True):
                     blob[...] = new
             else:
-                self._blobs[layer] = found
+                self._blobs[layer] = fresh
             self._history[layer] = tuple(
                 tuple(
                     self._ops.asarray(np.array(state[name]), history.dtype)

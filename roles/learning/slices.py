@@ -1,4 +1,4 @@
-"""Checkpoints hold whole parameters: parts of them put together on the way in, cut on the way out.
+"""What arrays a checkpoint holds. They are whole parameters: parts are put together on the way in, cut on the way out.
 
 So a run that shares out layers can go on from the checkpoint of one that does not, and the other way round.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nets import NetError
+from nets import NetError, ParamSpec, SolverSpec
 from nets.sharding.shard import Shard
 from nets.sharding.slices import Slice
 from ops import Array
@@ -73,3 +73,18 @@ class Assembly:
         if left:
             raise NetError([f"checkpoint: '{name}': {count} units of it did not come" for name, count in left.items()])
         return self._whole
+
+
+def state_shapes(params: Mapping[str, tuple[ParamSpec, ...]], solver: SolverSpec) -> dict[str, tuple[int, ...]]:
+    """The arrays that a checkpoint of these parameters holds: name -> shape."""
+    found: dict[str, tuple[int, ...]] = {}
+    for layer, specs in params.items():
+        for index, spec in enumerate(specs):
+            histories = solver.histories(spec)
+            found |= dict.fromkeys((f"{layer}.{index}", *history_names(layer, index, histories)), spec.shape)
+    return found
+
+
+def history_names(layer: str, index: int, count: int) -> list[str]:
+    """What a checkpoint calls the `count` histories of a parameter."""
+    return [f"{layer}.{index}.history{number if number > 1 else ''}" for number in range(1, count + 1)]

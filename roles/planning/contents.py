@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nets import Net, NetError, SolverSpec, state_shapes, unknown_numbers
+from nets import Net, NetError, SolverSpec, unknown_numbers
 from nets.data import Source, examined, in_classes
 from nets.files import checkpoint
 from nets.files.weights import Matched
 from roles.learning.job import Job
 from roles.learning.resume import place_in
+from roles.learning.slices import state_shapes
 from roles.messages import TRAIN
 
 Mistake = tuple[str, tuple[str, ...]]  # what is wrong, and the keys below [train]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import ops
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.formats.base import FORMATS
@@ -112,6 +113,16 @@ def _without_model(lead: ActorSpec) -> ActorSpec:
         return lead
     job = dataclasses.replace(lead.options.job, device=EMULATED)
     return dataclasses.replace(lead, options=dataclasses.replace(lead.options, job=job))
+
+
+def lacking(config: ClusterConfig, topology: Topology) -> list[str]:
+    """What this machine lacks for the devices of actors that will live on it, a line; none where others start them."""
+    there = (getattr(actor.options, "job", None) for actor in topology.actors)
+    devices = sorted({job.device for job in there if job is not None and job.device.startswith("cuda:")})
+    why = ops.lacking("cupy") if devices and config.launcher.kind == "local" else None
+    if why is None:
+        return []
+    return [f"{config.raw.place(('train', 'devices'))}: found {', '.join(devices)}, but here {why}"]
 
 
 def _emulated(device: str) -> bool:

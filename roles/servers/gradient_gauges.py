@@ -24,9 +24,7 @@ class GradientGauges:
         text = "Iterations of others between an iteration's first read and last update."
         self._staleness = actor.histogram("gradient_staleness_updates", text, STALENESS)
         text = "Updates of a layer between a read and its gradient."
-        self._of_layers = {
-            layer: actor.histogram("layer_staleness_updates", text, STALENESS, layer=layer) for layer in layers
-        }
+        self._of_layers = {layer: actor.summary("layer_staleness_updates", text, layer=layer) for layer in layers}
         self._curious: list[tuple[GetGradientStatistics, Envelope]] = []  # who waits until the model is so far
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.learning.buffers import gradient_buffers
+from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Ticket
 from roles.workers.replica import Replica, ReplicaOptions
 from roles.workers.single import train
@@ -110,14 +111,14 @@ class AveragingReplica(Replica):
         low, high = ticket.mine
         with self._exposure.measured():
             _, work = await self._before(ticket)
-            await self.compute("train", self._iterate, ticket, work)
+            scores = await self.compute("train", self._iterate, ticket, work)
             self._last = ticket.number
             self._rows += high - low, ticket.rows
             if (ticket.counted + 1) % self._tau == 0:
                 await self._average()
         self._images.inc(high - low)
         self._iterations.inc()
-        self._report(ticket, self._nets[TRAIN].scalars())
+        self._report(ticket, scores)
 
     async def _test(self, ticket: Ticket) -> None:
         if self._rows.any():
@@ -139,11 +140,12 @@ class AveragingReplica(Replica):
 
     # What runs in the compute thread.
 
-    def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> None:
+    def _iterate(self, ticket: Ticket, work: Callable[[], None]) -> Scores:
         """One training iteration on the rows of this member, as if they were the batch; `work` comes before it."""
         work()
         low, high = ticket.mine
         train(self._nets[TRAIN], self._store, self._gradients, ticket.rows / (high - low))
+        return self._nets[TRAIN].scalars()
 
     def _averaged(self, bucket: Bucket) -> list[Array]:
         """The arrays of a bucket's layers that are averaged, where they lie."""

@@ -96,6 +96,7 @@ class ConvCompute(KeepsBeside, ReadsJob):
         self._job, self._part = options.job, options.part
         self._coordinator, self._models, self._fc_servers = options.coordinator, options.models, options.fc_servers
         self._scheme = options.scheme
+        self._scores: Scores = {}  # of the last pass, if there is no FC phase elsewhere
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
@@ -138,7 +139,7 @@ class ConvCompute(KeepsBeside, ReadsJob):
         with self._exposure.measured() if train else nullcontext():
             activations = await self._forward(net, ticket)
             await further_passes(self, net, "pass", by_stage=True)
-            scores, incoming = await self._top(net, ticket, activations)
+            scores, incoming = await self._top(ticket, activations)
             if train:
                 await self._backward(net, ticket, incoming)
         low, high = ticket.mine
@@ -183,20 +184,14 @@ class ConvCompute(KeepsBeside, ReadsJob):
         layer = stage.layer
         if layer is None:
             return ()
-        pull = PullLayer(
-            group=ticket.group,
-            members=ticket.members,
-            phase=ticket.phase,
-            number=ticket.number,
-            layer=layer,
-            after=ticket.after,
-        )
+        group, members, phase, number = ticket.group, ticket.members, ticket.phase, ticket.number
+        pull = PullLayer(group=group, members=members, phase=phase, number=number, layer=layer, after=ticket.after)
         return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
 
-    async def _top(self, net: WorkerNet, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
+    async def _top(self, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
         """The pass's scores, and the gradients that come back from an FC phase elsewhere."""
         if not self._fc_servers:
-            return net.scalars(), ()
+            return self._scores, ()
         with self.phase("wait_fc"):
             answer = await self._fc.run(ticket, activations)
         self._exposure.excuse(answer.seconds)
@@ -241,7 +236,10 @@ class ConvCompute(KeepsBeside, ReadsJob):
         if stage.layer is not None:
             net.load(stage.layer, tuple(net.ops.asarray(blob) for blob in blobs))
         net.forward(stage)
-        if stage is not net.stages[-1] or not self._fc_servers:
+        if stage is not net.stages[-1]:
+            return ()
+        if not self._fc_servers:
+            self._scores = net.scalars()
             return ()
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 

@@ -26,6 +26,7 @@ class Passes:
     def __init__(self, actor: Actor, coordinator: str, readers: Mapping[str, Prefetcher], repeats: int = 1) -> None:
         self._actor, self._coordinator, self._readers, self._repeats = actor, coordinator, readers, repeats
         self._done: list[PassDone] = []  # of the present run of passes
+        self._group: int | None = None
 
     async def run(self, do: Callable[[Ticket], Awaitable[None]]) -> None:
         """`do(ticket)` for pass after pass until the coordinator says stop."""
@@ -37,6 +38,7 @@ class Passes:
                         ticket = await upcoming
                     if ticket.phase == STOP:
                         return
+                    self._note_group(ticket.group)
                     passes = list(ticket.each())
                     for each, following in zip_longest(passes, passes[1:]):
                         if following is None:
@@ -49,6 +51,16 @@ class Passes:
         finally:
             upcoming.cancel()
             await asyncio.gather(upcoming, return_exceptions=True)
+
+    def _note_group(self, group: int) -> None:
+        """Groups may change while a run goes on."""
+        if group == self._group:
+            return
+        for number, is_mine in ((self._group, 0), (group, 1)):
+            if number is not None:
+                text = "1 for the group that a worker is in, 0 for one that it was in."
+                self._actor.gauge("worker_group_info", text, group=str(number)).set(is_mine)
+        self._group = group
 
     def report(self, done: PassDone) -> None:
         """A pass is done: the coordinator is told at the end of the run of passes."""

@@ -119,6 +119,7 @@ class Replica(ModelHolder, ReadsJob):
 
     def __init__(self, options: ReplicaOptions) -> None:
         self._job, self._chosen, self._coordinator = options.job, options.exchange, options.coordinator
+        self._scores: Scores = {}  # of the last training pass
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
@@ -173,8 +174,7 @@ class Replica(ModelHolder, ReadsJob):
 
     async def _score(self, ticket: Ticket) -> Scores:
         """A forward pass; the scores."""
-        await self.compute("test", self._forward, ticket)
-        return self._nets[ticket.phase].scalars()
+        return await self.compute("test", self._scored, ticket)
 
     async def _before(self, ticket: Ticket) -> tuple[Scores | None, Callable[[], None]]:
         """What comes before the backward pass: scores that are known then, and work that the first bucket's begins
@@ -203,7 +203,7 @@ class Replica(ModelHolder, ReadsJob):
         low, high = ticket.mine
         self._images.inc(high - low)
         self._iterations.inc()
-        self._report(ticket, scores)
+        self._report(ticket, self._scores if scores is None else scores)
 
     async def _sum(self, number: int, bucket: Bucket, part: Awaitable[Array]) -> Callable[[], Array]:
         """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
@@ -212,14 +212,14 @@ class Replica(ModelHolder, ReadsJob):
             await self.compute("update", self._update, bucket, total)
         return total
 
-    def _report(self, ticket: Ticket, scores: Scores | None = None) -> None:
+    def _report(self, ticket: Ticket, scores: Scores) -> None:
         low, high = ticket.mine
         done = PassDone(
             members=ticket.members,
             phase=ticket.phase,
             number=ticket.number,
             rows=high - low,
-            scores=self._nets[ticket.phase].scalars() if scores is None else scores,
+            scores=scores,
             seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )
@@ -235,6 +235,10 @@ class Replica(ModelHolder, ReadsJob):
                 net.load(stage.layer, self._store.read(stage.layer))
             net.forward(stage)
 
+    def _scored(self, ticket: Ticket) -> Scores:
+        self._forward(ticket)
+        return self._nets[ticket.phase].scalars()
+
     def _first(self, work: Callable[[], None], bucket: Bucket) -> Array:
         """The backward pass as far as the first bucket, after the work that comes before it."""
         work()
@@ -247,7 +251,10 @@ class Replica(ModelHolder, ReadsJob):
         views = bucket.views(flat)
         for stage in bucket.stages:
             net.backward(stage, views[stage.layer] if stage.layer is not None else None)
-        return net.ops.to_host(flat)
+        found = net.ops.to_host(flat)
+        if bucket is self._buckets[-1]:
+            self._scores = net.scalars()  # here, where a device is the thread's own, and has nothing left to do
+        return found
 
     def _update(self, bucket: Bucket, total: Callable[[], Array]) -> None:
         for layer, gradients in bucket.views(self._job.backend_ops.asarray(total())).items():

@@ -9,8 +9,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from runtime.actors.actor import Actor
+from runtime.actors.service import Service
 from runtime.errors import MessageError, Unsendable, root_of
-from runtime.messages.message import Envelope, Refusal
+from runtime.messages.message import Envelope, Message, Refusal
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
 STOP_SECONDS = 1.0  # how long on_stop may take
@@ -27,7 +29,11 @@ class Cell:
         reject: Callable[[str, MessageError], None],
     ) -> None:
         self.actor = actor
-        self._inbox: deque[tuple[Envelope, Release]] = deque()
+        self.inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
+        self.clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
+        self._since = self.clock()  # when it turned to what it handles: the one before was done, or this one came
+        self.service: dict[type[Message], Service] = {}
+        self.tracer: Tracer | None = None  # while somebody traces this process
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
         self.handled = 0
         self.doing = "idle"
@@ -35,16 +41,11 @@ class Cell:
         self.tasks: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
-        return f"<{self.actor!r} {self.doing}, {self.waiting} in its inbox, {self.handled} handled>"
-
-    @property
-    def waiting(self) -> int:
-        """Messages in the inbox."""
-        return len(self._inbox)
+        return f"<{self.actor!r} {self.doing}, {len(self.inbox)} in its inbox, {self.handled} handled>"
 
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        self._inbox.append((envelope, release))
+        self.inbox.append((envelope, release, self.clock()))
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
 
@@ -64,24 +65,27 @@ class Cell:
     async def ended(self) -> None:
         """Wait for the work's end, give back the credits of unread messages, let the actor release what it took."""
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        while self._inbox:
-            self._inbox.popleft()[1]()
+        while self.inbox:
+            self.inbox.popleft()[1]()
         try:
             await asyncio.wait_for(self.actor.on_stop(), STOP_SECONDS)
         except Exception:  # one actor's bad end must not keep the others from theirs
             logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
 
     async def _serve(self) -> None:
-        actor, loop = self.actor, asyncio.get_running_loop()
+        actor, loop, clock, service = self.actor, asyncio.get_running_loop(), self.clock, self.service
         actor.inbox_task = asyncio.current_task()
         while True:
-            if not self._inbox:
+            if not self.inbox:
                 self._more = loop.create_future()
                 await self._more
-            envelope, release = self._inbox.popleft()
-            self.doing = type(envelope.message).__name__
+                self._since = self.inbox[0][2]
+            envelope, release, came = self.inbox.popleft()
+            kind = type(envelope.message)
+            self.doing = kind.__name__
+            began = None if self.tracer is None else self.tracer.handling(envelope)
             try:
-                await getattr(actor, actor.handlers[type(envelope.message)])(envelope.message, envelope)
+                await getattr(actor, actor.handlers[kind])(envelope.message, envelope)
             except Exception as error:
                 if isinstance(error, MessageError) and not isinstance(error, Unsendable):
                     self._reject(envelope.sender, error)  # not legal here: rejected, counted, nothing changed
@@ -92,11 +96,18 @@ class Cell:
                 actor.log.exception("%s could not answer %r", actor.name, envelope)
                 await actor.reply(envelope, Refusal(error=f"{type(error).__name__}: {error}"))
             finally:
+                if began is not None and self.tracer is not None:
+                    self.tracer.handled(envelope, began)
                 del envelope  # its arrays go before its credits, when the actor is done with them
                 release()
                 self.handled += 1
                 self.doing = "idle"
                 del release
+                since, self._since = self._since, clock()
+                sums = service.get(kind) or service.setdefault(kind, Service())
+                sums.handled += 1
+                sums.waited += since - came
+                sums.seconds += self._since - since
 
     async def _work(self) -> None:
         await self.actor.run()

@@ -31,6 +31,8 @@ class Ask(NamedTuple):
     asker: str
     peer: str
     answer: asyncio.Future[Message]
+    said: type[Message] = Message
+    since: float = 0.0  # loop time
 
     def fail(self, why: str) -> None:
         """There will be no answer."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics
+from runtime.actors.metrics import SECONDS, Counter, Gauge, Histogram, Metrics, Summary
 from runtime.compute.work_sums import WorkSums
 
 
@@ -45,6 +45,10 @@ class Measured:
     def histogram(self, name: str, help_text: str, buckets: Iterable[float] = SECONDS, **labels: str) -> Histogram:
         """This actor's histogram `convoy_<name>`."""
         return self._node.metrics.histogram(name, help_text, buckets, role=self.role, actor=self.name, **labels)
+
+    def summary(self, name: str, help_text: str, **labels: str) -> Summary:
+        """This actor's summary `convoy_<name>`: a count and a sum."""
+        return self._node.metrics.summary(name, help_text, role=self.role, actor=self.name, **labels)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

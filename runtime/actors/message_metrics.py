@@ -52,6 +52,16 @@ class MessageMetrics:
         mine = self.waits.setdefault(actor, {})
         mine[peer] = mine.get(peer, 0.0) + seconds
 
+    def totals(self) -> dict[str, list[int]]:
+        """Actor -> messages sent, messages received and their bytes (also of arrays that are read in place), so far."""
+        found: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+        for (actor, _), count in self._sent.items():
+            found[actor][0] += count
+        for (actor, _, _), (count, size, arrays) in self._received.items():
+            found[actor][1] += count
+            found[actor][2] += max(size, arrays)
+        return found
+
     def rejected(self, reason: str) -> None:
         """A message was not accepted."""
         self.metrics.counter("messages_rejected", "Messages rejected.", role="node", reason=reason).inc()

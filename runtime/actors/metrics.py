@@ -6,40 +6,46 @@ child once and keep it: a cached child costs 0.4 us per increment, looking it up
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import prometheus_client as prometheus
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from runtime.actors.pages import Server
-from runtime.actors.readers import Readers
 from runtime.errors import LaunchError
+from runtime.serving.readers import Readers
+from runtime.serving.server import Application, Server
+from runtime.serving.visits import Visits
 
 Counter = prometheus.Counter
 Gauge = prometheus.Gauge
 Histogram = prometheus.Histogram
+Summary = prometheus.Summary
 
-SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)  # the most series of a role are these, once per phase
+
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # a series beside each counter that no board reads
+
+Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]  # values of the labels -> what it is now
+Family = type[CounterMetricFamily] | type[GaugeMetricFamily]
 
 
-Samples = Callable[[], Iterable[tuple[tuple[str, ...], float]]]  # values of the labels -> count so far
-
-
-class _Tally:
+class _Kept:
     """What the registry asks."""
 
-    def __init__(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
-        self._named = name, help_text
+    def __init__(self, kind: Family, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
+        self._kind, self._named = kind, (name, help_text)
         self._labels, self._samples = labels, samples
 
-    def describe(self) -> list[CounterMetricFamily]:
+    def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
         """The name, for the registry to find it taken."""
-        return [CounterMetricFamily(*self._named, labels=self._labels)]
+        return [self._kind(*self._named, labels=self._labels)]
 
-    def collect(self) -> list[CounterMetricFamily]:
-        """The counts of this moment."""
+    def collect(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+        """The values of this moment."""
         (family,) = self.describe()
         for values, count in self._samples():
             family.add_metric(values, count)
@@ -60,7 +66,15 @@ class Metrics:
 
     def tally(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
         """A counter `convoy_<name>_total` that is kept elsewhere and asked for when a page is made, in its thread."""
-        self.registry.register(_Tally(f"convoy_{name}", help_text, labels, samples))
+        self.registry.register(_Kept(CounterMetricFamily, f"convoy_{name}", help_text, labels, samples))
+
+    def reading(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
+        """A gauge `convoy_<name>` of the same kind: series whose labels go are no longer shown."""
+        self.registry.register(_Kept(GaugeMetricFamily, f"convoy_{name}", help_text, labels, samples))
+
+    def of_process(self) -> None:
+        """The processor time, memory, descriptors and beginning of this process, as `convoy_process_...`. On Linux."""
+        prometheus.ProcessCollector(namespace="convoy", registry=self.registry)
 
     def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
         """The child of gauge `convoy_<name>` for these labels."""
@@ -71,6 +85,16 @@ class Metrics:
         """The child of histogram `convoy_<name>` for these labels."""
         child: Histogram = self._child(prometheus.Histogram, name, help_text, labels, buckets=tuple(buckets))
         return child
+
+    def summary(self, name: str, help_text: str, **labels: str) -> Summary:
+        """The child of summary `convoy_<name>` for these labels: a count and a sum, where a histogram would have too
+        many series."""
+        child: Summary = self._child(prometheus.Summary, name, help_text, labels)
+        return child
+
+    def info(self, name: str, help_text: str, **facts: str) -> None:
+        """A gauge `convoy_<name>_info` that is 1 and has facts as labels."""
+        self.gauge(f"{name}_info", help_text, **facts).set(1)
 
     def text(self) -> str:
         """The whole registry in Prometheus' text format."""
@@ -85,16 +109,27 @@ class Metrics:
 
 
 class Pages:
-    """The pages of a process, for its user and these `readers`: `/metrics`, and further JSON pages. Close it before the
-    process ends."""
+    """The pages of a process, for its user and these `readers`: `/metrics`, those of further `applications` (path ->
+    application), and further JSON pages. Close it before the process ends. `key` of cluster.toml says which port."""
 
     def __init__(
-        self, metrics: Metrics, address: str, port: int, readers: Iterable[str] = (), **json_pages: Callable[[], Any]
+        self,
+        metrics: Metrics,
+        address: str,
+        port: int,
+        readers: Iterable[str] = (),
+        key: str = "metrics.port",
+        applications: Mapping[str, Application] = MappingProxyType({}),
+        **json_pages: Callable[[], Any],
     ) -> None:
-        exposition = prometheus.make_wsgi_app(metrics.registry)
+        exposition, self.visits = prometheus.make_wsgi_app(metrics.registry), Visits()
 
         def answer(environ: dict[str, Any], start: Any) -> Any:
-            page = json_pages.get(environ.get("PATH_INFO", "").strip("/"))
+            path = environ.get("PATH_INFO", "").strip("/")
+            if path in applications:
+                return applications[path](environ, start)
+            self.visits.note(path, environ["REMOTE_ADDR"], asyncio.get_running_loop().time())
+            page = json_pages.get(path)
             if page is None:
                 return exposition(environ, start)
             start("200 OK", [("Content-Type", "application/json; charset=utf-8")])
@@ -105,7 +140,7 @@ class Pages:
         except OSError as error:
             raise LaunchError(
                 f"metrics cannot listen on {address}:{port}: {error.strerror}; "
-                "choose another metrics.port in cluster.toml, or 0 for any free one"
+                f"choose another {key} in cluster.toml, or 0 for any free one"
             ) from None
         self.port = self._server.port
 

@@ -18,10 +18,12 @@ from runtime.actors.homes import Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.metrics import Histogram, Metrics
 from runtime.actors.router import Router
+from runtime.actors.station_metrics import StationMetrics
 from runtime.compute.compute import Compute, Item
 from runtime.compute.work_sums import WorkSums
 from runtime.memory.arena import IN_PLACE_FROM, Arena
 from runtime.messages.message import Array
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Transport
 
 LINE = 64  # bytes of a cache line: kernels are fastest on arrays that begin with one
@@ -44,8 +46,10 @@ class Node:
         self.on_finished: Callable[[], None] = lambda: None
         self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
         self.work = WorkSums()
+        self.busy: dict[str, float] = {}  # actor -> seconds of its array work so far
         compute.on_done = self._worked
         self._message_metrics = MessageMetrics(metrics)
+        self._stations = StationMetrics(metrics, self.actors)
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
         self.send, self.ask = self.router.send, self.router.ask
         self.deliver, self.reject = self.router.deliver, self.router.reject  # for the roads
@@ -87,6 +91,14 @@ class Node:
         if names is None:
             self.router.rejections.end()
 
+    def trace(self, tracer: Tracer | None) -> None:
+        """Let it note what the actors here do from now on; None: nobody any more."""
+        self.router.tracer = tracer
+        for cell in self.actors.values():
+            cell.tracer = tracer
+        for compute in (self.compute, *(cell.actor.device for cell in self.actors.values())):
+            compute.step = None if tracer is None else tracer.step
+
     def memory(self, size: int) -> Array:
         """See Actor.memory."""
         if self.arena is None or size < IN_PLACE_FROM:
@@ -106,6 +118,10 @@ class Node:
 
     def _worked(self, item: Item, seconds: float) -> None:
         self.work.note(item.actor, item.label, seconds)
+        self._stations.computed(item.actor, seconds)
+        self.busy[item.actor] = self.busy.get(item.actor, 0.0) + seconds
+        if self.router.tracer is not None:
+            self.router.tracer.computed(item.actor, item.label, item.since, seconds, item.step)
         cell = self.actors.get(item.actor)
         if cell is not None:
             self.on_work(cell.actor.role, item.label, seconds)
@@ -127,7 +143,7 @@ class Node:
 
     def status(self) -> list[dict[str, Any]]:
         """One plain dict per actor: what it does, for whom it waits and has waited (seconds), what it has handled."""
-        waits = self.router.waits()
+        waits = {ask.asker: ask.peer for ask in reversed(self.router.asks.values())}  # of each its oldest
         return [
             {
                 "actor": name,
@@ -138,10 +154,14 @@ class Node:
                 "steps": cell.actor.steps,
                 "waited": dict(self._message_metrics.waits.get(name, {})),
                 "handled": cell.handled,
-                "inbox": cell.waiting,
+                "inbox": len(cell.inbox),
             }
             for name, cell in self.actors.items()
         ]
+
+    def totals(self) -> dict[str, list[int]]:
+        """See MessageMetrics.totals."""
+        return self._message_metrics.totals()
 
     def received(self) -> dict[str, dict[str, int]]:
         """Actor -> sender -> bytes of the arrays that came so far."""

@@ -14,6 +14,7 @@ from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
 from runtime.messages.message import Envelope, Lost, Message, Refusal
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
 R = TypeVar("R", bound=Message)
@@ -32,11 +33,12 @@ class Router:
         self._homes: dict[str, Home] = {}
         self._lost: dict[str, str] = {}  # actor -> its process, which is gone
         self._ids = itertools.count(1)
-        self._asks: dict[int, Ask] = {}
+        self.asks: dict[int, Ask] = {}
+        self.tracer: Tracer | None = None  # while somebody traces this process
         self.rejections = Rejections(logging.getLogger(f"convoy.{process}"))
 
     def __repr__(self) -> str:
-        return f"<router: {len(self._homes)} actors known, {len(self._asks)} asks open>"
+        return f"<router: {len(self._homes)} actors known, {len(self.asks)} asks open>"
 
     def know(self, actors: Iterable[str], home: Home) -> None:
         """These actors live there."""
@@ -61,7 +63,7 @@ class Router:
         loop = asyncio.get_running_loop()
         envelope = Envelope(message, next(self._ids), sender, self._incarnation, to, sender, 0, step)
         since = loop.time()
-        ask = self._asks[envelope.id] = Ask(sender, to, loop.create_future())
+        ask = self.asks[envelope.id] = Ask(sender, to, loop.create_future(), type(message), since)
         try:
             if timeout is None:
                 await self._send(envelope)
@@ -73,8 +75,10 @@ class Router:
         except TimeoutError:
             raise AskTimeout(f"{sender} asked {to} {message!r}: no answer in {timeout} s") from None
         finally:
-            del self._asks[envelope.id]
+            del self.asks[envelope.id]
             self._metrics.waited(sender, to, loop.time() - since)
+            if self.tracer is not None:
+                self.tracer.waited(envelope, since)
         if isinstance(found, Refusal):
             raise Refused(f"{to} refused {message!r} of {sender}: {found.error}")
         if not isinstance(found, answer):
@@ -86,16 +90,19 @@ class Router:
         understood = self.vocabulary.get(to)
         if understood is not None and not envelope.answers and type(envelope.message) not in understood:
             known = ", ".join(sorted(kind.__name__ for kind in understood))
-            text = f"{sender} cannot send {envelope.message!r} to {to}; {to} understands {known}"
-            raise Unsendable("not_understood", text)
+            what = f"{sender} cannot send {envelope.message!r} to {to}"
+            raise Unsendable("not_understood", f"{what}; {to} understands {known}")
         place = self._homes.get(to)
         if place is None:
             gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""
             raise ActorStopped(f"{sender} has no link to an actor called '{to}'{gone}")
+        began = None if self.tracer is None else self.tracer.sending(envelope)
         try:
             await place.road.send(place.process, envelope)
         except ActorStopped as error:
             raise ActorStopped(f"{sender} cannot send to {to}: {error}") from None
+        if began is not None and self.tracer is not None:
+            self.tracer.sent(envelope, began)
         self._metrics.sent(sender, envelope.message.kind)
 
     # -- receiving
@@ -107,9 +114,8 @@ class Router:
             return
         cell = self._cells.get(envelope.receiver)
         if cell is None:
-            problem: MessageError | None = MessageError(
-                "unknown_receiver", f"no actor '{envelope.receiver}' lives in {self._process}"
-            )
+            text = f"no actor '{envelope.receiver}' lives in {self._process}"
+            problem: MessageError | None = MessageError("unknown_receiver", text)
         elif not envelope.answers and type(envelope.message) not in cell.actor.handlers:
             understood = ", ".join(sorted(kind.__name__ for kind in cell.actor.handlers))
             problem = MessageError("not_understood", f"{envelope!r}; {envelope.receiver} understands {understood}")
@@ -137,9 +143,11 @@ class Router:
                 place.latest[key] = envelope.id
                 return None
             return MessageError("late", f"{envelope!r} came twice, or something sent later came before it")
-        ask = self._asks.get(envelope.answers)
+        ask = self.asks.get(envelope.answers)
         if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (envelope.sender, envelope.receiver):
             return MessageError("unasked", f"{envelope!r} answers nothing that is open")
+        if self.tracer is not None:
+            self.tracer.answered(envelope)
         ask.answer.set_result(envelope.message)
         return None
 
@@ -160,7 +168,7 @@ class Router:
         for actor in gone:
             del self._homes[actor]
             self._lost[actor] = process
-        for ask in list(self._asks.values()):
+        for ask in list(self.asks.values()):
             if ask.peer in gone:
                 ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
         said = Lost(process=process, actors=tuple(gone))
@@ -171,10 +179,6 @@ class Router:
     def stop(self, askers: Iterable[str]) -> None:
         """These actors stop: nobody will answer them any more."""
         self.stopped.update(askers)
-        for ask in list(self._asks.values()):
+        for ask in list(self.asks.values()):
             if ask.asker in self.stopped:
                 ask.fail(f"{ask.asker} is stopping")
-
-    def waits(self) -> dict[str, str]:
-        """Asker -> the peer of its oldest open question."""
-        return {ask.asker: ask.peer for ask in reversed(self._asks.values())}

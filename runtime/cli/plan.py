@@ -72,7 +72,7 @@ def _plan(file: Path, settings: Settings, wanted: Sequence[Wanted], svg: Path | 
 
     if chart is not None and wanted[0].presets:
         raise ConfigError([f"--chart {chart}: says nothing with --presets: it is drawn over the groups of one preset"])
-    checked = check(file, settings)
+    checked = check(file, settings, starts=False)
     found = _prospects(checked, wanted)
     picture = None if chart is None else _chart(found, chart)
     _tell(checked, found, svg)

@@ -42,7 +42,7 @@ def write(file: Path, settings: Settings, target: Path) -> int:
     from runtime.report.console import RunConsole
     from runtime.runs.checking import check
 
-    checked = check(file, settings)
+    checked = check(file, settings, starts=False)
     text = script(checked.loaded.config, file, settings)
     aside = target == STDOUT  # what is told then goes to stderr
     console = RunConsole(Console(highlight=False, soft_wrap=True, stderr=aside), live=False)

@@ -19,11 +19,16 @@ Script = Annotated[Path | None, Parameter(allow_leading_hyphen=True)]
 
 
 def up(
-    file: Path = Path("cluster.toml"), *, resume: Runs = None, sbatch: Script = None, settings: Settings = ()
+    file: Path = Path("cluster.toml"),
+    *,
+    resume: Runs = None,
+    test: Annotated[bool, Parameter(negative=())] = False,
+    sbatch: Script = None,
+    settings: Settings = (),
 ) -> int:
     """Start the roles, train, and show what happens.
 
-    Ctrl-C finishes what is under way, saves and stops; a second one stops at once.
+    Ctrl-C finishes what is under way, saves and stops, and shows how to go on; a second one stops at once.
 
     Parameters
     ----------
@@ -32,6 +37,8 @@ def up(
     resume
         Go on from the newest checkpoint that is whole and fits: of this run directory, or, where none is named, of the
         last run that has one.
+    test
+        At the end score the last checkpoint on the test data, as the command `test` does.
     sbatch
         Start nothing: write the script with which Slurm's sbatch starts this into this file; "-" is stdout.
     """
@@ -47,12 +54,16 @@ def up(
         program = read(file, settings).program
         if program is not None:
             nursery.prepare(program, file.parent)
+        from runtime.cli.after import After
         from runtime.recovery.up import run
         from runtime.report.console import RunConsole
         from runtime.runs.checking import Resume, check
 
         runs = None if wanted is None else Resume(*wanted)
-        return run(check(file, settings, runs), RunConsole(), nursery)
+        checked = check(file, settings, runs)
+        after = After(checked.loaded.program, file, settings, test=test)
+        ended, console = run(checked, RunConsole(), nursery), RunConsole(live=False)
+    return after.told(ended.code, ended.directory, console.say)
 
 
 def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:

@@ -9,6 +9,7 @@ launcher  launchers       what starts processes; a kind of place a file
 machines                  machines elsewhere: their link with `up`
 kubernetes                what a run says to a Kubernetes cluster, and hears of it
 birth                     starts the process that role processes are forked from
+tracing                   traces of all processes, as one file
 clients  watcher          who is outside a run and takes part in it; who is told of it
 warnings  preparing       what processes log as warnings, and of what they prepare, told as events
 """

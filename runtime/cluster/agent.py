@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import socket
 import traceback
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from runtime.actors.actor import Actor
+from runtime.actors.looks import ClockReading, GetClock, GetSnapshot, Snapshot, StartTrace, StopTrace, Traced
 from runtime.actors.node import Node
+from runtime.actors.snapshot import snapshot
 from runtime.cluster.lifecycle import (
     Begin,
     Directory,
@@ -26,9 +32,10 @@ from runtime.cluster.lifecycle import (
 from runtime.cluster.preparing import PREPARING, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
 from runtime.compute.work_sums import PROCESSOR
-from runtime.errors import ActorStopped, ConvoyError, LaunchError, ProgramFailed
+from runtime.errors import ActorStopped, ConvoyError, LaunchError, MessageError, ProgramFailed
 from runtime.messages.message import Envelope, Message
 from runtime.plan.topology import SUPERVISOR
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints
 from runtime.transport.sockets import SocketTransport
 
@@ -38,7 +45,8 @@ WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 class Agent(Actor):
     """Leads its process through its life. `halted` is set when the process may exit. `metrics`: address and port of its
-    page. `compares`: there are other machines, whose data must be the same."""
+    page. `compares`: there are other machines, whose data must be the same. `tracer(number)` makes the one of the
+    run's `number`-th trace; `traces` from the start on."""
 
     def __init__(
         self,
@@ -50,7 +58,9 @@ class Agent(Actor):
         metrics: tuple[str, int],
         heartbeat_seconds: float,
         versions: dict[str, str],
+        tracer: Callable[[int], Tracer],
         compares: bool = False,
+        traces: bool = False,
     ) -> None:
         self._home = node
         self._road = road
@@ -62,6 +72,8 @@ class Agent(Actor):
         self._reports: asyncio.Queue[Message] = asyncio.Queue()  # events are dropped, counted, beyond MAX_REPORTS
         self._linked: dict[str, int] = {}  # peer -> its incarnation
         self._told = False  # where everybody is
+        self._make_tracer, self._traces = tracer, traces
+        self._tracer: Tracer | None = None
         self.halted = asyncio.Event()
 
     async def on_start(self) -> None:
@@ -79,9 +91,10 @@ class Agent(Actor):
         self._queue = self.gauge("queue_bytes", "Bytes sent and not yet granted back by their receivers.")
 
     async def on_stop(self) -> None:
-        """Nobody carries what is logged any more."""
+        """Nobody carries what is logged any more, and nobody traces."""
         for handler in self._heard:
             logging.getLogger().removeHandler(handler)
+        await self._end_trace()
 
     async def run(self) -> None:
         """Greet, then carry reports and heartbeats until halted."""
@@ -103,9 +116,16 @@ class Agent(Actor):
             await self._home.prepare(self._actors)
             reads = await self._reads() if self._compares else {}
         except Exception as error:  # noqa: BLE001  # a failed preparation is reported like any failure
-            self._failed(self._home.process, error)
+            self._failed(self._home.process, self._at_launch(error))
         else:
             await self.tell(SUPERVISOR, Ready(process=self._home.process, reads=reads))
+
+    def _at_launch(self, error: Exception) -> Exception:
+        """What is lacking on this machine is a failed launch, and says where it is lacking."""
+        place = f"process {self._home.process} ({', '.join(self._actors)}) on {socket.gethostname()}"
+        if isinstance(error, MemoryError):
+            return LaunchError(f"{place} does not get the memory to begin with: {error}")
+        return LaunchError(f"{place}: {error}") if isinstance(error, LaunchError) else error
 
     async def _reads(self) -> dict[str, str]:
         """What the actors here read that others must read too: what the method `reads` of each says, if it has one, in
@@ -119,6 +139,11 @@ class Agent(Actor):
 
     async def on_begin(self, message: Begin, envelope: Envelope) -> None:
         """Everyone is ready: begin."""
+        if self._traces:
+            try:
+                self._begin_trace(1)
+            except OSError as error:
+                self.log.warning("nothing is traced here: %s: %s", error.filename, error.strerror)
         self._home.begin(self._actors)
 
     async def on_halt(self, message: Halt, envelope: Envelope) -> None:
@@ -126,6 +151,43 @@ class Agent(Actor):
         self.log.info("halting: %s", message.reason)
         await self._home.stop(self._actors)
         self.halted.set()
+
+    # -- who looks
+
+    async def on_get_snapshot(self, message: GetSnapshot, envelope: Envelope) -> None:
+        """Somebody looks."""
+        state = json.dumps(snapshot(self._home)).encode()
+        await self.reply(envelope, Snapshot(state=np.frombuffer(state, np.uint8)))
+
+    async def on_get_clock(self, message: GetClock, envelope: Envelope) -> None:
+        """How late is it here?"""
+        await self.reply(envelope, ClockReading(now=self.now()))
+
+    async def on_start_trace(self, message: StartTrace, envelope: Envelope) -> None:
+        """Trace the actors here."""
+        await self._end_trace()
+        try:
+            self._begin_trace(message.number)
+        except OSError as error:
+            raise MessageError("no_trace", f"{error.filename}: {error.strerror}") from None
+        await self.reply(envelope, Traced(size=0))
+
+    async def on_stop_trace(self, message: StopTrace, envelope: Envelope) -> None:
+        """Trace them no more; answered when the part is written."""
+        await self.reply(envelope, Traced(size=await self._end_trace()))
+
+    def _begin_trace(self, number: int) -> None:
+        self._tracer = self._make_tracer(number)
+        self._home.trace(self._tracer)
+
+    async def _end_trace(self) -> int:
+        tracer, self._tracer = self._tracer, None
+        if tracer is None:
+            return 0
+        self._home.trace(None)
+        return await asyncio.to_thread(tracer.close)
+
+    # -- inside
 
     def _hello(self) -> Hello:
         return Hello(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runtime.errors import ConvoyError
+from runtime.cluster.launcher import Launched
+from runtime.errors import ConvoyError, RoleDied, by
 
 FAILURE_SECONDS = 0.5
 
@@ -47,6 +48,13 @@ class Causes:
         for process, error in self._exits.items():
             return self._failures.get(process, error)
         return next(iter(self._failures.values()))
+
+
+def death(process: str, actors: Sequence[str], where: str, launched: Launched, why: str) -> RoleDied:
+    """What is told of a process that ended, or counts as dead: `why`, and its last words."""
+    lines = "".join(f"\n    {line}" for line in launched.last_lines())
+    tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
+    return by(process, RoleDied(f"process {process} ({', '.join(actors)}) on {where} {why}{tail}"))
 
 
 def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both: bool) -> str:

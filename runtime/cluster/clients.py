@@ -5,7 +5,8 @@
          |  <-- Attached -----------------
          |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
          |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
-         |  --- Scale -------------------->   answered by whoever makes the next run
+         |  --- BeginTrace, ShowStacks -->   answered by who does it, see `looks`
+         |  --- Scale ------------------->   answered by whoever makes the next run
          |  <-- EventReport --------------   every event from now on
          |  <-- Parting ------------------   the run is over
 
@@ -16,19 +17,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.lifecycle import EventReport, Heartbeat
+from runtime.cluster.lifecycle import EventReport, Heartbeat, is_agent
 from runtime.errors import ConvoyError, Refused
 from runtime.messages.message import Envelope, Json, Message, Refusal, message
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Endpoints, Release
 from runtime.transport.sockets import SocketTransport
 
+Answer = Callable[[Any], Awaitable[Message]]
 CLIENT = "client-"  # how the names of clients begin
 MAX_REPORTS = 10_000  # events that wait for one client; it is told how many it missed
 PARTING_SECONDS = 1.0
@@ -113,7 +115,8 @@ class _Client:
 
 class Clients:
     """Admits, relays, and is a watcher that tells every client. `voice` speaks for them from `began` on; `status` is
-    what they are told at any time, `end` what ends the run for them, `scale` what makes another of it."""
+    what they are told at any time, `end` what ends the run for them; `answers`: message -> who answers it. Agents are
+    asked before the run has begun, too."""
 
     def __init__(
         self,
@@ -123,10 +126,10 @@ class Clients:
         began: asyncio.Event,
         status: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
         end: Callable[[bool], Awaitable[None]],
-        scale: Callable[[Scale], Awaitable[Scaled]],
+        answers: Mapping[type[Message], Answer],
     ) -> None:
         self._home, self._road, self._voice, self._began = home, road, voice, began
-        self._status, self._end, self._scale = status, end, scale
+        self._status, self._end, self._answers = status, end, answers
         self._clients: dict[str, _Client] = {}
         self._error, self._over = "", False
         self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
@@ -150,9 +153,9 @@ class Clients:
         elif isinstance(envelope.message, End):
             release()
             self._spawn(client, self._end_it(envelope, envelope.message.now))
-        elif isinstance(envelope.message, Scale):
+        elif type(envelope.message) in self._answers:
             release()
-            self._spawn(client, self._scale_it(envelope, envelope.message))
+            self._spawn(client, self._answer(envelope))
         else:
             self._spawn(client, self._relay(envelope, release))
         return True
@@ -184,19 +187,20 @@ class Clients:
         await self._home.send(SUPERVISOR, envelope.sender, Ending(), answers=envelope.id)
         await self._end(now)
 
-    async def _scale_it(self, envelope: Envelope, wish: Scale) -> None:
-        answer: Message
+    async def _answer(self, envelope: Envelope) -> None:
+        said: Message
         try:
-            answer = await self._scale(wish)
+            said = await self._answers[type(envelope.message)](envelope.message)
         except ConvoyError as error:
-            answer = Refusal(error=str(error))
-        await self._home.send(SUPERVISOR, envelope.sender, answer, answers=envelope.id)
+            said = Refusal(error=str(error))
+        await self._home.send(SUPERVISOR, envelope.sender, said, answers=envelope.id)
 
     async def _relay(self, envelope: Envelope, release: Release) -> None:
         to, said = envelope.receiver, envelope.message
         answer: Message
         try:
-            await self._began.wait()
+            if not is_agent(to):
+                await self._began.wait()
             if not envelope.reply_to:
                 await self._voice.tell(to, said, step=envelope.step)
                 return

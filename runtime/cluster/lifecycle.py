@@ -48,9 +48,17 @@ LIFE: dict[tuple[LifeStage, str], LifeStage] = {
 }
 
 
+_AGENT = "/agent"
+
+
 def agent_of(process: str) -> str:
     """The name of a process's agent actor."""
-    return f"{process}/agent"
+    return f"{process}{_AGENT}"
+
+
+def is_agent(actor: str) -> bool:
+    """Is this the name of an agent?"""
+    return actor.endswith(_AGENT)
 
 
 @message

@@ -14,9 +14,10 @@ import platform
 import shutil
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
@@ -28,17 +29,20 @@ from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces
-from runtime.machine.versions import identity
+from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
 from runtime.plan.program import actor_of, import_program, roles_of, vocabulary_of
 from runtime.plan.run_plan import MACHINE, RunPlan
 from runtime.plan.topology import SUPERVISOR, ProcessSpec
+from runtime.tracing.merging import part_of
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
+SHOW_STACKS = signal.SIGUSR2
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
@@ -64,8 +68,29 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     except LaunchError as error:
         logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
         return error.exit_code
-    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+    with _writing_stacks(stacks_of(directory, name)), asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory, incarnation, keys))
+
+
+def stacks_of(directory: Path, process: str) -> Path:
+    """Where a process appends the stacks of its threads whenever it gets SHOW_STACKS, whatever its event loop does."""
+    return directory / "logs" / f"{process}.stacks"
+
+
+@contextmanager
+def _writing_stacks(path: Path) -> Iterator[None]:
+    """The file is open meanwhile: a handler that runs in the middle of anything cannot open it. It stays if there is
+    something in it."""
+    with path.open("a") as file:
+        faulthandler.register(SHOW_STACKS, file, chain=False)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(SHOW_STACKS)
+            signal.signal(SHOW_STACKS, signal.SIG_IGN)
+            with suppress(OSError):
+                if not path.stat().st_size:
+                    path.unlink()
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -76,9 +101,10 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
         return asyncio.new_event_loop
 
     class Loop(uvloop.Loop):
-        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter."""
+        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter. This
+        is the clock of asyncio's own loop without the call of a method: messages are timed by it."""
 
-        time = asyncio.BaseEventLoop.time
+        time = staticmethod(monotonic)
 
     return Loop
 
@@ -111,7 +137,10 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         cores.check(spec, cores.usable())
         endpoints = await road.open()
         address = plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
-        pages = Pages(metrics, address, 0, plan.metrics_readers)
+        metrics.of_process()
+        metrics.info("build", "What this process runs.", role="node", **build(plan.placement.topology.program))
+        port = plan.metrics_port(spec.name)
+        pages = Pages(metrics, address, port, plan.metrics_readers, "metrics.process_ports")
         _add_actors(node, plan, spec)
         agent = _agent(node, road, endpoints, plan, spec, (address, pages.port))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
@@ -167,7 +196,17 @@ def _agent(
             "host": platform.node(),
         },
         compares=len({other.machine for other in plan.placement.processes}) > 1,
+        tracer=_tracers(plan, spec, node.directory),
+        traces=plan.trace,
     )
+
+
+def _tracers(plan: RunPlan, spec: ProcessSpec, directory: Path) -> Callable[[int], Tracer]:
+    """What makes the tracer of the run's `number`-th trace."""
+    place = 1 + [process.name for process in plan.placement.processes].index(spec.name)
+    now = asyncio.get_running_loop().time
+
+    return lambda number: Tracer(part_of(directory, spec.name, number), spec.name, place, spec.actors, now)
 
 
 def _lifeline(socket_directory: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.causes import Causes, cut
+from runtime.cluster.causes import Causes, cut, death
 from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
@@ -37,7 +37,7 @@ from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING
 from runtime.cluster.watcher import Watcher
-from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
+from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by
 from runtime.machine.memory import MachineMemory
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
@@ -142,6 +142,11 @@ class Supervisor(Actor):
         for launched in self._launched.values():
             launched.signal(signal.SIGKILL)
 
+    def signal(self, process: str, number: signal.Signals) -> None:
+        """Send a process of the run a signal, wherever it is; nothing if it was not started or is gone."""
+        if process in self._launched:
+            self._launched[process].signal(number)
+
     def known(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Of every process and every actor, for people: nobody is asked for it."""
         stages = {name: {"stage": watched.stage.value} for name, watched in self._supervision.processes.items()}
@@ -236,13 +241,13 @@ class Supervisor(Actor):
         """An actor failed: so did the run. Unless the program itself gave up, the death of another process may be the
         cause."""
         if message.cause == "program":
-            self._end(ProgramFailed(f"{message.actor}: {message.error}"))
+            self._end(by(message.actor, ProgramFailed(f"{message.actor}: {message.error}")))
             return
         place = f"{message.actor} (process {message.process} on {self.roll.host(message.process)})"
         log = self._launched[message.process].log
         died = RoleDied(f"{place} failed: {message.error}\n  its log: {log}")
         error = LaunchError(message.error) if message.cause == "launch" else died
-        self._causes.failed(message.process, error, self.now())
+        self._causes.failed(message.process, by(message.actor, error), self.now())
 
     async def on_link_lost(self, message: LinkLost, envelope: Envelope) -> None:
         """The connection between two processes broke: if neither ends, that is what ends the run."""
@@ -277,7 +282,7 @@ class Supervisor(Actor):
         silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
         both = self._supervision.both_report(process, peer)
         text = cut(ends, silent, self._liveness.link_seconds, both=both)
-        return RoleDied(f"{text}\n  the log: {self._launched[process].log}")
+        return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {self._launched[process].log}"))
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
         status = await launched.wait()
@@ -293,10 +298,7 @@ class Supervisor(Actor):
                 self._end(death)
 
     def _death(self, process: str, why: str) -> RoleDied:
-        actors, launched = self.roll.spec(process).actors, self._launched[process]
-        lines = "".join(f"\n    {line}" for line in launched.last_lines())
-        tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
-        return RoleDied(f"process {process} ({', '.join(actors)}) on {self.roll.host(process)} {why}{tail}")
+        return death(process, self.roll.spec(process).actors, self.roll.host(process), self._launched[process], why)
 
     def _end(self, error: ConvoyError | None) -> None:
         if self.outcome.done():

@@ -31,6 +31,7 @@ class Item:
     actor: str
     label: str
     since: float
+    step: int = -1  # the iteration that it belongs to, if that is asked for
 
 
 class Compute(ABC):
@@ -41,6 +42,7 @@ class Compute(ABC):
         self.done = 0
         self.busy = 0.0  # seconds of all items so far
         self.on_done: Callable[[Item, float], None] = lambda item, seconds: None
+        self.step: Callable[[str], int] | None = None  # of who asks for work: its iteration; None while nobody traces
         self._durations: deque[float] = deque(maxlen=REMEMBERED)
 
     @abstractmethod
@@ -63,10 +65,13 @@ class Compute(ABC):
     def close(self) -> None:  # noqa: B027  # most kinds hold nothing to release
         """Take no more work."""
 
-    def _start(self, actor: str, label: str, loop: asyncio.AbstractEventLoop) -> Item:
-        item = Item(actor, label, loop.time())
+    def _start(self, actor: str, label: str, loop: asyncio.AbstractEventLoop, step: int) -> Item:
+        item = Item(actor, label, loop.time(), step)
         self._items.append(item)
         return item
+
+    def _step(self, actor: str) -> int:
+        return -1 if self.step is None else self.step(actor)
 
     def _end(self, item: Item, taken: float) -> None:
         self._items.remove(item)
@@ -89,6 +94,7 @@ class _Piece:
     label: str
     work: Callable[..., Any]
     args: tuple[Any, ...]
+    step: int
 
 
 class ThreadCompute(Compute):
@@ -111,13 +117,13 @@ class ThreadCompute(Compute):
             raise RuntimeError(f"{label} of {actor}: the compute thread takes no more work")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._pieces.put(_Piece(loop, done, actor, label, work, args))
+        self._pieces.put(_Piece(loop, done, actor, label, work, args, self._step(actor)))
         return await done
 
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.race."""
         loop = asyncio.get_running_loop()
-        item = self._start(actor, label, loop)
+        item = self._start(actor, label, loop, self._step(actor))
         try:
             return await loop.run_in_executor(self._racers, work, *args)
         finally:
@@ -144,7 +150,7 @@ class ThreadCompute(Compute):
             if self._closed:
                 loop.call_soon_threadsafe(piece.done.cancel)
             elif not piece.done.cancelled():
-                item = self._start(piece.actor, piece.label, loop)
+                item = self._start(piece.actor, piece.label, loop, piece.step)
                 result, error = _outcome(piece)
                 taken = loop.time() - item.since
                 self._items.remove(item)
@@ -191,7 +197,7 @@ class InlineCompute(Compute):
     async def race(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
         """See Compute.race: the durations pass beside one another, the work itself is done one after the other."""
         loop = asyncio.get_running_loop()
-        item = self._start(actor, label, loop)
+        item = self._start(actor, label, loop, self._step(actor))
         try:
             result = work(*args)
             if self._service_time is not None:

@@ -41,11 +41,13 @@ LOCAL = "local"  # the launcher that starts processes on this machine only
 class Run(Section):
     """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`.
     With `record_service_times` it holds how long each kind of array work took (`service_times`), with `tensorboard` the
-    numbers of progress reports and tests as TensorBoard reads them."""
+    numbers of progress reports and tests as TensorBoard reads them, with `trace` what the actors did in so many
+    iterations, from the first on (`tracing`)."""
 
     directory: Text = "runs"
     name: Name | None = None
     record_service_times: bool = False
+    trace: Annotated[int, Field(ge=0)] = 0
     tensorboard: bool = False
 
 
@@ -130,11 +132,14 @@ class Recovery(Section):
 
 class Metrics(Section):
     """[metrics]: where the metrics are served; "machine": each process at the address of its machine. Port 0 takes any
-    free one. `readers`: users of this machine that may read them besides one's own and root; "*" is everybody who can
-    connect."""
+    free one; `port` is that of `up`, process i of a machine takes `process_ports` + i. `readers`: users of this machine
+    that may read them besides one's own and root; "*" is everybody who can connect. After its end a run waits up to
+    `linger_seconds` for the last look of whoever comes regularly."""
 
     address: Text = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
+    process_ports: int = Field(default=0, ge=0, le=65535)
+    linger_seconds: Annotated[float, Field(ge=0, allow_inf_nan=False), Expected("seconds >= 0")] = 30.0
     readers: tuple[Text, ...] = Field(default=(), strict=False)
 
 

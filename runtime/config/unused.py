@@ -24,6 +24,8 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     *(("recovery", key) for key in ("restarts", "window_seconds", "backoff_seconds", "machines")),
     ("metrics", "address"),
     ("metrics", "port"),
+    ("metrics", "process_ports"),
+    ("metrics", "linger_seconds"),
 )
 
 

@@ -7,4 +7,5 @@ memory       how much there is; whether the kernel killed for it
 namespaces   its network namespaces: a process enters one
 usage        what a process of it uses
 versions     what runs on it
+commit       which commit of the source that is
 """

@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 
+from runtime.machine.commit import commit
+
 PACKAGES = (
     "convoy-runtime",
     "numpy",
@@ -54,6 +56,14 @@ def identity(program: str) -> dict[str, str]:
     """The versions, and in "program" a checksum of the sources that a run of this program has. 20 ms, so whoever forks
     processes asks once for all of them."""
     return {**versions(), "program": checksum(program)}
+
+
+def build(program: str) -> dict[str, str]:
+    """What a process of this program runs, as the metric `convoy_build_info` says it: `sources` is the checksum of
+    `identity`."""
+    found = identity(program)
+    named = {"version": "convoy-runtime", "python": "python", "numpy": "numpy", "numba": "numba", "sources": "program"}
+    return {"commit": commit(), **{label: found[name] for label, name in named.items()}}
 
 
 def checksum(program: str) -> str:

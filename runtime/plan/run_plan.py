@@ -35,8 +35,9 @@ def key_file(socket_directory: str | Path, process: str) -> Path:
 class RunPlan:
     """See the module docstring. `addresses`: machine -> what it is to listen at; `transport`, `scheme`: see Roads;
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
-    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it; `files`:
-    machine -> where its files lie, if not as here."""
+    leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it;
+    `metrics_ports`: see `metrics_port`; `files`: machine -> where its files lie, if not as here; `trace`: from
+    the first moment on."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -52,7 +53,9 @@ class RunPlan:
     record_service_times: bool = False
     namespaces: dict[str, str] = dataclasses.field(default_factory=dict)
     metrics_readers: tuple[str, ...] = ()
+    metrics_ports: int = 0
     files: dict[str, Files] = dataclasses.field(default_factory=dict)
+    trace: bool = False
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
         """The addresses that `process` listens on for one lane, the nearest first."""
@@ -71,6 +74,19 @@ class RunPlan:
             return own(self.addresses[machine], up)
         except LaunchError as error:
             raise LaunchError(f"machine '{machine}' (host {platform.node()}): {error}") from None
+
+    def metrics_port(self, process: str) -> int:
+        """Where a process serves its metrics; 0: at any free port. Those of one machine count up from `metrics_ports`,
+        in the order of the plan; machines with a loopback address are one."""
+        if not self.metrics_ports:
+            return 0
+        homes = {spec.name: self._loopback_of(spec.machine) for spec in self.placement.processes}
+        return self.metrics_ports + [name for name in homes if homes[name] == homes[process]].index(process)
+
+    def _loopback_of(self, machine: str) -> str:
+        """Machines that share one have one name here."""
+        own_stack = machine in self.namespaces or not is_loopback(self.addresses[machine])
+        return machine if own_stack else ""
 
     def key_file(self, process: str) -> Path:
         """Where the Keys of a process lie on its host: in the private folder, never in the run directory."""

@@ -58,6 +58,7 @@ class Restarting:
         recovery = checked.loaded.config.recovery
         self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
         self._reachable = recovery.machines == "reachable"
+        self._deaths = 0  # after which it began anew, one after another
         self._run = self._made(early, directory)
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
@@ -87,6 +88,8 @@ class Restarting:
         self._console.say(f"run directory {self._run.directory}")
         if self._run.metrics_url:
             self._console.say(f"metrics    {self._run.metrics_url} lists every process")
+        if self._run.report_url:
+            self._console.say(f"report     {self._run.report_url} shows the run in a browser")
         return await self._run.ended()
 
     # -- what follows
@@ -164,13 +167,14 @@ class Restarting:
         self._console.event(SUPERVISOR, found.event, found.fields)
         for line in told:
             self._console.say(line)
+        self._deaths = self._deaths + 1 if found.event == RESTART else 0
         self._run = self._made(found.early, found.directory)
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
         checked, console = self._checked, self._console
         return Run(
             checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
-            early=early, directory=directory, scale=self.scale,
+            early=early, directory=directory, restarts=self._deaths, scale=self.scale,
         )  # fmt: skip
 
     def _directory_of(self, checked: Checked) -> RunDirectory:
@@ -257,6 +261,11 @@ class Restarting:
     def summary(self) -> str:
         """See Run.summary: of the last."""
         return self._run.summary
+
+    @property
+    def directory(self) -> Path:
+        """See Run.directory: of the last."""
+        return self._run.directory
 
     @property
     def has_begun(self) -> bool:

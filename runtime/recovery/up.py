@@ -4,6 +4,8 @@ another follows it is the business of `restarting`."""
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import NamedTuple
 
 from runtime.cluster.launcher import Early
 from runtime.errors import ConvoyError
@@ -18,8 +20,15 @@ from runtime.runs.run import directory_of, loop_factory_of
 from runtime.runs.signals import Signals
 
 
-def run(checked: Checked, console: RunConsole, early: Early | None = None) -> int:
-    """Run to the end; returns the exit code, having told the person everything."""
+class Ended(NamedTuple):
+    """`code`: the exit code. `directory`: of the last run; None if none was begun."""
+
+    code: int
+    directory: Path | None = None
+
+
+def run(checked: Checked, console: RunConsole, early: Early | None = None) -> Ended:
+    """Run to the end, having told the person everything."""
     for warning in checked.warnings:
         console.warn(warning)
     for line in checked.resumed:
@@ -31,23 +40,23 @@ def run(checked: Checked, console: RunConsole, early: Early | None = None) -> in
         console.close()
 
 
-async def _live(checked: Checked, console: RunConsole, early: Early | None) -> int:
+async def _live(checked: Checked, console: RunConsole, early: Early | None) -> Ended:
     directory = None
     if checked.choice is not None:
         directory = directory_of(checked.loaded.config, asyncio.get_running_loop().time)
         checked, number = await _settled(checked, checked.choice, directory, console)
         if number:
-            return 128 + number
+            return Ended(128 + number)
     for note in checked.notes:
         console.say(note)
     run = Restarting(checked, console, early, directory)
     with Signals(run, console.say) as signals:
         error = await run.ended()
     if error is not None:
-        return error.exit_code
+        return Ended(error.exit_code, run.directory)
     if run.summary:
         console.say(run.summary)
-    return 128 + signals.number if signals.number else 0
+    return Ended(128 + signals.number if signals.number else 0, run.directory)
 
 
 async def _settled(

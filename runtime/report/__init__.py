@@ -3,5 +3,7 @@
 rundir  journal  reading  on disk: what happened, written and read
 table  usage     tensorboard  numbers as a table; what each process has done; as TensorBoard reads them
 events                    as a stream
-console                   on a terminal
+console                   on a terminal: lines, and a table that stays
+picture  screen  columns     what that table is made of; its lines; lines that fit a terminal
+run_metrics               as metrics: its state, and how it ended
 """

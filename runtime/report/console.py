@@ -5,28 +5,29 @@ It shows any program's events by their fields and any actor's state; it knows no
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.preparing import PREPARING
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
+from runtime.report.columns import spoken
+from runtime.report.picture import HEADLINE, PREDICTION, Picture
+from runtime.report.screen import final, screen
 from runtime.text import one_line, printable
 
-HEADLINE = "progress"  # the event whose latest fields head the table
-PREDICTION = "prediction"  # the event whose latest `text` stands below
+ECHO = 2  # cells: a terminal shows Ctrl-C as ^C where the table ends, which must not begin a new line
 QUIET = frozenset(
     {"process", "link lost", PREDICTION, "unsaved", "resumed"}
 )  # no lines: told in the journal only, in the table, as a warning, or before the run
-WHOLE = "max_iter"  # of `iteration`
-PER_SECOND, SECONDS = re.compile("_per_second$"), re.compile("_seconds$")
+IN_TABLE = frozenset({HEADLINE, PREPARING})  # no lines either, where there is one
 
 
 class RunConsole:
@@ -34,20 +35,24 @@ class RunConsole:
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
-        self._headline: dict[str, Any] = {}
-        self._predicted = ""
-        self._actors: dict[str, dict[str, Any]] = {}
+        self._picture = Picture()
+        self._now: Callable[[], float] = lambda: 0.0
         self._warned: set[str] = set()
         self._wanted = self.console.is_terminal if live is None else live
         self._live: Live | None = None
+        self._is_over = False  # the run is
         self.open()
 
     def open(self) -> None:
-        """Show the table, if it is wanted; of whoever was in it nothing is known any more."""
-        self._actors.clear()
+        """Show the table, if it is wanted."""
         if self._wanted and self._live is None:
             self._live = Live(console=self.console, refresh_per_second=4, get_renderable=self.table)
             self._live.start()
+
+    def expect(self, actors: Mapping[str, str], now: Callable[[], float]) -> None:
+        """A run begins, with these actors in these processes. `now`: seconds since, from any thread."""
+        self._now = now
+        self._picture = Picture(actors)
 
     def say(self, line: str) -> None:
         """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""
@@ -68,11 +73,8 @@ class RunConsole:
         if event == WARNING:
             self._warn(fields.get("process", actor), str(fields.get("text")))
             return
-        if event == HEADLINE:
-            self._headline = fields
-        if event == PREDICTION:
-            self._predicted = str(fields.get("text", ""))
-        if event not in QUIET and (event != HEADLINE or self._live is None):
+        self._picture.event(event, fields, self._now())
+        if event not in QUIET and (event not in IN_TABLE or self._live is None):
             self.say(f"{event:<10} {describe(fields)}".rstrip())
 
     def _warn(self, who: str, text: str) -> None:
@@ -82,13 +84,7 @@ class RunConsole:
 
     def beat(self, process: str, heartbeat: Heartbeat) -> None:
         """Note what the actors of a process do, and for whom each waited since the last beat."""
-        for name, status in heartbeat.actors.items():
-            before = self._actors.get(name, {}).get("waited", {})
-            spans = {peer: total - before.get(peer, 0.0) for peer, total in status["waited"].items()}
-            longest = sorted(spans, key=lambda peer: -spans[peer])
-            shares = [f"{peer} {spans[peer] / heartbeat.period:.0%}" for peer in longest if spans[peer] > 0.01]
-            waits = ", ".join(shares) or status["waiting_for"]
-            self._actors[name] = {**status, "process": process, "waits": waits}
+        self._picture.beat(heartbeat)
 
     def failed(self, error: ConvoyError) -> None:
         """What ended the run, on stderr."""
@@ -96,40 +92,28 @@ class RunConsole:
         print(printable(str(error)), file=sys.stderr, flush=True)  # noqa: T201  # what went wrong belongs on stderr
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        """In place of the table leave the values that the run ended with."""
+        live, self._live = self._live, None
+        if live is not None:
+            self._is_over = True
+            with suppress(OSError):  # stdout is gone, which `say` tells
+                live.stop()  # shows the table once more
+            self._is_over = False
 
     def table(self) -> Group:
-        """The live view: the headline, what is predicted, then who does what and who waits for whom."""
-        table = Table(box=None, pad_edge=False)
-        for title in ("actor", "process", "doing", "waits for", "handled", "inbox"):
-            table.add_column(title, justify="right" if title in ("handled", "inbox") else "left")
-        for name in sorted(self._actors):
-            status = self._actors[name]
-            cells = [status[key] for key in ("process", "doing", "waits", "handled", "inbox")]
-            table.add_row(*(Text(one_line(str(cell))) for cell in (name, *cells)))  # plain: a name may hold [brackets]
-        lines = [describe(self._headline), *([self._predicted] if self._predicted else [])]
-        return Group(*(Text(printable(line)) for line in lines), table)
+        """The live view: how far the run is, what it learns, what is predicted, who does what, who waits for whom."""
+        width, height = self.console.size
+        width -= ECHO
+        if self._is_over:
+            return as_lines(final(self._picture, self._now(), width))
+        return as_lines(screen(self._picture, self._now(), width, height))
 
 
 def describe(fields: dict[str, Any]) -> str:
     """`iteration 100/400  loss 0.1234  images/s 5123`: names and short values."""
-    return "  ".join(f"{name} {value}" for name, value in _spoken(fields))
+    return "  ".join(f"{name} {value}" for name, value in spoken(fields))
 
 
-def _spoken(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for `work_seconds`."""
-    whole = fields.get(WHOLE) if "iteration" in fields else None
-    for name, value in fields.items():
-        if name == "iteration" and whole is not None:
-            yield name, f"{value}/{whole}"
-        elif name != WHOLE or whole is None:
-            yield SECONDS.sub(" s", PER_SECOND.sub("/s", name)), _brief(value)
-
-
-def _brief(value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"
+def as_lines(lines: list[str]) -> Group:
+    """Each as it is: a name may hold [brackets], or what would move the cursor."""
+    return Group(*(Text(one_line(line), no_wrap=True, overflow="crop") for line in lines))

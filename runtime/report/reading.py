@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = "events.jsonl"
+LONGEST = 1e12  # seconds of a run; what is beyond is damage
 # fields as versions before 2026-11-25 called them
 RENAMED = {
     "images/s": "images_per_second",
@@ -41,10 +42,10 @@ def event_of(line: str) -> dict[str, Any] | None:
     """The event of a line; None if it is damaged."""
     try:
         found = json.loads(line)
-        float(found["t"])
-        whole = isinstance(found["event"], str) and isinstance(found["actor"], str)
+        found["t"] = float(found["t"])
+        whole = 0 <= found["t"] < LONGEST and isinstance(found["event"], str) and isinstance(found["actor"], str)
         return modern(found) if whole else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 
 

@@ -24,10 +24,12 @@ class Usage:
         self._tell = tell
         self._totals: dict[str, dict[str, dict[str, Any]]] = {}  # process -> actor -> what it has done
         self._told: dict[str, float] = {}
-        self._at = 0.0
+        self._at: dict[str, float] = {}  # of which time the totals are
 
     def beat(self, process: str, heartbeat: Heartbeat, now: float) -> None:
-        """A process says what it does."""
+        """A process says what it does; once a second also for how long, which is when all of it is of one moment."""
+        if not heartbeat.work:
+            return
         self.add(process, heartbeat.actors, heartbeat.work, heartbeat.received, now)
         if now - self._told.setdefault(process, 0.0) >= max(LEAST_SECONDS, SHARE * now):
             self._write(process, now)
@@ -41,7 +43,7 @@ class Usage:
         now: float,
     ) -> None:
         """Totals of some of its actors, and of some of their work and of what came for them."""
-        self._at = now
+        self._at[process] = now
         mine = self._totals.setdefault(process, {})
         for name, status in actors.items():
             told = {"role": status["role"], "handled": status["handled"], "steps": status["steps"]}
@@ -54,7 +56,8 @@ class Usage:
     def end(self) -> None:
         """A last line for each process."""
         for process in self._totals:
-            self._write(process, self._at)
+            if self._told.get(process) != self._at[process]:
+                self._write(process, self._at[process])
 
     def _write(self, process: str, now: float) -> None:
         self._told[process] = now

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from runtime.actors.actor import Actor
+from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
 from runtime.cluster.clients import (
@@ -32,7 +34,7 @@ from runtime.cluster.clients import (
     Scale,
     Scaled,
 )
-from runtime.cluster.lifecycle import FIRST, EventReport
+from runtime.cluster.lifecycle import FIRST, EventReport, agent_of
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Envelope, Message, Save
@@ -104,7 +106,9 @@ class Client:
         try:
             here = await self._road.open()
             actors = [actor.name for actor in self.placement.topology.actors]
-            self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor.nearest(), [SUPERVISOR, *actors], self._road)
+            agents = [agent_of(process.name) for process in self.placement.processes]
+            known = [SUPERVISOR, *actors, *agents]
+            self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor.nearest(), known, self._road)
             self._node.add(name, "client", self._voice)
             self._node.begin([name])
             patience = self._patience
@@ -134,6 +138,29 @@ class Client:
     async def status(self) -> RunStatus:
         """What the process of `up` knows of every process and actor; nobody else is asked for it."""
         return await self._asked(SUPERVISOR, GetStatus(), RunStatus, self._patience)
+
+    async def snapshot(self, process: str) -> dict[str, Any] | None:
+        """What the actors of a process do now, see `actors.snapshot`; None if it has not greeted yet or is gone. Of one
+        that is stuck or stopped the answer comes when it is not any more."""
+        try:
+            said = await self._asked(agent_of(process), GetSnapshot(), Snapshot, None)
+        except Refused:
+            return None
+        found: dict[str, Any] = json.loads(said.state.tobytes())
+        return found
+
+    async def show_stacks(self, process: str) -> None:
+        """Have a process append its stacks to its file, see `process.stacks_of`: who reads that sees when it has."""
+        await self._asked(SUPERVISOR, ShowStacks(process=process), Looked, self._patience)
+
+    async def begin_trace(self, iterations: int = 0) -> tuple[str, ...]:
+        """Trace the run from now on, for so many iterations or until `end_trace`; lines for the person. Refused if it
+        is being traced."""
+        return (await self._asked(SUPERVISOR, BeginTrace(iterations=iterations), Looked, None)).lines
+
+    async def end_trace(self) -> tuple[str, ...]:
+        """Trace it no more, and have trace.json made; lines for the person. Refused if it is not being traced."""
+        return (await self._asked(SUPERVISOR, EndTrace(), Looked, None)).lines
 
     async def save(self) -> None:
         """See Run.save."""

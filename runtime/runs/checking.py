@@ -64,9 +64,10 @@ class Checked:
                 console.event(SUPERVISOR, *event)
 
 
-def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None) -> Checked:
+def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = None, *, starts: bool = True) -> Checked:
     """Read cluster.toml, plan and place. ConfigError with every mistake. What is logged as a warning meanwhile is kept,
-    for whoever asked. `resume`: the run shall go on from another."""
+    for whoever asked. `resume`: the run shall go on from another. `starts`: it shall run here, and what this machine
+    lacks is a mistake; who only plans may do so elsewhere."""
     with kept_warnings() as told:
         loaded = load_with_program(path, overrides)
         for line in unused(loaded.config):
@@ -77,6 +78,8 @@ def check(path: Path, overrides: Sequence[str] = (), resume: Resume | None = Non
         if choice is not None:
             loaded = dataclasses.replace(loaded, options=choice.expected.options)
         placement = placed(checked(loaded.program.plan(loaded.config, loaded.options)), loaded.config)
+        if starts and (lacking := _lacking(loaded, placement.topology)):
+            raise ConfigError(lacking)
         remarks = remarks_on_room(loaded.program, placement.topology, loaded.config)
         return Checked(loaded, placement, (*told, *idle(placement, loaded.config), *remarks), choice, resumed)
 
@@ -100,6 +103,12 @@ def _resumed(loaded: Loaded, resume: Resume | None) -> tuple[Loaded, tuple[str, 
         )
     options, told = find(loaded.config, loaded.options, resume.run)
     return dataclasses.replace(loaded, options=options), tuple(told)
+
+
+def _lacking(loaded: Loaded, topology: Topology) -> list[str]:
+    """What the machines lack that are known before a start, if the program tells it; a line each."""
+    tell: Callable[[ClusterConfig, Topology], list[str]] | None = getattr(loaded.program, "lacking", None)
+    return [] if tell is None else tell(loaded.config, topology)
 
 
 def _choice(loaded: Loaded) -> Choice | None:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
@@ -21,6 +19,7 @@ from runtime.errors import ConvoyError
 from runtime.messages.message import Message
 from runtime.plan.topology import Placement
 from runtime.report.rundir import RunDirectory
+from runtime.runs.continuing import Scaling, not_scaled
 from runtime.transport import Limits
 
 R = TypeVar("R", bound=Message)
@@ -52,25 +51,18 @@ class Watchers:
             watcher.failed(error)
 
 
-CONTINUED = "continued"  # event: the last of a run that another follows, before it has failed
-Scaling = Callable[[Scale], Awaitable[Scaled]]
-
-
-async def not_scaled(wish: Scale) -> Scaled:
-    """Of a run that no other can follow. ConvoyError."""
-    raise ConvoyError("this run was started by a script, and only those of `up` are scaled")
-
-
 @dataclass(frozen=True)
 class Site:
-    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells; what
-    makes another run of it, which goes on with other workers or on other machines."""
+    """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells.
+    `restarts`: runs of this `up` that died one after another before it. `scale` makes another run of it, which goes on
+    with other workers or on other machines."""
 
     placement: Placement
     config: ClusterConfig
     directory: RunDirectory
     watcher: Watcher
     scale: Scaling = not_scaled
+    restarts: int = 0
 
     @property
     def limits(self) -> Limits:
@@ -88,6 +80,7 @@ class House(ABC):
     began: asyncio.Event
     asked_to_end = False
     metrics_url = ""
+    report_url = ""
     summary = ""
 
     @abstractmethod

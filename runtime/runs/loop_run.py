@@ -18,6 +18,7 @@ from runtime.plan.topology import SUPERVISOR
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.simulation.cluster import Simulation
+from runtime.simulation.tracing import LoopTracing
 
 R = TypeVar("R", bound=Message)
 HERE = "here"  # the process's name
@@ -35,6 +36,7 @@ class LoopHouse(House):
         self._script = Actor()
         self._watchers = Watchers(site.watcher)
         self._observation: Observation | None = None
+        self._tracing: LoopTracing | None = None
         self._cluster = self._hosted()
 
     def _hosted(self) -> Simulation:
@@ -66,6 +68,7 @@ class LoopHouse(House):
             module = sys.modules[MAIN] if program == MAIN else import_program(program)
             self._observe()
             await self._cluster.prepare(lambda spec: actor_of(module, spec))
+            self._trace()
             self._begin()
             await self._cluster.over
         except Exception as error:  # noqa: BLE001  # whatever it is, it is told as what ended the run
@@ -79,7 +82,15 @@ class LoopHouse(House):
         self._watchers.add(self._observation)
         self._cluster.on_work = self._worked
 
+    def _trace(self) -> None:
+        site, wanted = self._site, self._site.config.run.trace
+        if wanted:
+            nodes = {spec.name: self._cluster.nodes[spec.name][0] for spec in site.placement.processes}
+            self._tracing = LoopTracing(site.placement, nodes, site.directory.path, wanted)
+
     def _worked(self) -> None:
+        if self._tracing is not None:
+            self._tracing.look()
         if self._observation is not None and self._observation.due:
             sums = self._cluster.work()
             self._site.directory.used(HERE, sums)
@@ -128,6 +139,8 @@ class LoopHouse(House):
         cluster = self._cluster
         self._site.directory.used(HERE, cluster.work(), cluster.statuses(), cluster.received())
         await self._cluster.close()
+        if self._tracing is not None:
+            self._watchers.event(SUPERVISOR, "trace", self._tracing.close().fields)
 
     def _end(self, error: ConvoyError | None) -> None:
         if self._outcome.done():

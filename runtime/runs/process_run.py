@@ -7,47 +7,54 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import secrets
 import shutil
 import sys
-from collections.abc import Coroutine
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.cluster.clients import Clients, Scale, Scaled
+from runtime.cluster.clients import Answer, Clients, Scale
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
-from runtime.cluster.lifecycle import FIRST
+from runtime.cluster.lifecycle import FIRST, LifeStage
+from runtime.cluster.process import SHOW_STACKS
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
+from runtime.cluster.tracing import Tracing
 from runtime.cluster.warnings import WARNING
 from runtime.compute import service_times
 from runtime.compute.compute import ThreadCompute
 from runtime.config.machines import LOOPBACK, Machine, machine_name
-from runtime.errors import ConvoyError, LaunchError
+from runtime.errors import ConvoyError, LaunchError, RoleDied
 from runtime.machine import descriptors
 from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, own, towards
 from runtime.machine.private import make_socket_directory
-from runtime.machine.versions import identity
+from runtime.machine.versions import build, identity
 from runtime.messages.message import Envelope, Lane, Message
+from runtime.page.live import LivePage
 from runtime.plan.credentials import credentials
 from runtime.plan.placement import files_of
 from runtime.plan.program import program_here, roles_of, vocabulary_of
 from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
-from runtime.runs.house import CONTINUED, House, Site, Watchers
+from runtime.report.run_metrics import RunMetrics
+from runtime.runs.continuing import Continuing
+from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
+from runtime.serving.readers import EVERYBODY
+from runtime.serving.visits import LastLook
 from runtime.transport import Endpoints, Release
 from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
-T = TypeVar("T")
-LEAVING = "leaving"  # event: a machine was told to go
+ENDING = (LifeStage.HALTING.value, LifeStage.GONE.value)
 OPEN = (  # told at each start
     "links.encryption is 'none': whoever is on the network between the machines can read all that processes send, and "
     "take part in the run"
@@ -84,16 +91,29 @@ class ProcessHouse(House):
         program = placement.topology.program
         plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
-        launcher.on_leaving = self._machine_leaves
-        self._tasks: set[asyncio.Task[Any]] = set()
         liveness = Liveness(**config.liveness.model_dump(), grace_seconds=launcher.grace)
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
         known = self._supervisor.known
-        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end, self._scale)
+        self._tracing = Tracing(
+            self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
+        )
+        self._continuing = Continuing(site.scale, self._supervisor.save, self._watchers.event)
+        launcher.on_leaving = self._continuing.machine_leaves
+        answers: dict[type[Message], Answer] = {
+            Scale: self._continuing.scale,
+            ShowStacks: self._show_stacks,
+            BeginTrace: self._begin_trace,
+            EndTrace: self._end_trace,
+        }
+        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end, answers)
         self._watchers.add(self._clients)
+        self._show_run()
+        self._watchers.add(self._tracing)
         self._pages: Pages | None = None
+        self._lingers = LastLook(self._tell_of_lingering)
+        self._report: LivePage | None = None
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
@@ -108,8 +128,11 @@ class ProcessHouse(House):
             self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
         metrics = self._config.metrics
         address = self._here or self._own_address() if metrics.address == MACHINE else metrics.address
-        self._pages = Pages(self._node.metrics, address, metrics.port, metrics.readers, sd=self._targets)
+        self._report = self._live_page(address)
+        numbers, more = self._node.metrics, {"report": self._report}
+        self._pages = Pages(numbers, address, metrics.port, metrics.readers, applications=more, sd=self._targets)
         self.metrics_url = f"http://{address}:{self._pages.port}/sd"
+        self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
         self._plan(await self._road.open()).write(self._directory.path)
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         topology = self._placement.topology
@@ -125,13 +148,17 @@ class ProcessHouse(House):
 
     async def supervise(self) -> ConvoyError | None:
         """See House.supervise."""
+        error: ConvoyError | None = None
         try:
-            return await self._supervisor.supervise()
+            error = await self._supervisor.supervise()
+            return error
         finally:
+            self._run_metrics.ended()
+            restarts = self._config.recovery.restarts > 0 and isinstance(error, RoleDied)
+            follows = restarts or self._continuing.done
+            self._lingers.seconds = 0.0 if follows else self._config.metrics.linger_seconds
             await self._clients.close()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._continuing.close()
 
     async def _end(self, now: bool) -> None:
         """A client wants it."""
@@ -141,34 +168,16 @@ class ProcessHouse(House):
         else:
             await self.wind_down("asked to from outside")
 
-    async def _scale(self, wish: Scale) -> Scaled:
-        """A client wants other workers or machines. It may leave meanwhile: a run that hands over cannot go back."""
-        return await asyncio.shield(self._apart(self._scaled(wish), "scaling"))
+    async def _show_stacks(self, wanted: ShowStacks) -> Looked:
+        self._supervisor.signal(wanted.process, SHOW_STACKS)
+        return Looked(lines=())
 
-    async def _scaled(self, wish: Scale) -> Scaled:
-        scaled = await self._site.scale(wish)
-        self._watchers.event(SUPERVISOR, CONTINUED, {"in": scaled.run, "from": scaled.at})
-        return scaled
+    async def _begin_trace(self, wanted: BeginTrace) -> Looked:
+        await self.began.wait()
+        return await self._tracing.begin(wanted.iterations)
 
-    def _apart(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """A task of this house, which ends with it."""
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _machine_leaves(self, machine: str, seconds: float) -> None:
-        self._watchers.event(SUPERVISOR, LEAVING, {"machine": machine, "seconds": seconds})
-        self._apart(self._without(machine), f"leaving of {machine}")
-
-    async def _without(self, machine: str) -> None:
-        """Go on without a machine that is told to go; if that cannot be, at least save."""
-        try:
-            await self._scaled(Scale(leaving=machine))
-        except ConvoyError as why:
-            text = f"machine '{machine}' leaves, and the run cannot go on without it: {why}; what there is is saved"
-            self._watchers.event(SUPERVISOR, WARNING, {"text": text})
-            await self._supervisor.save()
+    async def _end_trace(self, wanted: EndTrace) -> Looked:
+        return await self._tracing.end()
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""
@@ -190,6 +199,7 @@ class ProcessHouse(House):
 
     async def wind_down(self, reason: str) -> None:
         """See House.wind_down."""
+        self._lingers.stop()
         await self._supervisor.wind_down(reason)
 
     async def save(self) -> None:
@@ -198,6 +208,7 @@ class ProcessHouse(House):
 
     def end_now(self) -> None:
         """See House.end_now."""
+        self._lingers.stop(for_good=True)
         self._supervisor.end_now()
 
     def statuses(self) -> dict[str, dict[str, Any]]:
@@ -206,6 +217,7 @@ class ProcessHouse(House):
 
     async def close(self) -> None:
         """See House.close."""
+        await self._tracing.close()
         if self._observation is not None:
             await self._observation.close()
         await self._node.stop()
@@ -213,7 +225,10 @@ class ProcessHouse(House):
         await self._inside.close()
         await self._road.close()
         if self._pages is not None:
+            await self._lingers.at(self._pages.visits)
             self._pages.close()
+        if self._report is not None:
+            self._report.close()
         if self._sockets != Path():
             shutil.rmtree(self._sockets, ignore_errors=True)
         if self._config.run.record_service_times:
@@ -242,6 +257,13 @@ class ProcessHouse(House):
         """Of the machine that this host is, where no other host takes part."""
         return next((own(machine.address) for machine in self._config.machine if not machine.namespace), LOOPBACK)
 
+    def _live_page(self, address: str) -> LivePage:
+        """Where the system tells who reads, it is for whom it lets in; elsewhere for who knows a token."""
+        open_to_all = not is_loopback(address) or EVERYBODY in self._config.metrics.readers
+        token = secrets.token_urlsafe(16) if open_to_all else ""
+        hosts = () if open_to_all else (address, "localhost")
+        return LivePage(self._directory.path, token, hosts, asyncio.get_running_loop().time)
+
     def _bind(self, lane: Lane) -> tuple[str, ...]:
         """Where the supervisor listens."""
         first = self._config.launcher.port
@@ -266,19 +288,52 @@ class ProcessHouse(House):
             addresses={machine.name: self._address_of(machine) for machine in config.machine},
             metrics_address=config.metrics.address,
             metrics_readers=config.metrics.readers,
+            metrics_ports=config.metrics.process_ports,
             shared_memory=self._roads.shared_memory,
             scheme=self._roads.scheme,
             record_service_times=config.run.record_service_times,
             namespaces=self._namespaces,
             files=files_of(config),
+            trace=config.run.trace > 0,
         )
 
     def _targets(self) -> list[dict[str, Any]]:
-        """For Prometheus: every process that has said Hello."""
-        found = []
+        """For Prometheus: this process, and every process of the run that has greeted and is not to end; nobody, once
+        the end of the run was looked at."""
+        if self._lingers.was_seen:
+            return []
+        run, here = self._directory.path.name, self.metrics_url.removeprefix("http://").removesuffix("/sd")
+        found = [(here, {"process": UP, "machine": platform.node(), "run": run})]
+        stages = self._stages()
         for spec in self._placement.processes:
             hello = self._supervisor.roll.greetings.get(spec.name)
-            if hello is not None:
-                labels = {"process": spec.name, "machine": spec.machine, "run": self._directory.path.name}
+            if hello is not None and stages[spec.name] not in ENDING:
+                labels = {"process": spec.name, "machine": spec.machine, "run": run}
                 found.append((f"{hello.metrics_address}:{hello.metrics_port}", labels))
         return discovery(found)
+
+    def _tell_of_lingering(self) -> None:
+        until = "whoever reads its metrics regularly has seen the end; Ctrl-C ends that"
+        self._watchers.event(SUPERVISOR, "stays", {"until": until, "seconds": self._lingers.seconds})
+
+    def _stages(self) -> dict[str, str]:
+        return {name: facts["stage"] for name, facts in self._supervisor.known()[0].items()}
+
+    def _show_run(self) -> None:
+        """On the page of metrics: what this process is, and how the run stands."""
+        metrics, topology = self._node.metrics, self._placement.topology
+        metrics.of_process()
+        metrics.info("build", "What this process runs.", role="node", **build(topology.program))
+        facts = {"program": topology.program, "directory": self._directory.path.name, "lead": topology.lead}
+        self._run_metrics = RunMetrics(metrics, topology.lead, self._stages, self._site.restarts, facts)
+        self._watchers.add(self._run_metrics)
+        lost = metrics.counter(
+            "disk_errors", "What could not be written.", role=SUPERVISOR, actor=SUPERVISOR, what="journal"
+        )
+        tell = self._directory.on_trouble
+
+        def count(text: str) -> None:
+            lost.inc()
+            tell(text)
+
+        self._directory.on_trouble = count

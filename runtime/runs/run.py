@@ -30,13 +30,15 @@ from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
-from runtime.runs.house import House, Scaling, Site, Watchers, not_scaled
+from runtime.runs.continuing import Scaling, not_scaled
+from runtime.runs.house import House, Site, Watchers
 from runtime.runs.loop_run import LoopHouse
 from runtime.runs.process_run import ProcessHouse
 from runtime.simulation.clock import VirtualTimeLoop
 from runtime.suggest import hint
 
 R = TypeVar("R", bound=Message)
+ENDED = "ended"  # the last line of the journal of a run that nothing ended
 
 
 def house_of(
@@ -65,8 +67,8 @@ def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEvent
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
     waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
-    `directory`: its run directory, if it has one already. `scale` makes another of it. `loop_factory` makes an event
-    loop that has its kind of time.
+    `directory`: its run directory, if it has one already. `restarts`: runs that it follows. `scale` makes another of
+    it. `loop_factory` makes an event loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -82,8 +84,9 @@ class Run:
         early: Early | None = None,
         directory: RunDirectory | None = None,
         scale: Scaling = not_scaled,
+        restarts: int = 0,
     ) -> None:
-        self.placement = placement
+        self.placement, self._restarts = placement, restarts
         self._config, self._options, self._console = config, options, console
         self._build = house_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
@@ -125,8 +128,12 @@ class Run:
 
     async def _live(self, directory: RunDirectory) -> None:
         consoles = [] if self._console is None else [self._console()]
+        clock, began = asyncio.get_running_loop().time, asyncio.get_running_loop().time()
+        for console in consoles:
+            console.expect(self.placement.process_of(), lambda: clock() - began)
         watcher = Watchers(directory, self._events, *consoles)
         board: TensorBoard | None = None
+        seen_through = False
         spoken = Watchers(self._events, *consoles)
         directory.on_trouble = lambda text: spoken.event(SUPERVISOR, WARNING, {"text": text})
         try:
@@ -135,10 +142,13 @@ class Run:
             if self._config.run.tensorboard:
                 board = TensorBoard(directory.path, directory.on_trouble)
                 watcher.add(board)
-            self._house = self._build(Site(self.placement, self._config, directory, watcher, self._scale))
+            self._house = self._build(
+                Site(self.placement, self._config, directory, watcher, scale=self._scale, restarts=self._restarts)
+            )
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()
+            seen_through = True
         except (ConvoyError, OSError) as error:  # nothing was started yet
             self._error = _in_words(error, directory.path)
             watcher.failed(self._error)
@@ -156,6 +166,8 @@ class Run:
                 if self._house is not None:
                     self._had_begun = self._house.began.is_set()
                     self._house.began.set()  # nobody waits for it any more
+                if seen_through and self._error is None:
+                    directory.event(SUPERVISOR, ENDED, {})  # its absence tells that a run was killed
                 if board is not None:
                     board.close()
                 directory.close()
@@ -192,6 +204,12 @@ class Run:
         none."""
         self._started()
         return self._house.metrics_url if self._house else ""
+
+    @property
+    def report_url(self) -> str:
+        """The address of the run's report, a page for a browser while the run goes on; "" if there is none."""
+        self._started()
+        return self._house.report_url if self._house else ""
 
     async def events(self) -> AsyncIterator[Event]:
         """Every event from the run's first on, as it happens, until the run is over. Raises what ended it."""

@@ -10,13 +10,24 @@ from typing import Any
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
-from runtime.report.console import HEADLINE
+from runtime.report.picture import HEADLINE
 from runtime.report.reading import events
 from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
 from runtime.transport import host
 
-KEPT = ("began", "checkpoint", "winding down", "finished", "failed", "restart", "scaled", "continued", "leaving")
+KEPT = (
+    "began",
+    "checkpoint",
+    "winding down",
+    "finished",
+    "failed",
+    "restart",
+    "scaled",
+    "leaving",
+    "continued",
+    "ended",
+)  # events that tell how it stands
 SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
@@ -81,7 +92,9 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
     if not lives:
-        return next((name for name in ("failed", "finished", "continued") if name in told), "over")
+        if "failed" in told or "continued" in told:  # the latter ends well, too
+            return "failed" if "failed" in told else "continued"
+        return "finished" if told.keys() & {"ended", "finished"} else "over"
     return "winding down" if "winding down" in told else "running" if "began" in told else "starting"
 
 
@@ -91,7 +104,7 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 
 def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
     """Seconds, by what has passed between the first and the last report; None before the second."""
-    if "finished" in told or "failed" in told or HEADLINE not in told:
+    if told.keys() & {"finished", "failed", "continued"} or HEADLINE not in told:
         return None
     first, now = told["first"], told[HEADLINE]
     try:

@@ -11,7 +11,10 @@ import pytest
 from runtime.cli.main import main
 from tests.support import ROOT
 
-OURS = ("check", "completion", "down", "events", "join", "plan", "ps", "save", "scale", "status", "up")
+OURS = (
+    "check", "completion", "down", "events", "join", "logs", "plan", "ps", "report", "save", "scale", "stack", "status",
+    "top", "trace", "up",
+)  # fmt: skip
 TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """
 COMMANDS = {"count": "counting.cli:count", "convert": "counting.cli:convert", "up": "counting.cli:count"}

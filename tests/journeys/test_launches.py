@@ -75,7 +75,9 @@ def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(n
     assert second["copies_to_device"] == 2  # images and labels
 
 
-def test_no_layer_copies_what_it_reads_or_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.few("[lenet]")
+@pytest.mark.parametrize("name", ["lenet", "caffenet"])
+def test_no_layer_copies_what_it_reads_or_writes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The net's own images lie as kernels want them; what was fed is brought to that order as it is fed."""
     made: list[tuple[int, ...]] = []
     real = device.new_images
@@ -85,7 +87,7 @@ def test_no_layer_copies_what_it_reads_or_writes(tmp_path: Path, monkeypatch: py
         return real(xp, shape, dtype)
 
     monkeypatch.setattr(device, "new_images", recorded)
-    counts = list(steps("caffenet", 67, tmp_path, ops.get_backend("cupy")))
+    counts = list(steps(name, NETS[name][1], tmp_path, ops.get_backend("cupy")))
     assert made == []
     assert counts[-1]["copies_on_device"] == 0
 

@@ -140,7 +140,7 @@ async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: P
         await run.tell("one", Add(number=10))
     assert await live(tmp_path) == []
     found = await standing(await meant(None, tmp_path))
-    assert (found["name"], found["state"], found["processes"]) == (run.directory.name, "over", {})
+    assert (found["name"], found["state"], found["processes"]) == (run.directory.name, "finished", {})
 
 
 async def test_of_several_live_runs_one_must_be_named(tmp_path: Path) -> None:

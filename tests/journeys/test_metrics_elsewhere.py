@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import platform
+import socket
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from runtime.cli.main import main
 from runtime.config.file import load_with_program
+from runtime.errors import LaunchError
 from runtime.plan.placement import place
 from runtime.runs.run import Run
 from tests.journeys.adders import Add, Total, adders
@@ -35,10 +39,12 @@ async def test_every_page_is_found_at_the_address_of_its_machine(tmp_path: Path)
         pages = [await asyncio.to_thread(get, f"http://{target}/metrics") for target in targets.values()]
         await run.tell("one", Add(number=20))
     assert {name: target.partition(":")[0] for name, target in targets.items()} == {
+        "up": "127.0.0.2",
         "one": "127.0.0.2",
         "two": "127.0.0.3",
     }
-    assert [entry["labels"]["machine"] for entry in listed] == ["m2", "m3"]
+    assert [entry["labels"]["machine"] for entry in listed] == [platform.node(), "m2", "m3"]
+    assert f"http://{targets['up']}/sd" == run.metrics_url
     assert run.metrics_url.startswith("http://127.0.0.2:")
     assert all("convoy_messages_received_total" in page for page in pages)
 
@@ -56,3 +62,56 @@ def test_pages_that_other_machines_reach_are_shown_to_everybody_there_and_that_m
         "cluster.toml:2: metrics.address: shows the metrics to whoever reaches these machines, of whom nobody's name "
         "is known here: write metrics.readers = ['*'] too"
     ] * (code == 2)
+
+
+PORTS = """program = "adds"
+[run]
+directory = "{folder}"
+[metrics]
+process_ports = {base}
+"""
+
+
+def two_adders(folder: Path, monkeypatch: pytest.MonkeyPatch, base: int) -> Run:
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / "adds.py").write_text("from tests.journeys.adders import ROLES, adders\ndef plan(*_): return adders()\n")
+    (folder / "cluster.toml").write_text(PORTS.format(folder=folder, base=base))
+    loaded = load_with_program(folder / "cluster.toml")
+    return Run(place(adders(), loaded.config), loaded.config)
+
+
+def three_free_ports() -> int:
+    """The first of three in a row that nobody listens at."""
+    for base in range(20_000, 30_000, 3):
+        with ExitStack() as held, suppress(OSError):
+            for port in range(base, base + 3):
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return base
+    raise AssertionError("all are taken")
+
+
+async def test_processes_take_the_ports_from_the_wanted_one_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = three_free_ports()
+    async with two_adders(tmp_path, monkeypatch, base) as run:
+        await run.ask("two", Add(number=1), Total)
+        listed = json.loads(await asyncio.to_thread(get, run.metrics_url))
+        page = await asyncio.to_thread(get, f"http://127.0.0.1:{base + 1}/metrics")
+        await run.tell("one", Add(number=20))
+    targets = {entry["labels"]["process"]: entry["targets"][0] for entry in listed}
+    assert {name: targets[name] for name in ("one", "two")} == {
+        "one": f"127.0.0.1:{base}",
+        "two": f"127.0.0.1:{base + 1}",
+    }
+    assert 'actor="two"' in page
+
+
+async def test_a_port_of_a_process_that_is_taken_ends_the_start_with_its_number_and_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = three_free_ports()
+    with (
+        socket.create_server(("127.0.0.1", base + 1)),
+        pytest.raises(LaunchError, match=rf"127\.0\.0\.1:{base + 1}: .*in use; choose another metrics\.process_ports"),
+    ):
+        async with two_adders(tmp_path, monkeypatch, base):
+            pass

@@ -37,7 +37,7 @@ async def test_a_run_is_talked_to_while_it_runs_and_sums_itself_up(tmp_path: Pat
     mine = [name for name in names if name[0] != "supervisor"]
     assert [name for actor, name in mine if actor == "one"] == ["added", "added", "saved", "added", "sum"]
     journal = [json.loads(line) for line in (run.directory / "events.jsonl").read_text().splitlines()]
-    assert [(line["actor"], line["event"]) for line in journal] == names
+    assert [(line["actor"], line["event"]) for line in journal] == [*names, ("supervisor", "ended")]
     assert (run.directory / "config.toml").is_file()
 
 

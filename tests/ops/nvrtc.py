@@ -37,6 +37,7 @@ def architectures() -> set[int]:
     return set(found)
 
 
+@functools.cache
 def compiled(source: str, architecture: int, *options: str) -> tuple[bytes, str]:
     """The machine code of a source for one architecture, and what the compiler said; AssertionError if it refuses."""
     nvrtc, program = _library(), ctypes.c_void_p()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from runtime.cluster.lifecycle import Heartbeat
 from runtime.report.console import RunConsole, describe
+from tests.beats import beat, status
 
 
 def console(*, terminal: bool = False) -> Console:
@@ -22,37 +21,12 @@ def output(shown: RunConsole) -> str:
     return file.getvalue()
 
 
-def beat(**actors: dict[str, Any]) -> Heartbeat:
-    return Heartbeat(
-        period=0.5,
-        process="p1",
-        progress=0,
-        busy_seconds=0.0,
-        usual_seconds=0.0,
-        busy_with="",
-        loop_lag=0.0,
-        actors=actors,
-    )
-
-
-def status(**changes: Any) -> dict[str, Any]:
-    return {
-        "actor": "",
-        "role": "",
-        "doing": "idle",
-        "waiting_for": "",
-        "waited": {},
-        "handled": 0,
-        "inbox": 0,
-        **changes,
-    }
-
-
 def table_text(shown: RunConsole) -> str:
+    """The lines that say something."""
     plain = console()
     plain.print(shown.table())
     assert isinstance(plain.file, io.StringIO)
-    return plain.file.getvalue()
+    return "\n".join(line for line in plain.file.getvalue().splitlines() if line.strip())
 
 
 def test_in_a_pipe_every_event_is_one_plain_line() -> None:
@@ -93,10 +67,12 @@ def test_a_long_line_is_not_broken() -> None:
 def test_the_table_shows_each_actor_what_it_does_and_for_whom_it_waits() -> None:
     shown = RunConsole(console(), live=False)
     shown.event("coordinator", "progress", {"iteration": "5/10"})
-    shown.beat("p1", beat(worker=status(waiting_for="server", handled=7), server=status(doing="fc forward", inbox=3)))
-    shown.beat("p1", beat(worker=status(waiting_for="model", handled=8)))
+    shown.beat(
+        "p1", beat("p1", worker=status(waiting_for="server", handled=7), server=status(doing="fc forward", inbox=3))
+    )
+    shown.beat("p1", beat("p1", worker=status(waiting_for="model", handled=8)))
     head, titles, server, worker = table_text(shown).splitlines()
-    assert head.split() == ["iteration", "5/10"]
+    assert head.split()[:3] == ["iteration", "5/10", "(50%)"]
     assert titles.split() == ["actor", "process", "doing", "waits", "for", "handled", "inbox"]
     assert server.split() == ["server", "p1", "fc", "forward", "0", "3"]
     assert worker.split() == ["worker", "p1", "idle", "model", "8", "0"]
@@ -110,13 +86,13 @@ def test_what_is_predicted_stands_under_the_headline_and_is_no_line() -> None:
             "supervisor", "prediction", {"text": f"predicted {seconds} ms", "predicted_seconds": seconds / 1000}
         )
     head, below, *_ = table_text(shown).splitlines()
-    assert (head.split(), below) == (["iteration", "5/10"], "predicted 12 ms")
+    assert (head.split()[:2], below) == (["iteration", "5/10"], "predicted 12 ms")
     assert "predicted" not in output(shown)
 
 
 def test_brackets_in_names_and_labels_are_shown_as_they_are() -> None:
     shown = RunConsole(console(), live=False)
-    shown.beat("p1", beat(**{"worker[a]": status(doing="[/] update [conv1]", waiting_for="[red]x")}))
+    shown.beat("p1", beat("p1", **{"worker[a]": status(doing="[/] update [conv1]", waiting_for="[red]x")}))
     assert table_text(shown).splitlines()[-1].split() == [
         "worker[a]", "p1", "[/]", "update", "[conv1]", "[red]x", "0", "0",
     ]  # fmt: skip
@@ -152,8 +128,8 @@ def test_values_are_short(value: object, text: str) -> None:
 
 def test_the_table_shows_which_share_of_the_last_beat_an_actor_waited_for_whom() -> None:
     shown = RunConsole(Console(file=io.StringIO(), width=120), live=False)
-    shown.beat("p1", beat(worker=status(waited={"model": 4.0, "fc": 1.0})))
-    shown.beat("p1", beat(worker=status(waiting_for="model", waited={"model": 4.1, "fc": 1.3})))
+    shown.beat("p1", beat("p1", worker=status(waited={"model": 4.0, "fc": 1.0})))
+    shown.beat("p1", beat("p1", worker=status(waiting_for="model", waited={"model": 4.1, "fc": 1.3})))
     out = Console(file=io.StringIO(), width=120)
     out.print(shown.table())
     assert "fc 60%, model 20%" in out.file.getvalue()  # type: ignore[attr-defined]

@@ -19,6 +19,7 @@ from runtime.compute.compute import InlineCompute
 from runtime.errors import LaunchError
 from runtime.messages.message import Envelope, Save
 from runtime.plan.topology import SUPERVISOR
+from runtime.tracing.tracer import Tracer
 from runtime.transport import Endpoints, Limits
 from runtime.transport.sockets import SocketTransport
 
@@ -80,6 +81,10 @@ async def chief(tmp_path: Path) -> AsyncIterator[Process]:
     await made.close()
 
 
+def untraced(number: int) -> Tracer:
+    raise AssertionError("nobody traces here")
+
+
 async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
     tmp_path: Path, client: Process, chief: Process
 ) -> None:
@@ -91,6 +96,7 @@ async def test_a_second_life_replaces_the_first_and_the_first_is_heard_no_more(
         metrics=("127.0.0.1", 0),
         heartbeat_seconds=60,
         versions={},
+        tracer=untraced,
     )
     client.node.add(agent_of("client"), "agent", agent)
     client.link(chief, SUPERVISOR)
@@ -131,6 +137,7 @@ async def test_a_process_prepares_when_it_has_been_told_of_all_its_peers(client:
         metrics=("127.0.0.1", 0),
         heartbeat_seconds=60,
         versions={},
+        tracer=untraced,
     )
     client.node.add(agent_of("client"), "agent", agent)
     client.link(chief, SUPERVISOR)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from runtime.actors import pages
-from runtime.actors.pages import ANSWERS, CONNECTIONS, PER_SECOND, REQUEST_BYTES, WAITING, Server
-from runtime.actors.readers import Readers
+from runtime.serving.readers import Readers
+from runtime.serving.server import ANSWERS, CONNECTIONS, PER_SECOND, REQUEST_BYTES, WAITING, Server
 from tests.support import get
 
 ASK = b"GET /page HTTP/1.1\r\nHost: here\r\n\r\n"

@@ -1,8 +1,9 @@
 """Which bytes of which files of a folder their copies elsewhere have not got yet: a plain object over a folder.
 
-Logs are sent as they grow. Any other file is sent whole when it has been the same for two looks, or at the last look:
-what the program writes (checkpoints) appears in whole, by a rename. Names that begin with a dot are somebody's work in
-progress. What was copied and is removed is told when everything that is there is copied: what replaces it comes first.
+Logs and traces are sent as they grow. Any other file is sent whole when it has been the same for two looks, or at the
+last look: what the program writes (checkpoints) appears in whole, by a rename. Names that begin with a dot are
+somebody's work in progress. What was copied and is removed is told when everything that is there is copied: what
+replaces it comes first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from runtime.cluster.machines.words import GONE, GROWING, Piece
 
 PIECE_BYTES = 512 << 10
-LOGS = "logs"
+GROWING_FOLDERS = ("logs", "trace")  # what is appended to, there
 
 
 class Mirror:
@@ -38,7 +39,7 @@ class Mirror:
         files = {path.relative_to(self._folder).as_posix(): path for path in self._files()}
         for name, path in files.items():
             try:
-                if path.parent.name == LOGS:
+                if path.parent.name in GROWING_FOLDERS:
                     yield from self._grown(path, name, last)
                 else:
                     yield from self._whole(path, name, last)

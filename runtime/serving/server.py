@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from runtime.actors.readers import Readers
+from runtime.serving.readers import Readers
 
 PER_SECOND = 50  # connections; one that is refused costs 50 to 100 us
 WAITING = 25  # that the system holds; it drops what comes beyond, and the other end tries again
@@ -122,7 +122,7 @@ class Server:
             silent = min(self._open, key=self._open.__getitem__)
             del self._open[silent]
             silent.cancel()
-        task = self._loop.create_task(self._talk(connection))
+        task = self._loop.create_task(self._talk(connection, f"{theirs[0]}:{theirs[1]}"))
         self._open[task] = 0.0
         task.add_done_callback(lambda done: self._open.pop(done, None))
         task.add_done_callback(lambda _: connection.close())  # also if it had no turn before it was cancelled
@@ -136,7 +136,7 @@ class Server:
 
     # -- with a reader
 
-    async def _talk(self, connection: socket.socket) -> None:
+    async def _talk(self, connection: socket.socket, theirs: str) -> None:
         """Answer its requests, until it is silent for too long, says what is no request, or is too slow."""
         reader, writer = await asyncio.open_connection(sock=connection, limit=REQUEST_BYTES)
         writer.transport.set_write_buffer_limits(0)  # drained is when the system has it all
@@ -149,7 +149,7 @@ class Server:
                     request = await reader.readuntil(_END)
                 await self._answers.acquire()
                 self._loop.call_later(1.0, self._answers.release)
-                answer, goes_on = self._answer(request)
+                answer, goes_on = self._answer(request, theirs)
                 async with asyncio.timeout(ANSWER_SECONDS):
                     writer.write(answer)
                     await writer.drain()
@@ -163,12 +163,12 @@ class Server:
         finally:
             writer.transport.abort()
 
-    def _answer(self, request: bytes) -> tuple[bytes, bool]:
+    def _answer(self, request: bytes, theirs: str) -> tuple[bytes, bool]:
         """What the application says, as HTTP, and whether another request may follow. ValueError if this is none."""
         first, *lines = request.decode("latin-1").split("\r\n")
         method, target, version = first.split(" ")
         path, _, query = target.partition("?")
-        environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
+        environ = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query, "REMOTE_ADDR": theirs}
         for line in lines:
             name, _, value = line.partition(":")
             environ[f"HTTP_{name.strip().upper().replace('-', '_')}"] = value.strip()

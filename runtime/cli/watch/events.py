@@ -39,8 +39,8 @@ async def _shown(run: Path | None, below: Path, follow: bool, as_json: bool) -> 
     from runtime.report.console import RunConsole
     from runtime.report.events import Event
     from runtime.report.reading import event_of
+    from runtime.runs.continuing import CONTINUED
     from runtime.runs.finding import meant
-    from runtime.runs.house import CONTINUED
     from runtime.text import bounded
 
     console = RunConsole(live=False)

@@ -1,0 +1,142 @@
+"""How a board is made of rows, panels and queries, as Grafana's JSON. What the boards show is in `boards`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, table, timeseries
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import common as words
+from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+SOURCE = models.DataSourceRef(type_val="prometheus", uid="${datasource}")
+WIDTH = 24  # of Grafana's grid
+
+
+@dataclass(frozen=True)
+class Query:
+    """PromQL, and what a line of it is called."""
+
+    expression: str
+    legend: str = ""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Values over time. `unit` is Grafana's name of it; `about` says what to look for."""
+
+    title: str
+    queries: tuple[Query, ...]
+    unit: str = "short"
+    about: str = ""
+    width: int = 8
+    stacked: bool = False
+    logarithmic: bool = False
+
+    def built(self) -> timeseries.Panel:
+        """The panel."""
+        panel = timeseries.Panel().title(self.title).description(self.about).datasource(SOURCE).unit(self.unit)
+        panel = panel.span(self.width).height(8).fill_opacity(20 if self.stacked else 5).line_width(1)
+        panel = panel.show_points(words.VisibilityMode.AUTO).min(0) if not self.logarithmic else panel
+        panel = panel.legend(common.VizLegendOptions().show_legend(True).placement(words.LegendPlacement.BOTTOM))
+        panel = panel.tooltip(common.VizTooltipOptions().mode(words.TooltipDisplayMode.MULTI))
+        if self.stacked:
+            panel = panel.stacking(common.StackingConfig().mode(words.StackingMode.NORMAL))
+        if self.logarithmic:
+            scale = common.ScaleDistributionConfig().type(words.ScaleDistribution.LOG).log(10)
+            panel = panel.scale_distribution(scale)
+        for query in self.queries:
+            panel = panel.with_target(_target(query))
+        return panel
+
+
+@dataclass(frozen=True)
+class Number:
+    """The value of now; with `named` its labels, by the legend."""
+
+    title: str
+    query: Query
+    unit: str = "short"
+    about: str = ""
+    width: int = 4
+    named: bool = False
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """It has one."""
+        return (self.query,)
+
+    def built(self) -> stat.Panel:
+        """The panel."""
+        panel = stat.Panel().title(self.title).description(self.about).datasource(SOURCE).unit(self.unit)
+        panel = panel.span(self.width).height(4).graph_mode(words.BigValueGraphMode.NONE)
+        mode = words.BigValueTextMode.NAME if self.named else words.BigValueTextMode.VALUE
+        panel = panel.text_mode(mode).color_mode(words.BigValueColorMode.NONE)
+        panel = panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        return panel.with_target(_target(self.query, instant=True))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known now, a line for each series, with its labels as columns."""
+
+    title: str
+    query: Query
+    about: str = ""
+    width: int = 12
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """It has one."""
+        return (self.query,)
+
+    def built(self) -> table.Panel:
+        """The panel."""
+        panel = table.Panel().title(self.title).description(self.about).datasource(SOURCE).span(self.width).height(8)
+        return panel.with_target(_target(self.query, instant=True).format(PromQueryFormat.TABLE))
+
+
+Panel = Lines | Number | Rows
+
+
+@dataclass(frozen=True)
+class Board:
+    """`rows`: title -> panels, from left to right."""
+
+    name: str
+    title: str
+    about: str
+    rows: tuple[tuple[str, tuple[Panel, ...]], ...]
+
+    @property
+    def panels(self) -> Sequence[Panel]:
+        """All of them."""
+        return [panel for _, panels in self.rows for panel in panels]
+
+    def json(self) -> str:
+        """As Grafana imports it."""
+        made = dashboard.Dashboard(f"Convoy: {self.title}").uid(f"convoy-{self.name}").description(self.about)
+        made = made.tags(["convoy"]).refresh("5s").time("now-15m", "now").timezone("browser")
+        made = made.tooltip(models.DashboardCursorSync.CROSSHAIR)
+        made = made.with_variable(dashboard.DatasourceVariable("datasource").type("prometheus").label("Prometheus"))
+        made = made.with_variable(_runs())
+        links = dashboard.DashboardLink("Convoy's boards").type(models.DashboardLinkType.DASHBOARDS).tags(["convoy"])
+        made = made.link(links.as_dropdown(True).keep_time(True).include_vars(True))
+        for title, panels in self.rows:
+            made = made.with_row(dashboard.Row(title))
+            for panel in panels:
+                made = made.with_panel(panel.built())
+        return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
+
+
+def _runs() -> dashboard.QueryVariable:
+    """The run that is shown: the newest, if nobody chooses."""
+    query = dashboard.QueryVariable("run").label("Run").datasource(SOURCE).query("label_values(convoy_run_info, run)")
+    return query.refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED).sort(models.VariableSort.ALPHABETICAL_DESC)
+
+
+def _target(query: Query, *, instant: bool = False) -> prometheus.Dataquery:
+    target = prometheus.Dataquery().expr(query.expression).legend_format(query.legend or "__auto")
+    return target.datasource(SOURCE).instant() if instant else target.datasource(SOURCE).range()

@@ -1,0 +1,78 @@
+"""What the actors of a process do now, as plain data: taken when somebody looks, from what is there anyway.
+
+{"now": loop time, "processor": seconds, "threads": {"139...": "MainThread"}, "actors": {name: {...}}}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from runtime.actors.cell import Cell
+from runtime.actors.node import Node
+from runtime.actors.router import Router
+from runtime.messages.message import Envelope
+
+
+def snapshot(node: Node) -> dict[str, Any]:
+    """Times are seconds, what is counted counts from the beginning of the process."""
+    now = asyncio.get_running_loop().time()
+    asks, sends, totals = defaultdict(list), defaultdict(list), node.totals()
+    for ask in node.router.asks.values():
+        asks[ask.asker].append([ask.peer, ask.said.__name__, now - ask.since])
+    waited = {entry["actor"]: entry["waited"] for entry in node.status()}
+    for told in _sending():
+        sends[told.sender].append([told.receiver, type(told.message).__name__])
+    return {
+        "now": now,
+        "processor": sum(os.times()[:2]),
+        "threads": {str(thread.ident): thread.name for thread in threading.enumerate()},
+        "actors": {
+            name: {
+                **_of_cell(name, cell, now, node.busy.get(name, 0.0)),
+                "asks": asks.get(name, []),
+                "sends": sends.get(name, []),
+                **dict(zip(("sent", "received", "bytes"), totals.get(name, (0, 0, 0)), strict=True)),
+                "waited": waited[name],
+            }
+            for name, cell in node.actors.items()
+        },
+    }
+
+
+def _of_cell(name: str, cell: Cell, now: float, busy: float) -> dict[str, Any]:
+    """`computing`: what, for how long; `oldest`: which message, how long it has waited. Beside them `asks`: of whom,
+    what, for how long; `sends`: to whom, what."""
+    current = cell.actor.device.current
+    computing = current if current is not None and current.actor == name else None
+    return {
+        "role": cell.actor.role,
+        "handling": "" if cell.doing == "idle" else cell.doing,
+        "computing": computing and [computing.label, now - computing.since],
+        "inbox": len(cell.inbox),
+        "oldest": (type(cell.inbox[0][0].message).__name__, now - cell.inbox[0][2]) if cell.inbox else None,
+        "busy": busy + (now - computing.since if computing else 0.0),
+        "handled": cell.handled,
+    }
+
+
+def _sending() -> list[Envelope]:
+    """What waits for the credits of its link, read from the suspended calls of `Router._send`: nobody keeps a list."""
+    return [
+        frame.f_locals["envelope"]
+        for task in asyncio.all_tasks()
+        for frame in _frames(task.get_coro())
+        if frame.f_code is Router._send.__code__ and "place" in frame.f_locals
+    ]
+
+
+def _frames(waiting: Any) -> Iterator[Any]:
+    """Of a suspended coroutine, from the outermost in."""
+    while waiting is not None:
+        if (frame := getattr(waiting, "cr_frame", None)) is not None:
+            yield frame
+        waiting = getattr(waiting, "cr_await", None)

@@ -1,0 +1,53 @@
+"""What `up` says when a run is over: how to go on from it; and, if asked to, the score of what it saved."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from runtime.errors import ConfigError, ProgramFailed
+from runtime.runs.standing import journal
+
+TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
+
+
+class After:
+    """`program` may go on from a checkpoint (`resumed`), and may have the command `test`. ConfigError if that is wanted
+    and it has none."""
+
+    def __init__(self, program: ModuleType, file: Path, settings: Sequence[str], *, test: bool) -> None:
+        self._resumes = hasattr(program, "resumed")
+        self._file, self._settings, self._test = file, tuple(settings), test
+        self._command: str | None = getattr(program, "COMMANDS", {}).get(TEST)
+        if test and self._command is None:
+            raise ConfigError([f"--test: program '{program.__name__}' has no command '{TEST}'"])
+
+    def told(self, code: int, directory: Path | None, say: Callable[[str], None]) -> int:
+        """What is told of a run that ended with this exit code; the exit code of all."""
+        saved = None if directory is None else _last_checkpoint(directory)
+        if code and saved is not None and self._resumes:
+            say(f"go on     {self.again(saved.parent)}")
+        if not self._test or code not in (0, 130, 143):
+            return code
+        if saved is None:
+            raise ProgramFailed("--test: the run left no checkpoint to score")
+        assert self._command is not None
+        say(f"test      {saved}")
+        module, _, function = self._command.partition(":")
+        command: Callable[..., Any] = getattr(import_module(module), function)
+        scored = int(command(saved, self._file, settings=self._settings) or 0)
+        return code or scored
+
+    def again(self, directory: Path) -> str:
+        """The command that goes on from a run, as it is typed."""
+        words = ["python", "-m", "runtime", "up", str(self._file), "--resume", str(directory)]
+        return shlex.join([*words, *(word for setting in self._settings for word in ("--set", setting))])
+
+
+def _last_checkpoint(directory: Path) -> Path | None:
+    file = journal(directory).get("checkpoint", {}).get("file")
+    return directory / file if isinstance(file, str) else None

@@ -1,0 +1,53 @@
+"""Who holds up the others, in one sentence. Plain decisions on the rows of `top`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from runtime.cli.watch.rates import Row
+
+BUSY = 0.8  # of the time: such an actor has no time for more
+MATTERS = 0.1  # of all waiting: less explains nothing
+
+
+def bottleneck(rows: Sequence[Row]) -> str:
+    """A sentence. Of who is waited for, that one who waits for nobody else in turn is the cause."""
+    silent = sorted({row.process for row in rows if row.state.startswith("no answer")})
+    if silent:
+        more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+        return f"process {silent[0]}{more} does not answer: it is stuck or stopped (`stack` shows where)"
+    measured = [row for row in rows if row.computing is not None]
+    if not measured:
+        return "nothing is measured yet"
+    busiest = max(measured, key=lambda row: (row.computing or 0.0, row.actor))
+    share = busiest.computing or 0.0
+    waiting: defaultdict[str, float] = defaultdict(float)
+    for row in measured:
+        for peer, part in row.waits.items():
+            waiting[peer] += part
+    if share >= BUSY:
+        others = f"; the others wait for it {waiting[busiest.actor]:.1f} s of each second in all" * (
+            waiting[busiest.actor] >= MATTERS
+        )
+        return f"{busiest.actor} is the bottleneck: it computes {share:.0%} of the time{others}"
+    if not waiting or max(waiting.values()) < MATTERS:
+        return f"nobody holds up the others: {busiest.actor} computes most, {share:.0%} of the time"
+    return _followed({row.actor: row for row in measured}, waiting, busiest)
+
+
+def _followed(rows: dict[str, Row], waiting: dict[str, float], busiest: Row) -> str:
+    """From who is waited for most to whom that one waits for itself, and on."""
+    chain = [max(sorted(waiting), key=waiting.__getitem__)]
+    while (row := rows.get(chain[-1])) is not None and row.waits:
+        peer = max(row.waits, key=lambda name: row.waits[name])
+        if peer in chain or row.waits[peer] < max(MATTERS, row.computing or 0.0):
+            break
+        chain.append(peer)
+    root, by = rows.get(chain[-1]), " -> ".join(chain)
+    how = f", which computes {root.computing:.0%} of the time" if root is not None and root.computing else ""
+    text = f"the others wait for {by}{how}: {waiting[chain[0]]:.1f} s of each second in all"
+    if (busiest.computing or 0.0) < 0.5:
+        most = f"{busiest.actor} most, {busiest.computing:.0%}"
+        text += f"; nobody computes half of the time ({most}): messages, or reading"
+    return text

@@ -1,0 +1,83 @@
+"""Asks all processes of a run what they do, again and again. Who does not answer is not asked a second time meanwhile,
+and shows as long as it does not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from runtime.errors import ConfigError
+from runtime.runs.attach import Client
+from runtime.runs.finding import meant
+from runtime.suggest import hint
+
+State = Mapping[str, Any]  # of a process, see `actors.snapshot`
+
+
+@dataclass(frozen=True)
+class Look:
+    """At one moment: process -> its state, None for one that does not answer; `at`: loop time here."""
+
+    at: float
+    states: Mapping[str, State | None]
+    silent: Mapping[str, float] = field(default_factory=dict)  # process -> seconds without an answer
+
+
+class Looking:
+    """A client that looks. `async with` it. ConvoyError when the run is over."""
+
+    def __init__(self, directory: Path, patience: float) -> None:
+        self.client = Client(directory, patience)
+        self._asking: dict[str, asyncio.Task[State | None]] = {}
+        self._since: dict[str, float] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._asking.values():
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        await self.client.__aexit__(kind, error, trace)
+
+    async def look(self, within: float) -> Look:
+        """Everybody's state, as far as it comes within so many seconds."""
+        now = asyncio.get_running_loop().time
+        for spec in self.client.placement.processes:
+            if spec.name not in self._asking:
+                self._asking[spec.name] = asyncio.create_task(self.client.snapshot(spec.name))
+                self._since.setdefault(spec.name, now())
+        await asyncio.wait(self._asking.values(), timeout=within)
+        states: dict[str, State | None] = {}
+        for process, task in list(self._asking.items()):
+            states[process] = None
+            if task.done():
+                del self._asking[process]
+                states[process] = task.result()  # what it raises: the run is over
+            if states[process] is not None:
+                del self._since[process]
+        silent = {process: now() - since for process, since in self._since.items()}
+        return Look(now(), states, silent)
+
+
+async def meant_by(run: str | None, name: str | None, below: Path) -> tuple[Path, str | None]:
+    """The run directory, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word that is no
+    run is a name in the only live run, or the newest."""
+    if run is None or name is not None:
+        return await meant(None if run is None else Path(run), below), name
+    if any(map(Path.is_dir, (Path(run), below / run))):  # nothing else waits for this loop
+        return await meant(Path(run), below), None
+    return await meant(None, below), run
+
+
+def named(name: str, known: Sequence[str], what: str) -> None:
+    """ConfigError if nobody has this name."""
+    if name not in known:
+        raise ConfigError([f"no {what} of this run is called '{name}'{hint(name, known)}"])

@@ -1,0 +1,95 @@
+"""What two looks at a run say of the time between them: a row for each actor. Plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.cli.watch.looking import Look, State
+
+WAITED = 0.01  # a share of the time that is worth a word
+
+
+@dataclass(frozen=True)
+class Row:
+    """An actor. Shares are of the time between the looks, rates per second; `oldest` is the longest wait in its inbox,
+    in seconds; `predicted` the share that was foretold, if one was."""
+
+    actor: str
+    process: str
+    role: str = ""
+    state: str = ""
+    computing: float | None = None
+    waits: Mapping[str, float] = field(default_factory=dict)
+    inbox: int = 0
+    oldest: float | None = None
+    messages: float | None = None
+    bytes: float | None = None
+    predicted: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """For scripts."""
+        return {name: dict(value) if name == "waits" else value for name, value in vars(self).items()}
+
+
+def rows(before: Look, after: Look, homes: Mapping[str, str], predicted: Mapping[str, float]) -> list[Row]:
+    """Of all actors, in the order of their names; of a process that does not answer how long it has not."""
+    return [_row(actor, homes[actor], before, after, predicted.get(actor)) for actor in sorted(homes)]
+
+
+def _row(actor: str, process: str, before: Look, after: Look, predicted: float | None) -> Row:
+    state, earlier = after.states.get(process), before.states.get(process)
+    if state is None:
+        text = f"no answer for {after.silent.get(process, 0.0):.0f} s"
+        return Row(actor, process, state=text, predicted=predicted)
+    now = state["actors"].get(actor)
+    if now is None:
+        return Row(actor, process, state="not there yet", predicted=predicted)
+    row = Row(
+        actor, process, now["role"], doing(now), inbox=now["inbox"], oldest=now["oldest"] and now["oldest"][1],
+        predicted=predicted,
+    )  # fmt: skip
+    then = earlier and earlier["actors"].get(actor)
+    if not earlier or not then or state["now"] <= earlier["now"]:
+        return row
+    span = state["now"] - earlier["now"]
+    total, total_then = waited(now), waited(then)
+    shares = {peer: min(1.0, (total[peer] - total_then.get(peer, 0.0)) / span) for peer in total}
+    longest = sorted(shares, key=lambda peer: -shares[peer])
+    return Row(
+        **{
+            **vars(row),
+            "computing": min(1.0, (now["busy"] - then["busy"]) / span),
+            "waits": {peer: shares[peer] for peer in longest if shares[peer] >= WAITED},
+            "messages": (now["sent"] + now["received"] - then["sent"] - then["received"]) / span,
+            "bytes": (now["bytes"] - then["bytes"]) / span,
+        }
+    )
+
+
+def doing(actor: State) -> str:
+    """What an actor does, in words: of several things the one that holds it up."""
+    if actor["computing"]:
+        label, seconds = actor["computing"]
+        return f"computing {label} for {spoken(seconds)}"
+    if actor["sends"]:
+        peer, kind = actor["sends"][0]
+        return f"sending {kind} to {peer}: no room on the link"
+    if actor["asks"]:
+        peer, kind, seconds = actor["asks"][0]
+        return f"waits for {peer} ({kind}) for {spoken(seconds)}"
+    return f"handling {actor['handling']}" if actor["handling"] else "idle"
+
+
+def waited(actor: State) -> dict[str, float]:
+    """Seconds that it has waited for each peer, with what it waits now."""
+    total = dict(actor["waited"])
+    for peer, _, seconds in actor["asks"]:
+        total[peer] = total.get(peer, 0.0) + seconds
+    return total
+
+
+def spoken(seconds: float) -> str:
+    """A time for people."""
+    return f"{seconds:.1f} s" if seconds >= 0.9995 else f"{seconds * 1e3:.0f} ms"

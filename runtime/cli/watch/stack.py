@@ -1,0 +1,135 @@
+"""`stack`: what every actor waits for, and where its process is in the code."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
+from runtime.cli.watch.rates import doing, spoken
+from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
+from runtime.cli.watch.stacks import native as native_stacks
+from runtime.errors import ActorStopped, ConvoyError
+from runtime.plan.run_plan import RunPlan
+from runtime.report import reading
+from runtime.runs.finding import PATIENCE, listens
+
+LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
+
+
+def stack(
+    run: str | None = None, actor: str | None = None, *, native: Annotated[bool, Parameter(negative=())] = False
+) -> int:
+    """Show what the actors of a live run wait for, and the Python stacks of all threads of their processes.
+
+    It works when the event loop of a process is stuck, and says of one that is stopped that it is.
+
+    Parameters
+    ----------
+    run
+        A run directory or its name; without it the only live run.
+    actor
+        Only this one, and its process.
+    native
+        The frames of libraries and kernels, too, of processes of this host; needs py-spy and the right to trace.
+    """
+    from runtime.cli.arguments import runs_here
+
+    return asyncio.run(_shown(run, actor, runs_here(), native))
+
+
+async def _shown(run: str | None, actor: str | None, below: Path, native: bool) -> int:
+    from runtime.report.console import RunConsole
+
+    directory, actor = await meant_by(run, actor, below)
+    console, placement = RunConsole(live=False), RunPlan.read(directory).placement
+    if actor is not None:
+        named(actor, list(placement.process_of()), "actor")
+    if not await asyncio.to_thread(listens, directory):
+        raise ActorStopped(f"the run in {directory} is over; what its processes wrote is in {directory / 'logs'}")
+    greetings = await asyncio.to_thread(_greetings, directory)
+    async with AsyncExitStack() as stack:
+        look, looking = Look(0.0, {}), None
+        try:
+            looking = await stack.enter_async_context(Looking(directory, PATIENCE))
+            look = await looking.look(LOOK_SECONDS)
+        except ConvoyError as error:  # `up` is stuck or stopped itself: its processes are here all the same
+            console.say(f"up: {error}: what follows is told by its processes alone")
+        for spec in placement.processes:
+            if actor is None or actor in spec.actors:
+                actors, greeting = [actor] if actor else spec.actors, greetings.get(spec.name)
+                process = _Process(spec.name, actors, greeting, look.states.get(spec.name), directory, looking)
+                async for line in process.lines(native):
+                    console.say(line)
+    return 0
+
+
+@dataclass(frozen=True)
+class _Process:
+    """What is known of it: what it said when it greeted, if it has; what it says it does, if it answers."""
+
+    name: str
+    actors: Sequence[str]
+    greeting: dict[str, Any] | None
+    state: State | None
+    directory: Path
+    looking: Looking | None
+
+    async def lines(self, native: bool) -> AsyncIterator[str]:
+        """For the person."""
+        if self.greeting is None:
+            yield f"process {self.name}: has not greeted yet"
+            return
+        yield f"process {self.name}: pid {self.greeting['pid']} on {self.greeting['host']}"
+        here = self.greeting["host"] == platform.node() and is_called(self.greeting["pid"], self.name)
+        pid: int | None = self.greeting["pid"] if here else None
+        if pid is not None and (still := stands_still(pid)):
+            yield f"  it is {still}"
+            return
+        if self.state is None:
+            yield "  its event loop does not answer: it is stuck, or busy for longer than a second"
+        else:
+            for line in _waits(self.state, self.actors):
+                yield f"  {line}"
+        if native and pid is not None:
+            for line in await native_stacks(pid):
+                yield f"    {line}"
+            return
+        if native:
+            yield "  --native: it is on another host; these are its Python stacks"
+        text = await written(self.directory, self.name, pid, self.looking.client if self.looking else None)
+        for line in with_names(text, self.state["threads"] if self.state else {}):
+            yield f"    {line}"
+        if not text:
+            yield "    its stacks did not come: it takes no signals now"
+
+
+def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:
+    for name in actors:
+        now = state["actors"].get(name)
+        if now is None:
+            yield f"{name}: not there yet"
+            continue
+        said = doing(now)
+        inbox = f"; {now['inbox']} in its inbox" if now["inbox"] else ""
+        oldest = f", {now['oldest'][0]} for {spoken(now['oldest'][1])}" if now["oldest"] else ""
+        yield f"{name}: {said}{inbox}{oldest}"
+        if now["handling"] and not said.startswith("handling"):
+            yield f"  in its handler of {now['handling']}"
+        for peer, kind, seconds in now["asks"][said.startswith("waits") :]:
+            yield f"  waits for {peer} ({kind}) for {spoken(seconds)}, too"
+
+
+def _greetings(directory: Path) -> dict[str, dict[str, Any]]:
+    """By process; from the journal, which also tells of a run whose `up` is stuck."""
+    with suppress(OSError):
+        told = reading.events(directory, lambda line: None)
+        return {event["process"]: event for event in told if event["event"] == "process"}
+    return {}

@@ -1,0 +1,126 @@
+"""`top`: who computes, who waits for whom, and what is the bottleneck."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from runtime.cli.watch.bottleneck import bottleneck
+from runtime.cli.watch.looking import Look, Looking
+from runtime.cli.watch.rates import Row, rows
+from runtime.cli.watch.sheet import sheet
+from runtime.report import reading
+
+STAMPS = ("t", "unix_seconds", "actor", "event")
+WIDE = 1000  # columns: a file or pipe has all
+REFRESH_SECONDS = 1.0  # between two looks: what shares and rates are of
+Shown = tuple[dict[str, dict[str, Any]], list[Row]]  # the latest of each event, a row for each actor
+
+
+def top(
+    run: Path | None = None,
+    *,
+    once: Annotated[bool, Parameter(negative=())] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Show what every actor of a live run computes, waits for and is sent, each second anew; `q` ends it.
+
+    Parameters
+    ----------
+    run
+        A run directory or its name; without it the only live run.
+    once
+        Show one second, all actors, and end; so it is where stdout is no terminal.
+    as_json
+        Write one second as an object, for scripts.
+    """
+    from runtime.cli.arguments import runs_here
+
+    return asyncio.run(_shown(run, runs_here(), once, as_json))
+
+
+async def _shown(run: Path | None, below: Path, once: bool, as_json: bool) -> int:
+    from runtime.errors import ActorStopped
+    from runtime.report.console import RunConsole
+    from runtime.runs.finding import PATIENCE, meant
+
+    directory, console = await meant(run, below), RunConsole(live=False)
+    async with Looking(directory, PATIENCE) as looking:
+        if as_json or once or not console.console.is_terminal:
+            async with aclosing(_looks(looking, directory, asyncio.Event())) as looks:
+                events, found = await anext(looks)
+            if as_json:
+                actors = [row.plain() for row in found]
+                told: dict[str, Any] = {"run": directory.name, "bottleneck": bottleneck(found), "actors": actors}
+                told |= {name: events.get(name, {}) for name in ("progress", "prediction")}
+                console.say(json.dumps(told, indent=1))
+            else:
+                width = console.console.width if console.console.is_terminal else WIDE
+                for line in sheet(directory.name, events, found, width, 0):
+                    console.say(line)
+            return 0
+        try:
+            await _live(looking, directory, console)
+        except ActorStopped as over:
+            console.say(str(over))
+    return 0
+
+
+async def _live(looking: Looking, directory: Path, console: Any) -> None:
+    """Until a key or Ctrl-C ends it, or the run is over."""
+    from rich.live import Live
+
+    from runtime.cli.watch.keys import pressed
+    from runtime.report.console import as_lines
+
+    with pressed() as ended, Live(console=console.console, screen=True, auto_refresh=False) as live:
+        async with aclosing(_looks(looking, directory, ended)) as looks:
+            async for events, found in looks:
+                width, height = console.console.size
+                lines = sheet(f"{directory.name}   q: end", events, found, width, height)
+                live.update(as_lines(lines), refresh=True)
+
+
+async def _looks(looking: Looking, directory: Path, ended: asyncio.Event) -> AsyncGenerator[Shown, None]:
+    """One after another, until the end is wanted or the run is over."""
+    homes = looking.client.placement.process_of()
+    before: Look = await looking.look(REFRESH_SECONDS)
+    events = await asyncio.to_thread(_latest, directory)
+    hearing = asyncio.create_task(_hear(looking, events))
+    try:
+        while not await _within(ended, REFRESH_SECONDS):
+            after = await looking.look(REFRESH_SECONDS)
+            use = events.get("prediction", {})
+            yield events, rows(before, after, homes, use.get("predicted_use", {}))
+            before = after
+    finally:
+        hearing.cancel()
+        await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def _hear(looking: Looking, events: dict[str, dict[str, Any]]) -> None:
+    async for event in looking.client.events():
+        events[event.name] = dict(event.fields)
+
+
+async def _within(ended: asyncio.Event, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _latest(directory: Path) -> dict[str, dict[str, Any]]:
+    """The fields of the last of each event so far."""
+    found: dict[str, dict[str, Any]] = {}
+    with suppress(OSError):
+        for event in reading.events(directory, lambda line: None):
+            found[event["event"]] = {name: value for name, value in event.items() if name not in STAMPS}
+    return found

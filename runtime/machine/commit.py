@@ -1,0 +1,44 @@
+"""The commit that this source came from, if that is known: of a checkout, or of an installation from one."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def commit() -> str:
+    """Twelve digits of its hash, "" if nobody knows. What is not committed shows in `versions.checksum` only."""
+    with suppress(PackageNotFoundError, OSError, ValueError, KeyError, TypeError):
+        said = distribution("convoy-runtime").read_text("direct_url.json")
+        if said is not None and "vcs_info" in (facts := json.loads(said)):
+            return str(facts["vcs_info"]["commit_id"])[:12]
+    with suppress(OSError):
+        return of_checkout(ROOT)[:12]
+    return ""
+
+
+def of_checkout(root: Path) -> str:
+    """The commit that is checked out in this folder, "" if it is no checkout. OSError if its files cannot be read."""
+    git = root / ".git"
+    if git.is_file():  # a further worktree: the file says where its own folder is
+        git = root / git.read_text().partition("gitdir:")[2].strip()
+    if not (git / "HEAD").is_file():
+        return ""
+    head = (git / "HEAD").read_text().strip()
+    if not head.startswith("ref: "):
+        return head
+    name, common = head.removeprefix("ref: "), git
+    if (git / "commondir").is_file():
+        common = git / (git / "commondir").read_text().strip()
+    if (common / name).is_file():
+        return (common / name).read_text().strip()
+    if not (common / "packed-refs").is_file():
+        return ""
+    lines = (common / "packed-refs").read_text().splitlines()
+    return next((line.partition(" ")[0] for line in lines if line.endswith(f" {name}")), "")

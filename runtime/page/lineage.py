@@ -1,0 +1,50 @@
+"""Which run a run goes on from, and the curves of all of them as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runtime.errors import ConfigError
+from runtime.page.series import Series
+from runtime.page.story import Story, read
+
+MOST = 100  # runs in a row
+
+
+def whole(directory: Path, *, lives: bool) -> Story:
+    """The story of a run with the curves of those before it. ConfigError if the directory is none of a run."""
+    story = read(directory, lives=lives)
+    line, seen = [story], {directory.resolve()}
+    while len(line) < MOST and (before := _before(line[-1])) is not None:
+        if before.resolve() in seen:
+            break
+        seen.add(before.resolve())
+        try:
+            line.append(read(before, lives=False))
+        except ConfigError:
+            story.notes.append(f"it goes on from {before.name}, which is not there any more: its curves begin here")
+            break
+    earlier = line[-1]
+    for later in line[-2::-1]:
+        _join(earlier, later)
+        earlier = later
+    return story
+
+
+def _before(story: Story) -> Path | None:
+    """The directory of the run whose checkpoint it began with, or which it follows: it died, or was scaled."""
+    checkpoint = story.last.get("resumed", {}).get("checkpoint")
+    if isinstance(checkpoint, str):
+        return Path(checkpoint).parent
+    after = next((story.last[name].get("after") for name in ("restart", "scaled") if name in story.last), None)
+    return story.directory.parent / Path(after).name if isinstance(after, str) else None
+
+
+def _join(earlier: Story, later: Story) -> None:
+    """`later` tells from now on what `earlier` told before it."""
+    later.offset = earlier.offset + earlier.seconds
+    later.forerunners = [*earlier.forerunners, earlier.name]
+    for key in earlier.series.keys() | later.series.keys():
+        before = earlier.series.get(key, Series())
+        before.cut(later.begun + 1)
+        later.series[key] = later.series.get(key, Series()).after(before, later.offset)

@@ -1,0 +1,116 @@
+"""The report of a run that goes on, as a page of `up`.
+
+A request is answered at once with the page that was made last; if that is old, a child process makes the next one
+meanwhile, with the least priority. So neither the event loop of `up` nor its pages wait for a chart, and a run that
+nobody looks at pays nothing. Whoever may read the page is known by the server, or by a token where that knows nobody.
+"""
+
+from __future__ import annotations
+
+import hmac
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from runtime.text import bounded
+
+EVERY = 5  # seconds from one page to the next, and so often a browser asks
+FILE, ERRORS = ".report.html", ".report.errors"  # in the run directory, while it lives
+HTML, PLAIN = "text/html; charset=utf-8", "text/plain; charset=utf-8"
+# nothing but what stands in the page itself, and itself again
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src 'self'"
+HEADERS = [
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", POLICY),
+    ("Referrer-Policy", "no-referrer"),  # a token is part of the address
+    ("X-Content-Type-Options", "nosniff"),
+]
+WAIT = (
+    b'<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="1">'
+    b"<title>Convoy</title><body><p>The report is being made ...</p></body></html>"
+)
+
+
+class LivePage:
+    """An application for `runtime.serving.server`, called by its thread. `token`: what must be given as ?token=, "" if
+    nothing. `hosts`: the names by which a browser may call this server, "" for any: the page of a stranger, whose name
+    was made to lead here, is none of them. `now` counts seconds."""
+
+    def __init__(self, directory: Path, token: str, hosts: Iterable[str], now: Callable[[], float]) -> None:
+        self._directory, self._token, self._hosts, self._now = directory, token, frozenset(hosts), now
+        self._page = b""
+        self._error = ""
+        self._asked = float("-inf")
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __repr__(self) -> str:
+        return f"<report of {self._directory.name}, {len(self._page)} bytes>"
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        """See WSGI (PEP 3333)."""
+        if why := self._refused(environ):
+            start("403 Forbidden", [("Content-Type", PLAIN), *HEADERS])
+            return [why.encode()]
+        self._look()
+        if self._error and not self._page:
+            start("503 Service Unavailable", [("Content-Type", PLAIN), *HEADERS])
+            return [self._error.encode()]
+        start("200 OK", [("Content-Type", HTML), *HEADERS])
+        return [self._page or WAIT]
+
+    @property
+    def query(self) -> str:
+        """What its address ends with."""
+        return f"?token={self._token}" if self._token else ""
+
+    def close(self) -> None:
+        """Make no further one, and leave no file."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+        for name in (FILE, ERRORS):
+            (self._directory / name).unlink(missing_ok=True)
+
+    def _refused(self, environ: dict[str, Any]) -> str:
+        """Why not; "" if it may be read."""
+        host = environ.get("HTTP_HOST", "").rpartition(":")[0] or environ.get("HTTP_HOST", "")
+        if self._hosts and host not in self._hosts:
+            return f"This page is served as {' or '.join(sorted(self._hosts))} only.\n"
+        given = parse_qs(environ.get("QUERY_STRING", "")).get("token", [""])[0]
+        if self._token and not hmac.compare_digest(given.encode(), self._token.encode()):
+            return "The address of this page ends with ?token=..., as `up` has told it.\n"
+        return ""
+
+    def _look(self) -> None:
+        """Take what was made, and have the next one made if it is time."""
+        if self._child is not None and self._child.poll() is not None:
+            self._take(self._child.returncode)
+            self._child = None
+        if self._child is None and self._now() - self._asked >= EVERY:
+            self._asked = self._now()
+            self._make()
+
+    def _take(self, code: int) -> None:
+        try:
+            if code == 0:
+                self._page, self._error = (self._directory / FILE).read_bytes(), ""
+            else:
+                said = bounded((self._directory / ERRORS).read_text(errors="replace"))
+                self._error = said or f"the report could not be made: exit code {code}\n"
+        except OSError as error:
+            self._error = f"the report could not be read: {error.strerror}\n"
+
+    def _make(self) -> None:
+        command = [sys.executable, "-m", "runtime", "report", str(self._directory), "-o", str(self._directory / FILE)]
+        with suppress(OSError), (self._directory / ERRORS).open("wb") as errors:  # a full disk: the last page stays
+            self._child = subprocess.Popen(
+                [*command, "--refresh", str(EVERY)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )

@@ -1,0 +1,125 @@
+"""Lines that fit a terminal: a table whose columns give way, sparklines, bars, times. Cells are counted as the terminal
+draws them: a Chinese character takes two."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+
+from runtime.text import one_line
+
+GAP = 2  # between columns
+WHOLE = "max_iter"  # of `iteration`
+PER_SECOND, SECONDS = re.compile("_per_second$"), re.compile("_seconds$")
+TICKS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Column:
+    """`least`: it is no use narrower; `rank`: of those that are left out where there is no room, the highest goes
+    first; 0 stays. Of a `name` the middle is cut out: its end tells it from others."""
+
+    title: str
+    right: bool = False
+    least: int = 6
+    rank: int = 0
+    name: bool = False
+
+
+def table(columns: Sequence[Column], rows: Collection[Sequence[str]], width: int) -> list[str]:
+    """The titles and the rows, each `width` cells at most. The widest columns give way first, down to their least."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    shown = list(range(len(columns)))
+    while sum(_least(columns[at]) + GAP for at in shown) - GAP > width and any(columns[at].rank for at in shown):
+        shown.remove(max(shown, key=lambda at: columns[at].rank))
+    widths = {at: max(cell_len(text) for text in (columns[at].title, *(row[at] for row in cells))) for at in shown}
+    while sum(widths.values()) + GAP * (len(shown) - 1) > width:
+        wide = [at for at in shown if widths[at] > _least(columns[at])]
+        if not wide:
+            break
+        widths[max(wide, key=lambda at: widths[at])] -= 1
+    lines = []
+    for row in ([column.title for column in columns], *cells):
+        fitted = [_fitted(row[at], widths[at], columns[at]) for at in shown]
+        lines.append(cut((" " * GAP).join(fitted).rstrip(), width))
+    return lines
+
+
+def _least(column: Column) -> int:
+    return max(column.least, cell_len(column.title))
+
+
+def _fitted(text: str, width: int, column: Column) -> str:
+    """In exactly so many cells."""
+    if column.name and cell_len(text) > width:
+        head = set_cell_size(text, width // 2 - 1)
+        tail = next(text[at:] for at in range(len(text) + 1) if cell_len(text[at:]) <= width - cell_len(head) - 1)
+        text = f"{head}…{tail}"
+    text = cut(text, width)
+    return " " * (width - cell_len(text)) + text if column.right else set_cell_size(text, width)
+
+
+def cut(text: str, width: int) -> str:
+    """In so many cells at most."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+
+
+def packed(parts: Iterable[str], width: int) -> str:
+    """As many of the parts, in their order, as a line has room for."""
+    line = ""
+    for part in filter(None, parts):
+        longer = f"{line}   {part}" if line else part
+        if cell_len(longer) <= width:
+            line = longer
+    return line
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The course of values in `width` characters, the newest at the right: each stands for the mean of its share."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite or width < 1:
+        return ""
+    count = min(width, len(finite))
+    cuts = [len(finite) * at // count for at in range(count + 1)]
+    means = [sum(finite[first:last]) / (last - first) for first, last in pairwise(cuts)]
+    low, high = min(means), max(means)
+    step = (high - low) / (len(TICKS) - 1)
+    return "".join(TICKS[round((mean - low) / step) if step > 0 else 0] for mean in means)
+
+
+def bar(share: float, width: int) -> str:
+    """How much of it is done."""
+    full = round(max(0.0, min(1.0, share)) * width)
+    return "━" * full + "╌" * (width - full)
+
+
+def clock(seconds: float) -> str:
+    """`0:07`, `12:34`, `3:05:09`."""
+    whole = max(0, round(seconds))
+    hours, minutes = divmod(whole // 60, 60)
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def brief(value: object) -> str:
+    """A value for people."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4g}" if abs(value) < 1e5 else f"{value:.0f}"
+
+
+def spoken(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and values as people say them: "images/s" for `images_per_second`, "work s" for `work_seconds`."""
+    whole = fields.get(WHOLE) if "iteration" in fields else None
+    for name, value in fields.items():
+        if name == "iteration" and whole is not None:
+            yield name, f"{value}/{whole}"
+        elif name != WHOLE or whole is None:
+            yield SECONDS.sub(" s", PER_SECOND.sub("/s", name)), brief(value)

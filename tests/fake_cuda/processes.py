@@ -1,0 +1,63 @@
+"""Processes in which CuPy runs on the stand-in: their environment, scripts, runs of `up`, the sanitizers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fake_cuda.build import COMPILER, Unavailable, built, site
+from tests.support import ROOT, environment
+
+TIMEOUT = 100
+
+
+def here(*, build: bool) -> Path:
+    """The stand-in's folder; the test skips by name where it cannot be had, or where it is not built and `build` does
+    not allow the minute that it takes."""
+    if (made := built()) is not None:
+        return made
+    if not build:
+        pytest.skip("CuPy without a GPU is not built here (a minute): python -m tests.fake_cuda")
+    try:
+        return site()
+    except Unavailable as missing:
+        pytest.skip(f"no CuPy without a GPU: {missing}")
+
+
+def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
+    """The environment of a process: devices=2, memory_gb=0.5, start_seconds=5, driver=12040, vanish_after=100."""
+    found = environment()
+    path = os.pathsep.join([str(folder), found["PYTHONPATH"]])
+    chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
+    # where the driver is found before cupy is imported, and headers
+    places = {"LD_LIBRARY_PATH": folder / "fake_cuda", "CUDA_PATH": folder / "nvidia" / "cu13"}
+    return found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
+
+
+def sanitized(env: dict[str, str]) -> dict[str, str]:
+    """The same for kernels of ours that are watched: the sanitizers' libraries have to come first in the process."""
+    found = [_said(COMPILER, f"-print-file-name=lib{name}.so") for name in ("asan", "ubsan")]
+    if not all(map(os.path.isabs, found)):
+        pytest.skip(f"{COMPILER} has no address or no undefined behaviour sanitizer")
+    # Python's own leaks; a fiber's stack is none that the sanitizer knows
+    options = "detect_leaks=0:detect_stack_use_after_return=0"
+    return env | {"FAKE_CUDA_SANITIZE": "1", "LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": options}
+
+
+def script(code: str, env: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run Python code to its end."""
+    return command(["-c", code, *map(str, arguments)], env)
+
+
+def command(arguments: list[str], env: dict[str, str], cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments to its end."""
+    words = [sys.executable, *arguments]
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+
+def _said(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,95 @@
+"""Whole runs of every preset on the devices of the stand-in: real processes, real CuPy, two devices."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nets.files import checkpoint
+from roles.planning.strategies import PRESETS
+from tests.fake_cuda.processes import on_fake_cuda
+from tests.support import configure, events, run_directory, run_up, train
+
+EQUAL = tuple(name for name in PRESETS if PRESETS[name].equals_single)
+LEARNING = tuple(name for name in PRESETS if name not in EQUAL)  # what they learn depends on who comes first
+ITERATIONS = 8
+TWO = '{ "*-0" = "cuda:0", "*" = "cuda:1" }'
+
+
+def placed(cluster: Path, devices: str) -> Path:
+    """The same cluster.toml with [train.devices]."""
+    cluster.write_text(cluster.read_text().replace("[train]\n", f"[train]\ndevices = {devices}\n"))
+    return cluster
+
+
+def trained(cluster: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch, **settings: object) -> Path:
+    """Run `up` on the stand-in to a good end; its run directory."""
+    for name, value in on_fake_cuda(stand_in, **settings).items():
+        monkeypatch.setenv(name, value)
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    return run_directory(cluster)
+
+
+def equals_single(directory: Path, reference: dict[str, np.ndarray]) -> None:
+    """Every parameter and its momentum, to 1e-5 of the largest."""
+    arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
+    assert arrays.keys() == reference.keys()
+    for name, expected in reference.items():
+        assert np.abs(arrays[name] - expected).max() <= 1e-5 * np.abs(expected).max(), name
+
+
+@pytest.mark.few("[replicas]")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("preset", EQUAL)
+def test_a_preset_that_equals_single_does_so_on_two_devices(
+    preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
+    cluster = configure(tmp_path / "device", preset, workers=2, iterations=ITERATIONS)
+    devices = '{ "*" = "cuda:1" }' if preset == "single" else TWO
+    directory = trained(placed(cluster, devices), stand_in, monkeypatch, devices=2)
+    equals_single(directory, reference.arrays)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("preset", LEARNING)
+def test_every_other_preset_learns_on_two_devices_what_it_learns_on_the_cpu(
+    preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"workers": 2, "groups": 2, "iterations": 40, "test": True}
+    expected = train(configure(tmp_path / "cpu", preset, **options)).journal.of("test")[-1]["accuracy"]
+    cluster = placed(configure(tmp_path / "device", preset, **options), TWO)
+    found = events(trained(cluster, stand_in, monkeypatch, devices=2), "test")[-1]["accuracy"]
+    assert expected > 0.6  # it has learnt: the comparison means something
+    assert found == pytest.approx(expected, abs=0.2)  # of one order of gradients; the other run has another
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_worker_and_the_fc_server_share_a_device(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
+    cluster = configure(tmp_path / "device", "sync", workers=2, iterations=ITERATIONS)
+    directory = trained(placed(cluster, '{ "conv-0-0" = "cuda:0", "fc_server" = "cuda:0" }'), stand_in, monkeypatch)
+    equals_single(directory, reference.arrays)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_cpu_and_a_gpu_in_one_group_get_rows_by_their_throughput(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
+    cluster = configure(tmp_path / "device", "sync", workers=2, iterations=ITERATIONS)
+    cluster.write_text(cluster.read_text() + 'shares = "throughput"\n')
+    directory = trained(placed(cluster, '{ "conv-0-0" = "cuda:0" }'), stand_in, monkeypatch)
+    equals_single(directory, reference.arrays)
+    assert events(directory, "finished")[-1]["iterations"] == ITERATIONS
+    where = re.findall(r'"device": "(cpu|cuda:0)"', (directory / "plan.json").read_text())
+    assert {*where} == {"cpu", "cuda:0"}

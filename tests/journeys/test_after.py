@@ -1,0 +1,59 @@
+"""What `up` says and does when a run is over: on a terminal, after Ctrl-C, and in a pipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runtime.cli.main import main
+from tests.support import configure, environment, run_directory, run_up, runtime_command
+from tests.terminal import terminal
+
+TESTED = "[run]\ndirectory = 'runs'\n"
+
+
+@pytest.mark.slow
+def test_ctrl_c_on_a_terminal_saves_shows_how_to_go_on_and_tests_what_it_saved(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "single", iterations=10**6, test=True)
+    command = runtime_command("up", cluster.name, "--test", "--set", "train.kernels=numpy")
+    with terminal(command, 80, 24, tmp_path, environment()) as screen:
+        screen.until(lambda lines: any(line.startswith("iteration ") and "elapsed" in line for line in lines))
+        screen.type(b"\x03")
+        assert screen.end() == 130
+        lines = [*screen.scrolled(), *screen.shown()]
+    directory = run_directory(cluster)
+    text = "".join(lines).replace(" ", "")  # a line that a terminal breaks may lose one
+    again = f"go on     python -m runtime up cluster.toml --resume runs/{directory.name} --set train.kernels=numpy"
+    assert again.replace(" ", "") in text
+    (last,) = (index for index, line in enumerate(lines) if line.startswith("iteration ") and line.endswith("finished"))
+    assert lines[last + 1].startswith("loss ")
+    assert [line for line in lines if line.startswith("iteration ")] == [lines[last]], "nothing of the table is left"
+    assert "accuracy0." in text.partition("testruns/")[2]
+    done = run_up(
+        cluster, "--resume", f"runs/{directory.name}", "--set", "train.kernels=numpy", "--set", "train.max_iter=1"
+    )
+    assert "resumes    " in done.stdout + done.stderr
+
+
+def test_a_program_without_the_command_is_told_so_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cluster.toml").write_text('program = "tests.journeys.idle_adders"\n' + TESTED)
+    monkeypatch.chdir(tmp_path)
+    assert main(["up", "--test"]) == 2
+    assert "--test: program 'tests.journeys.idle_adders' has no command 'test'" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_ends_by_itself_is_tested_and_says_nothing_of_going_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = '[simulation]\nclock = "virtual"\n'
+    cluster = configure(tmp_path, "single", iterations=3, test=True, more=more)
+    monkeypatch.chdir(tmp_path)
+    assert main(["up", "--test", "--set", "train.kernels=numpy"]) == 0
+    out = capsys.readouterr().out
+    directory = run_directory(cluster)
+    assert f"\ntest      runs/{directory.name}/checkpoint-0000003.safetensors\naccuracy 0." in out
+    assert "go on" not in out

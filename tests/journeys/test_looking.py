@@ -1,0 +1,188 @@
+"""Commands that look at a live run: `top`, `stack` and `logs`, beside processes that are stuck or stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import runtime
+from runtime import Run
+from runtime.cli.main import main
+from runtime.runs.attach import attach
+from tests.journeys.watched import Block, Hello, Line, watched
+from tests.support import ROOT, environment, runtime_command
+from tests.terminal import terminal
+
+PATIENT = {"missed": 400, "standstill_seconds": 600.0}
+
+
+@asynccontextmanager
+async def live(directory: Path) -> AsyncIterator[Run]:
+    async with runtime.launch(watched(), directory=directory, liveness=PATIENT) as run:
+        await run.ask("deaf", Hello(), Hello)
+        yield run
+        await run.end_now()
+
+
+async def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+    code = await asyncio.to_thread(main, list(map(str, words)))
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+async def pid_of(run: Run, process: str) -> int:
+    async with attach(run.directory) as client:
+        pid: int = (await client.status()).processes[process]["pid"]
+        return pid
+
+
+async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path) as run:
+        code, out = await said(capsys, "top", run.directory, "--json")
+        assert code == 0
+        found = json.loads(out)
+        actors: dict[str, dict[str, Any]] = {row["actor"]: row for row in found["actors"]}
+        assert actors["busy"]["computing"] > 0.5 and actors["busy"]["messages"] > 4
+        assert actors["asker"]["state"].startswith("waits for deaf (Question) for ")
+        assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
+        assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] == 0
+        assert found["bottleneck"].startswith("busy ") or "waiting for deaf" in found["bottleneck"]
+
+
+@pytest.mark.slow
+async def test_top_names_a_process_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with live(tmp_path) as run:
+        await run.tell("stuck", Block())
+        code, out = await said(capsys, "top", run.directory, "--once")
+        assert code == 0
+        (line,) = [line for line in out.splitlines() if line.startswith("stuck")]
+        assert "no answer for" in line
+        assert "process stuck does not answer: it is stuck or stopped" in out
+
+
+async def test_stack_of_an_actor_tells_for_whom_it_waits_and_the_stacks_of_its_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path) as run:
+        code, out = await said(capsys, "stack", run.directory, "asker")
+        assert code == 0 and out.count("process ") == 1
+        assert "asker: waits for deaf (Question) for " in out
+        assert "Thread MainThread (most recent call first)" in out and "in _lifeline" in out
+        code, out = await said(capsys, "stack", run.directory, "askr")
+        assert code == 2 and "no actor of this run is called 'askr' (did you mean 'asker'?)" in out
+    code, out = await said(capsys, "stack", run.directory)
+    assert code == 1 and "is over" in out
+
+
+@pytest.mark.slow
+async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whose_loop_is_stuck(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path) as run:
+        await run.tell("stuck", Block())
+        stopped = await pid_of(run, "lead")
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            code, out = await said(capsys, "stack", run.directory)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+        assert code == 0
+        parts = {part.split(":")[0]: part for part in out.split("process ")[1:]}
+        assert "asker: waits for deaf (Question) for " in parts["asker"]
+        assert "Thread MainThread (most recent call first)" in parts["asker"] and "lifeline" in parts["asker"]
+        assert "its event loop does not answer" in parts["stuck"] and "in stuck_here" in parts["stuck"]
+        assert f"it is stopped: `kill -CONT {stopped}` lets it go on" in parts["lead"]
+        assert "Thread" not in parts["lead"]
+
+
+async def test_logs_are_shown_with_names_in_the_order_of_their_times_and_followed_to_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path) as run:
+        following = asyncio.create_task(asyncio.to_thread(main, ["logs", str(run.directory), "-f"]))
+        for text in ("first", "a \x1b[2J\x07trick\r", "last"):
+            await run.ask("deaf", Line(text=text), Hello)
+    assert await following == 0
+    followed = capsys.readouterr().out.splitlines()
+    texts = [line.partition(" convoy.deaf ")[2] for line in followed if line.startswith("deaf ")]
+    assert [text for text in texts if text] == ["first", "a \\x1b[2J\\x07trick", "last"]
+    code, out = await said(capsys, "logs", run.directory)
+    assert code == 0 and sorted(out.splitlines()) == sorted(followed)
+    code, out = await said(capsys, "logs", run.directory, "deaf")
+    assert code == 0 and [line for line in out.splitlines() if not line.startswith("deaf  ")] == []
+    with (run.directory / "logs" / "deaf.log").open("a") as log:
+        log.write("half a line")
+    code, out = await said(capsys, "logs", run.directory, "deaf")
+    assert code == 0 and out.endswith("deaf  half a line\n")
+    code, out = await said(capsys, "logs", run.directory, "nobody")
+    assert code == 2 and "no process of this run is called 'nobody'" in out
+
+
+@pytest.mark.slow
+async def test_top_fills_a_terminal_and_q_ends_it_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    async with live(tmp_path) as run:
+
+        def watch() -> tuple[int, list[str]]:
+            command = runtime_command("top", run.directory)
+            with terminal(command, 80, 24, ROOT, environment()) as screen:
+                shown = screen.until(lambda lines: any(line.startswith("stuck") for line in lines))
+                assert not screen.echoes()
+                screen.type(b"q")
+                code = screen.end()
+                assert screen.echoes()
+                assert screen.raw.endswith(b"\x1b[?1049l\x1b[?25h") or b"\x1b[?1049l" in screen.raw[-40:]
+                return code, shown
+
+        code, shown = await asyncio.to_thread(watch)
+        assert code == 0
+        assert shown[0] == f"{run.directory.name}   q: end"
+        assert [line.split()[0] for line in shown[6:11]] == ["asker", "busy", "deaf", "lead", "stuck"]
+
+
+@pytest.mark.slow
+async def test_native_stacks_are_those_of_py_spy_or_a_line_that_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with live(tmp_path) as run:
+        code, out = await said(capsys, "stack", run.directory, "asker", "--native")
+        assert code == 0 or "pip install 'convoy-runtime[stacks]'" in out
+        assert code == 2 or "MainThread" in out or "py-spy cannot look into it" in out
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+        code, out = await said(capsys, "stack", run.directory, "asker", "--native")
+        assert code == 2 and "--native: py-spy is not installed: pip install 'convoy-runtime[stacks]'" in out
+
+
+@pytest.mark.slow
+async def test_stacks_come_also_while_the_process_of_up_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text(
+        'program = "tests.journeys.idle_adders"\n[run]\ndirectory = "runs"\n[liveness]\nmissed = 400\n'
+    )
+    environ = {**environment(), "PYTHONPATH": str(ROOT)}
+    pipe = asyncio.subprocess.PIPE
+    up = await asyncio.create_subprocess_exec(*runtime_command("up"), cwd=tmp_path, env=environ, stdout=pipe)
+    assert up.stdout is not None
+    while not (await up.stdout.readline()).startswith(b"began"):
+        pass
+    up.send_signal(signal.SIGSTOP)
+    try:
+        looking = await asyncio.create_subprocess_exec(
+            *runtime_command("stack"), cwd=tmp_path, env=environ, stdout=pipe
+        )
+        out, _ = await looking.communicate()
+    finally:
+        up.send_signal(signal.SIGCONT)
+        up.send_signal(signal.SIGTERM)
+        await up.communicate()
+    assert looking.returncode == 0
+    assert b"does not answer: what follows is told by its processes alone" in out
+    assert b"(most recent call first)" in out

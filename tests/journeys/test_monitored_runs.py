@@ -1,0 +1,127 @@
+"""A real Prometheus beside live runs: every query of every board and rule finds something, and an end is told apart
+from a death."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from roles.messages import Done, PassDone
+from runtime.errors import Refused
+from runtime.runs.attach import Client
+from tests.prometheus_server import PrometheusServer, boards, selectors
+from tests.support import configure, environment, events, run_directory, runtime_command
+
+pytestmark = pytest.mark.slow
+
+# what a healthy run has not: the second run, in which something fails, has it
+ON_FAILURE = ("convoy_run_outcome_info", "convoy_messages_rejected_total")
+# what is known only when enough has been seen: of gradients whose noise stands out from its error
+LATE = ("convoy_gradient_noise_images",)
+
+
+PATIENCE = 40.0  # seconds; it takes a fifth of it
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServer]:
+    with PrometheusServer(tmp_path_factory.mktemp("monitored")) as server:
+        yield server
+
+
+@contextmanager
+def up(folder: Path, server: PrometheusServer, preset: str, **shape: int) -> Iterator[subprocess.Popen[str]]:
+    """A live run that has begun."""
+    configure(folder, preset, iterations=1_000_000, batch=8, test=True, **shape)
+    command = runtime_command("up", "cluster.toml", "--set", f"metrics.port={server.port}")
+    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("progress"):
+                    break
+            yield process
+        finally:
+            process.kill()
+
+
+def until(happened: Callable[[], object], lines: Iterable[str] = ()) -> None:
+    """Look whenever the run says something, or, when it is over, again and again."""
+    last = asked = monotonic()
+    for _ in lines:
+        if monotonic() - asked > 0.5:
+            asked = monotonic()
+            if happened() or asked - last > PATIENCE:
+                break
+    while not happened():
+        assert monotonic() - last < PATIENCE
+
+
+def test_every_query_finds_something_and_a_good_end_leaves_nothing_down(
+    tmp_path: Path, prometheus: PrometheusServer
+) -> None:
+    asked = {query.expression for board in boards().BOARDS for panel in board.panels for query in panel.queries}
+    waiting = {text for text in asked if not any(name in text for name in (*ON_FAILURE, *LATE))}
+    read: set[str] = set()
+
+    def all_found() -> bool:
+        if not read and prometheus.rules():
+            read.update(*(selectors(rule["query"]) for rule in prometheus.rules()))
+            read.update(rule["name"] for rule in prometheus.rules() if rule["type"] == "recording")
+            waiting.update(name for name in read if not name.startswith(ON_FAILURE))
+        run = run_directory(tmp_path / "cluster.toml").name
+        for text in sorted(waiting):
+            if prometheus.query(text.replace("$run", run).replace("$__rate_interval", "10s")):
+                waiting.discard(text)
+        return bool(read) and not waiting
+
+    with up(tmp_path, prometheus, "omnivore", workers=4, groups=2) as process:
+        assert process.stdout is not None
+        try:
+            until(all_found, process.stdout)
+        except AssertionError:
+            raise AssertionError(f"these find nothing: {sorted(waiting)}") from None
+        assert {rule["health"] for rule in prometheus.rules()} == {"ok"}
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    assert process.returncode == 130
+    (ended,) = prometheus.query('last_over_time(convoy_run_outcome_info{cause="asked"}[5m])')
+    assert (ended["metric"]["outcome"], ended["metric"]["by"]) == ("finished", "SIGINT")
+    until(lambda: prometheus.targets() == [])  # it takes a change of the list in every 5 s
+    assert "ConvoyProcessDown" not in prometheus.alerts()
+
+
+def test_a_killed_process_is_told_by_name_and_what_is_rejected_is_counted(
+    tmp_path: Path, prometheus: PrometheusServer
+) -> None:
+    with up(tmp_path, prometheus, "sync", workers=2) as process:
+        directory = run_directory(tmp_path / "cluster.toml")
+        asyncio.run(_illegal(directory))
+        assert process.stdout is not None
+        until(lambda: "ConvoyMessagesRejected" in prometheus.alerts(), process.stdout)
+        rejected = prometheus.alerts()["ConvoyMessagesRejected"]
+        assert (rejected["process"], rejected["reason"]) == ("coordinator", "illegal")
+        pids = {event["process"]: event["pid"] for event in events(directory, "process")}
+        os.kill(pids["conv-0-1"], signal.SIGKILL)
+        process.stdout.read()
+    assert process.returncode == 4
+    until(lambda: "ConvoyProcessDied" in prometheus.alerts())
+    died = prometheus.alerts()["ConvoyProcessDied"]
+    assert (died["by"], died["run"], died["process"]) == ("conv-0-1", directory.name, "up")
+    until(lambda: prometheus.targets() == [])  # it takes a change of the list in every 5 s
+
+
+async def _illegal(directory: Path) -> None:
+    """A report that no worker owes."""
+    async with Client(directory, 10.0) as client:
+        with pytest.raises(Refused):
+            report = PassDone(members=1, phase="TRAIN", number=10**9, rows=1, scores={})
+            await client.ask("coordinator", report, Done)

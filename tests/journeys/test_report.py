@@ -1,0 +1,236 @@
+"""Reports of real runs: written by the command, served by `up` while it runs, looked at in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.page.live import LivePage
+from tests.journeys.written_runs import BEGUN, ENDED, a_test, progress, run
+from tests.support import configure, environment, get, run_directory, run_up, runtime_command
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+# no window is narrower than 500 px: the page stands in a frame, which tells what was found where --dump-dom shows it
+FRAME = """<!doctype html><body style="margin:0"><script>addEventListener("message", (told) => {
+  document.body.dataset.found = encodeURIComponent(JSON.stringify(told.data)); });</script>
+<iframe src="page.html" style="border:0;width:%dpx;height:900px"></iframe></body>"""
+PROBE = """<script>addEventListener("load", () => {
+  const root = document.documentElement, boxes = [...document.querySelectorAll("figure.chart svg")];
+  const sizes = boxes.map((one) => one.getBoundingClientRect());
+  const first = sizes[0] || { left: 0, top: 0, width: 0, height: 0 };
+  if (boxes.length) boxes[0].dispatchEvent(new PointerEvent("pointermove", {
+    bubbles: true, clientX: first.left + first.width / 2, clientY: first.top + 9 }));
+  const found = { inner: innerWidth, scroll: root.scrollWidth, charts: boxes.length,
+    least: Math.min(...sizes.map((one) => Math.min(one.width, one.height))),
+    widest: Math.max(...sizes.map((one) => one.right)), tip: document.getElementById("tip").innerText };
+  parent.postMessage(found, "*");
+});</script></body>"""
+
+
+def report(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        runtime_command("report", *arguments), cwd=cwd, env=environment(), capture_output=True, text=True, timeout=100
+    )
+
+
+def looked_at(page: str, folder: Path) -> tuple[str, str]:
+    """The page in a browser: the document as it is after it was loaded, what the console says."""
+    assert BROWSER is not None
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}"]
+    options += ["--window-size=1300,900", "--hide-scrollbars", "--virtual-time-budget=2000", "--enable-logging=stderr"]
+    options += ["--dump-dom", "--disable-dev-shm-usage"]
+    done = subprocess.run([BROWSER, *options, page], capture_output=True, text=True, timeout=100, check=False)
+    console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
+    return done.stdout, console
+
+
+def found_in(document: str) -> dict[str, Any]:
+    (found,) = re.findall(r'data-found="([^"]*)"', document)
+    told: dict[str, Any] = json.loads(urllib.request.unquote(found))  # type: ignore[attr-defined]
+    return told
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a cluster.toml with two runs: one, and one that goes on from it."""
+    folder = tmp_path_factory.mktemp("trained")
+    more = "[run]\ntensorboard = true\n"
+    cluster = configure(folder, "omnivore", workers=2, iterations=12, test=True, more=more)
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    solver = folder / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("max_iter: 12", "max_iter: 20"))
+    done = run_up(cluster, "--resume")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_report_of_a_run_that_goes_on_from_another_has_the_numbers_of_both(trained: Path) -> None:
+    done = report("-o", "r.html", cwd=trained)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "report     r.html\n"
+    text = (trained / "r.html").read_text()
+    first, second = sorted((trained / "runs").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert f"<dt>goes on from</dt><dd>{first.name}</dd>" in text
+    (chart, *_) = re.findall(r"data-chart='([^']*)'", text)
+    curve = json.loads(chart)["curves"][0]
+    losses = {
+        event["iteration"]: event["loss"]
+        for directory in (first, second)
+        for event in map(json.loads, (directory / "events.jsonl").read_text().splitlines())
+        if event["event"] == "progress"
+    }
+    assert curve["xs"] == sorted(losses)
+    assert max(losses) == 20
+    assert curve["ys"] == pytest.approx([losses[x] for x in sorted(losses)], rel=1e-5)
+    assert "conv_model" in text
+    assert 'src="data:image/svg+xml;base64,' in text
+    assert (second / "tensorboard").is_dir()
+    assert (second / "log.csv").read_text().count("\n") > 8
+
+
+@pytest.mark.slow
+def test_the_planned_bytes_of_each_link_stand_beside_those_that_came(trained: Path) -> None:
+    report("-o", "r.html", cwd=trained)
+    rows = re.findall(
+        r"<tr><td>([\w-]+)</td><td>([\w-]+)</td><td class=\"n\">([^<]*)</td>", (trained / "r.html").read_text()
+    )
+    planned = {(sender, receiver): size for sender, receiver, size in rows}
+    assert planned["conv-0-0", "fc_server"] not in ("", "?")
+    assert planned["reducer-0", "conv_model"] not in ("", "?")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [400, 1280])
+def test_in_a_browser_the_charts_are_there_nothing_scrolls_sideways_and_no_error_is_told(
+    trained: Path, tmp_path: Path, width: int
+) -> None:
+    first, second = sorted((trained / "runs").iterdir())
+    report(first, second, "-o", "both.html", cwd=trained)
+    text = (trained / "both.html").read_text()
+    (tmp_path / "page.html").write_text(text.replace("</body>", PROBE))
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME % width)
+    document, console = looked_at(frame.as_uri(), tmp_path)
+    found = found_in(document)
+    assert console == ""
+    assert (found["inner"], found["scroll"]) == (width, width)
+    assert found["charts"] >= 6
+    assert found["least"] > 150
+    assert found["widest"] <= width
+    assert re.match(r"iteration [\d.]+\n.* training [\d.]+", found["tip"])
+
+
+def waiting(url: str, wanted: str) -> str:
+    """The page, as soon as this stands in it."""
+    deadline = time.monotonic() + 60
+    while wanted not in (text := get(url)):
+        assert time.monotonic() < deadline, text[:2000]
+        time.sleep(0.1)
+    return text
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address of the report of a run that goes on, and `up`."""
+    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True)
+    with subprocess.Popen(
+        runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = ""
+        for line in process.stdout:
+            url = url or "".join(re.findall(r"http://\S+/report", line))
+            if line.startswith("progress") and " 20/" in line:
+                break
+        try:
+            yield url, process
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
+
+
+@pytest.mark.slow
+def test_while_a_run_goes_on_up_serves_its_report_and_leaves_nothing_of_it(
+    live: tuple[str, subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    url, process = live
+    text = waiting(url, "Loss over iterations")
+    assert '<b class="state running">running</b>' in text
+    assert 'data-refresh="5"' in text
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(urllib.request.Request(url, headers={"Host": "elsewhere.example"}))
+    if BROWSER is not None:
+        document, console = looked_at(url, tmp_path)
+        assert console == ""  # its policy forbids nothing that stands in it
+        assert document.count("<figure class=") >= 5
+    process.send_signal(signal.SIGINT)
+    assert process.stdout is not None
+    process.stdout.read()
+    assert process.wait() == 130
+    assert [path.name for path in run_directory(tmp_path / "cluster.toml").iterdir() if "report" in path.name] == []
+
+
+def asked(page: LivePage, host: str = "127.0.0.1:9", query: str = "") -> tuple[str, bytes]:
+    """The status and the body of an answer."""
+    told: list[str] = []
+    environ = {"HTTP_HOST": host, "QUERY_STRING": query}
+    body = b"".join(page(environ, lambda status, headers: told.append(status)))
+    return told[0], body
+
+
+def test_where_nobody_is_known_by_name_the_page_asks_for_its_token(tmp_path: Path) -> None:
+    page = LivePage(run(tmp_path / "a", [BEGUN]), "secret", (), lambda: -1e9)
+    assert page.query == "?token=secret"
+    assert [asked(page, query=query)[0] for query in ("", "token=", "token=secre", "token=secret2")] == [
+        "403 Forbidden"
+    ] * 4
+    assert asked(page, query="token=secret")[0] == "200 OK"
+    page.close()
+
+
+@pytest.mark.slow
+def test_a_report_that_cannot_be_made_is_told_on_its_page(tmp_path: Path) -> None:
+    page = LivePage(tmp_path, "", (), time.monotonic)
+    assert asked(page)[0] == "200 OK"  # it is being made
+    deadline = time.monotonic() + 60
+    while (answer := asked(page))[0] == "200 OK" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    page.close()
+    assert answer[0] == "503 Service Unavailable"
+    assert b"found no events.jsonl there" in answer[1]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_iterations_are_a_page_of_megabytes_within_seconds_and_half_a_gigabyte(
+    tmp_path: Path,
+) -> None:
+    """Seconds of processor time, so that others on the machine do not count."""
+    said = [BEGUN, *(progress(0.01 * n, n, 2 / n, staleness=n % 3, exposed_seconds=0.001) for n in range(1, 100_001))]
+    said += [a_test(10.0 * n, 1000 * n, 1 - 1 / (n + 1)) for n in range(1, 101)]
+    directory = run(tmp_path / "long", [*sorted(said, key=lambda one: one[0]), (*ENDED[:0], 2000.0, *ENDED[1:])])
+    child = subprocess.Popen(
+        [sys.executable, "-m", "runtime", "report", str(directory), "-o", str(tmp_path / "r.html")], env=environment()
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    assert used.ru_utime + used.ru_stime <= 10.0
+    assert used.ru_maxrss <= 500 * 1024  # kB
+    assert (tmp_path / "r.html").stat().st_size <= 5_000_000

@@ -1,0 +1,265 @@
+"""What a report says of runs that are made up, each number by hand."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.cli.main import main
+from runtime.page.gantt import gantt
+from runtime.page.lineage import whole
+from runtime.page.page import page
+from runtime.page.series import thinned
+from runtime.page.times import times_of
+from tests.journeys.written_runs import BEGUN, ENDED, FAILED, a_test, progress, run, usage
+
+TRAINED = [BEGUN, *(progress(float(n), 10 * n, 1 / n) for n in range(1, 6)), a_test(5.5, 50, 0.9), ENDED]
+
+
+def charts(text: str) -> list[dict[str, Any]]:
+    """What the page's script is told of every chart."""
+    found = re.findall(r"""data-chart=(["'])(.*?)\1""", text)
+    return [json.loads(html.unescape(told)) for _, told in found]
+
+
+def titles(text: str) -> list[str]:
+    return re.findall(r'<svg role="img" aria-label="([^"]*)"', text)
+
+
+def report(*directories: Path, lives: bool = False) -> str:
+    return page([whole(directory, lives=lives) for directory in directories])
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=3000))
+def test_fewer_points_keep_the_least_and_the_greatest_and_both_ends(values: list[float]) -> None:
+    xs, ys = thinned(range(len(values)), values, 100)
+    assert len(ys) <= 100 + 2
+    assert (min(ys), max(ys), ys[0], ys[-1]) == (min(values), max(values), values[0], values[-1])
+    assert xs == sorted(xs)
+    assert all(values[int(x)] == y for x, y in zip(xs, ys, strict=True))
+
+
+def test_a_spike_of_one_iteration_in_ten_thousand_is_in_the_curve() -> None:
+    values = [1.0] * 10_000
+    values[7321] = 50.0
+    values[123] = float("nan")
+    xs, ys = thinned(range(10_000), values)
+    assert (7321.0, 50.0) in zip(xs, ys, strict=True)
+    assert len(xs) < 1000
+
+
+def test_loss_and_accuracy_stand_over_iterations_and_over_time(tmp_path: Path) -> None:
+    text = report(run(tmp_path / "a", TRAINED))
+    assert titles(text)[:4] == [
+        "Loss over iterations", "Loss over time", "Accuracy of tests over iterations", "Accuracy of tests over time",
+    ]  # fmt: skip
+    over_iterations, over_time, accuracy, _ = charts(text)[:4]
+    training, test = over_iterations["curves"]
+    assert (training["label"], training["xs"]) == ("training", [10, 20, 30, 40, 50])
+    assert training["ys"] == pytest.approx([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5], rel=1e-5)
+    assert (test["label"], test["xs"], test["ys"]) == ("test", [50], [0.1])
+    assert over_time["curves"][0]["xs"] == [1, 2, 3, 4, 5]
+    assert accuracy["curves"][0]["ys"] == [0.9]
+    assert "Learning rate" in titles(text)
+
+
+def test_several_runs_are_curves_of_the_same_charts_with_their_names(tmp_path: Path) -> None:
+    text = report(run(tmp_path / "one", TRAINED), run(tmp_path / "two", TRAINED))
+    labels = [curve["label"] for curve in charts(text)[0]["curves"]]
+    assert labels == ["one training", "one test", "two training", "two test"]
+    assert len({curve["colour"] for curve in charts(text)[0]["curves"]}) == 2
+
+
+@pytest.mark.few("[said1-", "[said2-")
+@pytest.mark.parametrize(
+    ("said", "lives", "state"),
+    [
+        (TRAINED, False, "finished"),
+        ([*TRAINED[:-1], FAILED], False, "failed"),
+        (TRAINED[:-1], False, "killed"),
+        (TRAINED[:-1], True, "running"),
+        (TRAINED[:1], True, "running"),
+        ([], True, "starting"),
+        ([*TRAINED[:-1], (6.0, "coordinator", "finished", {"iterations": 50})], False, "finished"),  # an older version
+    ],
+)
+def test_a_report_says_how_a_run_stands(tmp_path: Path, said: list[Any], lives: bool, state: str) -> None:
+    text = report(run(tmp_path / "a", said), lives=lives)
+    assert f'<b class="state {state}">{state}</b>' in text
+    assert ("was killed by SIGKILL" in text) is (state == "failed")
+
+
+def test_damaged_lines_are_counted_and_the_first_is_shown(tmp_path: Path) -> None:
+    directory = run(tmp_path / "a", TRAINED)
+    file = directory / "events.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines[:2], '{"t": 1, "ev<b>\n', "\x00\x01\n", *lines[2:]]) + '{"half')
+    text = report(directory)
+    assert "2 damaged lines of its journals are left out: {&#34;t&#34;: 1, &#34;ev&lt;b&gt;" in text
+    assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
+
+
+def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began(tmp_path: Path) -> None:
+    first = run(tmp_path / "first", TRAINED[:-1])  # until 50, after 5.5 s; killed
+    resumed = {"iteration": 30, "checkpoint": str(first / "checkpoint-0000030.safetensors")}
+    again = [(0.2, "coordinator", "resumed", resumed), progress(1.0, 40, 0.01), progress(2.0, 50, 0.02)]
+    second = run(tmp_path / "second", again)
+    after = {"after": "second", "count": "restart 1 of 3"}  # it died before its first checkpoint
+    last = [(0.0, "supervisor", "restart", after), (0.1, "coordinator", "resumed", resumed), progress(1.5, 40, 0.5)]
+    text = report(run(tmp_path / "third", [*last, ENDED]))
+    over_iterations, over_time = (chart["curves"][0] for chart in charts(text)[:2])
+    assert over_iterations["xs"] == [10, 20, 30, 40]
+    assert over_iterations["ys"] == pytest.approx([1, 1 / 2, 1 / 3, 0.5], rel=1e-5)
+    assert over_time["xs"] == [1, 2, 3, pytest.approx(1.5 + 5.5)]
+    text = report(second)
+    assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50]
+    assert "<dt>goes on from</dt><dd>first</dd>" in text
+
+
+def test_a_run_whose_forerunner_is_gone_says_so(tmp_path: Path) -> None:
+    gone = {"iteration": 30, "checkpoint": str(tmp_path / "gone" / "checkpoint-0000030.safetensors")}
+    text = report(run(tmp_path / "a", [(0.2, "coordinator", "resumed", gone), progress(1.0, 40, 0.5)]))
+    assert "it goes on from gone, which is not there any more: its curves begin here" in text
+
+
+def test_iterations_that_were_undone_are_not_in_the_curves(tmp_path: Path) -> None:
+    said = [progress(1.0, 10, 1.0), progress(2.0, 20, 9.0), progress(3.0, 30, 99.0), progress(4.0, 20, 0.5)]
+    chart = charts(report(run(tmp_path / "a", said)))[0]["curves"][0]
+    assert (chart["xs"], chart["ys"]) == ([10, 20], [1.0, 0.5])
+
+
+def test_a_program_without_losses_has_a_report_too(tmp_path: Path) -> None:
+    said = [BEGUN, (1.0, "counter", "counted", {"words": 120}), ENDED]
+    text = report(run(tmp_path / "words", said))
+    assert "No progress reports and no tests" in text
+    assert "counted 1" in text
+
+
+def test_what_actors_say_is_text_and_no_html_or_formula(tmp_path: Path) -> None:
+    warning = (2.0, "a", "warning", {"process": "p", "text": "<script>alert(1)</script> \x1b[31m"})
+    odd = progress(1.0, 10, 1.0, **{"</script>$x_{$": 3.0, "_hidden": 4.0})
+    text = report(run(tmp_path / "<i>$a$", [odd, warning, ENDED]))
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; \\x1b[31m" in text
+    assert "<i>$a$" not in text
+    assert text.count("</script>") == 1
+
+
+ODD = (None, "x", [], [1], {}, {"a": "b"}, float("nan"), float("inf"), -1, True, 10**400, -1e308, "1/x", "\x00")
+
+
+def test_a_journal_of_odd_values_has_a_report_too(tmp_path: Path) -> None:
+    said = [
+        (float(n), actor, event, {**fields, name: odd})
+        for n, odd in enumerate(ODD)
+        for _, actor, event, fields in (
+            progress(0.0, 10, 1.0), a_test(0.0, 10, 0.5), (0.0, "a", "resumed", {"iteration": 1, "checkpoint": "x"}),
+            (0.0, "a", "prediction", {"predicted_seconds": 1.0, "measured_use": {"a": 0.5}}),
+            (0.0, "a", "finished", {"seconds": 1.0}), (0.0, "a", "regrouped", {"iteration": 1, "groups": 2}),
+            (0.0, "a", "restart", {"after": "x"}), (0.0, "a", "checkpoint", {"file": "x"}),
+        )
+        for name in ("unix_seconds", "t", "event", *fields)
+    ]  # fmt: skip
+    lines = [usage(5.0, "p", w={"role": "worker", "work": {"a": (1, 1.0)}}) | {"t": odd} for odd in ODD]
+    lines += [usage(5.0, "q") | {"actors": {"w": odd}} for odd in ODD]
+    totals = {"role": "", "waited_seconds": {}, "received_bytes": {}}
+    lines += [usage(5.0, "q") | {"actors": {"w": {**totals, "work": {"a": odd}}}} for odd in ODD]
+    directory = run(tmp_path / "a", said, lines)
+    for name in ("plan.json", "tuning.json", "config.toml", "trace.json"):
+        (directory / name).write_text('{"placement": {"topology": []}, "choice": [')
+    text = report(directory)
+    assert "damaged lines of its journals are left out" in text
+    assert "plan.json cannot be read" in text
+
+
+def test_nothing_is_fetched_from_anywhere(tmp_path: Path) -> None:
+    text = report(run(tmp_path / "a", TRAINED))
+    fetched = re.findall(r"""(?:src|href)=["']?([^"'\s>]*)|url\(([^)]*)\)|@import""", text)
+    assert {"".join(found).partition(":")[0].partition("#")[0] for found in fetched} <= {"data", ""}
+
+
+def test_the_time_of_an_iteration_is_split_into_work_waiting_and_the_rest(tmp_path: Path) -> None:
+    worker = {"role": "worker", "waited": {"server": 1.0}, "received": {"server": 5000}}
+    quick = {**worker, "work": {"forward a": (50, 0.5), "forward b": (50, 0.5), "test a": (9, 9.0), "build": (1, 8.0)}}
+    slow = {**worker, "work": {"forward a": (50, 1.0), "forward b": (50, 1.0)}}
+    lines = [usage(5.0, "p", **{"w-0": quick, "p/agent": {"role": ""}}), usage(5.0, "q", **{"w-1": slow})]
+    times = times_of(whole(run(tmp_path / "a", TRAINED, lines), lives=False))
+    assert times is not None
+    first, second = times.shares  # 50 iterations in 5 s
+    assert first.parts == {("works", "forward"): pytest.approx(0.02), ("waits", "server"): pytest.approx(0.02)}
+    assert (first.whole, first.rest) == (pytest.approx(0.1), pytest.approx(0.06))
+    assert second.works == pytest.approx(0.04)
+    assert times.stragglers == ["w-1 works 1.33 times as long as the median of the 2 of role worker"]
+    assert times.received == {("server", "w-0"): 5000, ("server", "w-1"): 5000}
+    text = report(tmp_path / "a")
+    assert "20 ms work, 20 waiting, 60 rest" in text
+    assert re.search(r"<td>server</td><td>w-0</td>\s*<td class=\"n\"></td>\s*<td class=\"n\">100 B</td>", text)
+
+
+def test_of_a_long_run_what_came_before_its_first_seconds_is_left_out(tmp_path: Path) -> None:
+    def at(t: float, seconds: float) -> dict[str, Any]:
+        return usage(t, "p", w={"role": "worker", "work": {"forward a": (1, seconds)}})
+
+    times = times_of(whole(run(tmp_path / "a", TRAINED, [at(1.0, 9.0), at(3.0, 9.2), at(5.0, 9.4)]), lives=False))
+    assert times is not None
+    assert times.shares[0].works == pytest.approx(0.4 / 40)  # 40 iterations from 1 s to 5 s
+
+
+def spans(count: int) -> list[dict[str, Any]]:
+    names = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": t, "args": {"name": f"w-{t}"}} for t in (1, 2)]
+    return names + [
+        {"ph": "X", "name": "forward", "pid": 1, "tid": t, "ts": 1e6 + 1000 * n, "dur": 600, "args": {"iteration": n}}
+        for n in range(count)
+        for t in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize("end", ["\n]\n", "", ',\n{"ph": "X", "na'])
+def test_ten_iterations_of_a_trace_are_a_gantt_chart_also_when_it_was_cut(tmp_path: Path, end: str) -> None:
+    (tmp_path / "trace.json").write_text("[\n" + ",\n".join(json.dumps(span) for span in spans(50)) + end)
+    found = gantt(tmp_path)
+    assert found is not None
+    assert (found.rows, found.first, found.last, len(found.spans)) == (["w-1", "w-2"], 25, 34, 20)
+    assert (found.spans[2].begin, found.spans[2].length) == (1.0, 0.6)  # milliseconds
+
+
+def test_a_trace_in_one_line_is_read_too_and_one_without_iterations_is_none(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps(spans(3)))
+    found = gantt(tmp_path)
+    assert found is not None
+    assert (found.first, found.last) == (0, 2)
+    (tmp_path / "trace.json").write_text("[\n]")
+    assert gantt(tmp_path) is None
+
+
+def test_without_a_trace_the_report_says_which_command_makes_one(tmp_path: Path) -> None:
+    directory = run(tmp_path / "a", TRAINED)
+    assert "python -m runtime trace start a" in report(directory)
+    (directory / "trace.json").write_text(json.dumps(spans(12)))
+    assert "Gantt chart" in titles(report(directory))
+
+
+@pytest.mark.parametrize("library", ["jinja2", "matplotlib"])
+def test_without_its_libraries_the_command_says_what_to_install(
+    tmp_path: Path, library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["report", str(run(tmp_path / "a", TRAINED))]) == 1
+    assert "which is not installed: pip install 'convoy-runtime[report]'" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_run_and_a_file_that_cannot_be_written_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(tmp_path)]) == 2
+    assert f"{tmp_path}: found no events.jsonl there, expected a run directory" in capsys.readouterr().err
+    assert main(["report", str(run(tmp_path / "a", TRAINED)), "-o", str(tmp_path / "no" / "x.html")]) == 2
+    assert "cannot be written: No such file or directory" in capsys.readouterr().err

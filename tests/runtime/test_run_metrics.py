@@ -1,0 +1,80 @@
+"""How a run stands, and how it ended: states by events, and what the page of `up` says."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.actors.metrics import Metrics
+from runtime.errors import ConfigError, ConvoyError, LaunchError, ProgramFailed, RoleDied, by
+from runtime.report.run_metrics import RunMetrics, RunState
+
+
+def after(*told: tuple[str, str], error: ConvoyError | None = None) -> RunState:
+    """The state of a run whose lead is `lead`, after these events and its end."""
+    state = RunState("lead")
+    for actor, event in told:
+        state.event(actor, event, {"reason": "SIGINT"} if event == "winding down" else {})
+    if error is not None:
+        state.failed(error)
+    state.ended()
+    return state
+
+
+def test_a_run_is_starting_running_held_running_stopping() -> None:
+    state, seen = RunState("lead"), []
+    for event in ("process", "began", "held", "progress", "released", "winding down", "finished"):
+        state.event("lead", event, {})
+        seen.append(state.state)
+    assert seen == ["starting", "running", "held", "held", "running", "stopping", "stopping"]
+    assert state.outcome == ""
+
+
+def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
+    state = RunState("lead")
+    for actor in ("other", "lead"):
+        state.event("supervisor", "began", {})
+        state.event(actor, "finished", {})
+        assert state.state == ("running" if actor == "other" else "stopping")
+
+
+@pytest.mark.parametrize(
+    ("told", "error", "outcome"),
+    [
+        ([("lead", "began"), ("lead", "finished")], None, ("finished", "schedule", "lead")),
+        ([("lead", "winding down"), ("lead", "finished")], None, ("finished", "asked", "SIGINT")),
+        ([("lead", "began"), ("other", "finished")], None, ("finished", "ended", "lead")),
+        ([("lead", "began")], by("w-1", RoleDied("w-1 died")), ("failed", "died", "w-1")),
+        ([("lead", "finished")], by("lead", ProgramFailed("nan")), ("failed", "program", "lead")),
+        ([], LaunchError("no port"), ("failed", "launch", "supervisor")),
+        ([], ConfigError(["wrong"]), ("failed", "error", "supervisor")),
+    ],
+)
+def test_an_end_has_an_outcome_a_cause_and_whose_it_was(
+    told: list[tuple[str, str]], error: ConvoyError | None, outcome: tuple[str, str, str]
+) -> None:
+    state = after(*told, error=error)
+    assert (state.outcome, state.cause, state.by) == outcome
+    assert state.state == outcome[0]
+    state.event("lead", "began", {})  # nothing changes it any more
+    state.failed(RoleDied("too late"))
+    assert (state.outcome, state.cause, state.by) == outcome
+
+
+def test_the_page_has_one_state_and_an_outcome_at_the_end() -> None:
+    metrics = Metrics()
+    shown = RunMetrics(metrics, "lead", lambda: {"a": "running", "b": "running", "c": "gone"}, 2, {"program": "p"})
+    shown.event("a", "warning", {"text": "hot"})
+    shown.event("supervisor", "began", {})
+    me = 'actor="supervisor",role="supervisor"'
+    page = metrics.text().splitlines()
+    assert f'convoy_run_state{{{me},state="running"}} 1.0' in page
+    assert f'convoy_run_state{{{me},state="starting"}} 0.0' in page
+    assert f'convoy_run_processes{{{me},stage="running"}} 2.0' in page
+    assert f'convoy_run_processes{{{me},stage="ready"}} 0.0' in page
+    assert f"convoy_run_restarts{{{me}}} 2.0" in page
+    assert f"convoy_warnings_total{{{me}}} 1.0" in page
+    assert not any(line.startswith("convoy_run_outcome_info{") for line in page)
+    shown.failed(by("a", RoleDied("a died")))
+    shown.ended()
+    said = 'convoy_run_outcome_info{actor="supervisor",by="a",cause="died",outcome="failed",role="supervisor"} 1.0'
+    assert said in metrics.text().splitlines()

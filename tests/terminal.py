@@ -1,0 +1,122 @@
+"""A real pseudo-terminal with an emulator behind it: what a person sees, line by line, and what scrolled away."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import selectors
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyte
+
+PATIENCE = 60.0  # seconds without anything new
+
+
+class Terminal:
+    """A command on a terminal of so many columns and lines, which shows what is typed (`echo`)."""
+
+    def __init__(
+        self,
+        command: list[str],
+        columns: int,
+        lines: int,
+        cwd: Path,
+        environ: Mapping[str, str] | None = None,
+        *,
+        echo: bool = True,
+    ) -> None:
+        self.columns, self.lines, self.raw = columns, lines, b""
+        self._screen = pyte.HistoryScreen(columns, lines, history=10_000)
+        self._stream = pyte.ByteStream(self._screen)
+        self._fd, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        if not echo:
+            modes = termios.tcgetattr(slave)
+            modes[3] &= ~termios.ECHO
+            termios.tcsetattr(slave, termios.TCSANOW, modes)
+        environ = {**(os.environ if environ is None else environ), "TERM": "xterm-256color"}
+        environ.pop("COLUMNS", None)
+        environ.pop("LINES", None)
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environ, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        os.close(slave)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._fd, selectors.EVENT_READ)
+
+    def shown(self) -> list[str]:
+        """The lines of the screen."""
+        return [line.rstrip() for line in self._screen.display]
+
+    def scrolled(self) -> list[str]:
+        """The lines that have left it at the top."""
+        lines = [line[at].data for line in self._screen.history.top for at in range(self.columns)]
+        return ["".join(lines[at : at + self.columns]).rstrip() for at in range(0, len(lines), self.columns)]
+
+    def echoes(self) -> bool:
+        """Does it show what is typed, line by line?"""
+        modes: int = termios.tcgetattr(self._fd)[3]
+        return modes & (termios.ECHO | termios.ICANON) == termios.ECHO | termios.ICANON
+
+    def type(self, keys: bytes) -> None:
+        """Press keys."""
+        os.write(self._fd, keys)
+
+    def until(self, wanted: Callable[[list[str]], bool]) -> list[str]:
+        """Read until the screen is so; the screen. AssertionError if the command ends, or nothing new comes."""
+        for shown in self._frames():
+            if wanted(shown):
+                return shown
+        raise AssertionError("it ended before:\n" + "\n".join([*self.scrolled(), *self.shown()]))
+
+    def end(self) -> int:
+        """Read until the command has ended; its exit status."""
+        for _ in self._frames():
+            pass
+        return self.process.wait(PATIENCE)
+
+    def _frames(self) -> Iterator[list[str]]:
+        while True:
+            assert self._selector.select(PATIENCE), "nothing new on the terminal:\n" + "\n".join(self.shown())
+            try:
+                said = os.read(self._fd, 65536)
+            except OSError:  # whoever wrote to it is gone
+                return
+            if not said:
+                return
+            self.raw += said
+            self._stream.feed(said)
+            yield self.shown()
+
+    def close(self) -> None:
+        """Nobody is left."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._selector.close()
+        os.close(self._fd)
+
+
+@contextmanager
+def terminal(
+    command: list[str],
+    columns: int,
+    lines: int,
+    cwd: Path,
+    environ: Mapping[str, str] | None = None,
+    *,
+    echo: bool = True,
+) -> Iterator[Terminal]:
+    """See Terminal."""
+    made = Terminal(command, columns, lines, cwd, environ, echo=echo)
+    try:
+        yield made
+    finally:
+        made.close()
