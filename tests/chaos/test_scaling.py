@@ -44,6 +44,13 @@ def refused(run: Survivor, **wish: Any) -> str:
     return str(error.value)
 
 
+def restarts(run: Survivor) -> float:
+    """As the metrics of the run that begins next in what it says tell them."""
+    page = get(run.until("metrics ").split()[1].replace("/sd", "/metrics"))
+    (line,) = (line for line in page.splitlines() if line.startswith("convoy_run_restarts{"))
+    return float(line.split()[1])
+
+
 @pytest.fixture(scope="module", params=PRESETS)
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Simulated]:
     with pytest.MonkeyPatch.context() as patch:
@@ -128,10 +135,18 @@ def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     run.until("scaled ")
     url = run.until("metrics ").split()[1]
     assert "conv-0-2" in get(url)
+    run.until(r"report +http://\S+ shows the run")
     assert main(["status", directory.name]) == 0
     assert f"goes on in {now['name']}" in capsys.readouterr().out
     run.process.terminate()
+    run.until(rf"go on +python -m runtime up cluster.toml --resume runs/{now['name']}$")
     assert run.end()[0] == 143
+    assert main(["status", "--json", directory.name]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "continued"
+    assert main(["report", now["name"], "-o", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert f"<dt>goes on from</dt><dd>{directory.name}</dd>" in page
+    assert "<td>scaled</td>" in page.replace("\n", "")
 
 
 @pytest.mark.slow
@@ -193,10 +208,12 @@ def test_resume_and_restarts_know_the_new_number(tmp_path: Path, survivor: Start
     run.until("progress ")
     scaled(run, workers=4)
     run.until("scaled ")
+    assert restarts(run) == 0
     run.until("progress ")
     assert "conv-0-3" in run.pids()
     run.kill(random.Random(1))
     run.until("restart ")
+    assert restarts(run) == 1
     run.until("progress ")
     assert "conv-0-3" in run.pids()
     run.process.terminate()
