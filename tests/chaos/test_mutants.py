@@ -93,8 +93,8 @@ MUTANTS = {
     ),
     "P7: nobody looks at the checksum": Mutant(
         "nets/files/checkpoint.py",
-        "if _sum_of(_arrays_of(file, take), metadata) != written and version == VERSION:",
-        "if _sum_of(_arrays_of(file, take), metadata) == '' and version == VERSION:",
+        "if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:",
+        "if _sum_of(_arrays_of(file, take), said) == '' and version == VERSION:",
         "tests/nets/test_checkpoint.py",
         "flipped_bit or zeroed_half",
     ),
