@@ -24,6 +24,7 @@ from roles.servers.conv_model import ConvModel
 from roles.servers.tree_reducer import TreeReducer
 from roles.tuning import statistics
 from runtime import Actor, Conversation
+from runtime.actors import looks
 from runtime.actors.conversation import Said
 from runtime.cluster import clients, lifecycle
 from runtime.cluster.lifecycle import LIFE
@@ -42,7 +43,7 @@ in the state its subject is in is refused with the reason `illegal`, is counted
 (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing. Messages are written `LikeThis`; what the
 actor does itself is a verb. Where a row leads to several states, the text at the table's rows in the code says when.
 """
-SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, words)
+SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, looks, words)
 MESSAGES = """# Every message
 
 This page is made from the message classes (`python -m roles messages`); a test compares. Which message may come when

@@ -220,7 +220,7 @@ async def test_a_list_of_metrics_pages_is_served_while_actors_live_in_processes(
         await run.ask("one", Add(number=1), Total)
         listed = json.loads(await asyncio.to_thread(read, run.metrics_url))
         await run.tell("one", Add(number=10))
-    assert [entry["labels"]["process"] for entry in listed] == ["convoy"]
+    assert [entry["labels"]["process"] for entry in listed] == ["up", "convoy"]
 
 
 def read(url: str) -> str:
