@@ -151,7 +151,7 @@ class ConvCompute(KeepsBeside, ReadsJob):
             phase=ticket.phase,
             number=ticket.number,
             rows=high - low,
-            scores=scores,
+            scores=scores or self._scores,
             seconds=self._exposure.busy,
             exposed=self._exposure.last,
         )
@@ -189,9 +189,9 @@ class ConvCompute(KeepsBeside, ReadsJob):
         return (await self.ask(self._link_of[layer].server, pull, LayerModel, step=ticket.number)).blobs
 
     async def _top(self, ticket: Ticket, activations: Blobs) -> tuple[Scores, Blobs]:
-        """The pass's scores, and the gradients that come back from an FC phase elsewhere."""
+        """The scores, and the gradients that come back, of an FC phase elsewhere."""
         if not self._fc_servers:
-            return self._scores, ()
+            return {}, ()
         with self.phase("wait_fc"):
             answer = await self._fc.run(ticket, activations)
         self._exposure.excuse(answer.seconds)
@@ -239,7 +239,7 @@ class ConvCompute(KeepsBeside, ReadsJob):
         if stage is not net.stages[-1]:
             return ()
         if not self._fc_servers:
-            self._scores = net.scalars()
+            self._scores = {} if net is self._nets[TRAIN] else net.scalars()
             return ()
         return tuple(net.ops.to_host(net.blob(name)) for name in net.boundary)
 
@@ -251,4 +251,6 @@ class ConvCompute(KeepsBeside, ReadsJob):
                 net.set_grad(name, gradient)
         out = layer_gradients(net, stage.layer) if stage.layer is not None else None
         gradients = tuple(net.ops.to_host(gradient) for gradient in net.backward(stage, out))
+        if stage is net.stages[0] and not self._fc_servers:
+            self._scores = net.scalars()  # of all passes, and a device has nothing left to do
         return self._link_of[stage.layer].wire.encode(stage.layer, gradients) if stage.layer is not None else ((), ())

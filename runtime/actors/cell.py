@@ -31,7 +31,7 @@ class Cell:
         self.actor = actor
         self.inbox: deque[tuple[Envelope, Release, float]] = deque()  # the last: when it came
         self.clock = asyncio.get_running_loop().time  # read twice a message: here it comes, there it is done with
-        self._since = self.clock()  # when it turned to what it handles: the one before was done, or this one came
+        self._since = 0.0  # when the actor turned to what it handles: the one before was done, or this one came
         self.service: dict[type[Message], Service] = {}
         self.tracer: Tracer | None = None  # while somebody traces this process
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
@@ -74,7 +74,7 @@ class Cell:
 
     async def _serve(self) -> None:
         actor, loop, clock, service = self.actor, asyncio.get_running_loop(), self.clock, self.service
-        actor.inbox_task = asyncio.current_task()
+        actor.inbox_task, self._since = asyncio.current_task(), clock()
         while True:
             if not self.inbox:
                 self._more = loop.create_future()

@@ -109,7 +109,7 @@ async def test_who_waits_for_credits_of_a_lost_process_is_told_and_so_is_who_com
 async def test_an_actor_hears_of_it_in_its_inboxs_order_and_nothing_of_that_life_comes_after(linked: Linked) -> None:
     for number in (1, 2):
         await linked.server.tell("client", Note(number=number, text=""))
-    while len(linked.client.told) + linked.p.actors["client"].waiting < 2:  # noqa: ASYNC110  # arrivals are no event
+    while len(linked.client.told) + len(linked.p.actors["client"].inbox) < 2:  # noqa: ASYNC110  # arrivals are no event
         await asyncio.sleep(0)
     linked.p.lost("q")
     linked.p.lost("q")  # once is enough

@@ -65,7 +65,7 @@ def auto(folder: Path, *, iterations: int = ITERATIONS, more: str = VIRTUAL) -> 
 def run(cluster: Path, monkeypatch: pytest.MonkeyPatch, *settings: str) -> Path:
     """Run `up` in this process, on virtual time; the run directory."""
     monkeypatch.chdir(cluster.parent)
-    assert up.run(check(cluster, settings), RunConsole(live=False)) == 0
+    assert up.run(check(cluster, settings), RunConsole(live=False)).code == 0
     return run_directory(cluster).resolve()
 
 

@@ -61,7 +61,7 @@ def plan(config, options):
     born = events(run_directory(cluster), "born")
     assert born
     assert all(event["preloaded"] == [event["parent"]] for event in born)
-    assert all((event["asked"], event["later"]) == ([1, 1], []) for event in born)
+    assert all((event["asked"], event["later"]) == ([1, 2], []) for event in born)
 
 
 PINNED = """

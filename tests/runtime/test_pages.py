@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.actors import pages
+from runtime.serving import server as pages
 from runtime.serving.readers import Readers
 from runtime.serving.server import ANSWERS, CONNECTIONS, PER_SECOND, REQUEST_BYTES, WAITING, Server
 from tests.support import get

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from runtime.actors import readers
+from runtime.serving import readers
 from runtime.serving.readers import EVERYBODY, Owners, Readers
 
 FAMILIES = [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
