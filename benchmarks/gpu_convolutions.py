@@ -18,7 +18,7 @@ from benchmarks.gpu_sizes import Sizes
 from benchmarks.kernels import DATA, FORWARD, WEIGHTS, Layer, our_passes, torch_passes
 from benchmarks.report import Record, seconds_of
 from ops import Backend, get_backend
-from ops.cuda.algorithm import ConvShape
+from ops.cuda.conv.algorithm import ConvShape
 
 BOUNDS = {"float32": 1e-4, "TF32": 5e-3, "bfloat16": 2e-2}  # the largest error of ours
 
@@ -104,7 +104,7 @@ def _placed(backend: Backend, key: str, array: Any) -> Any:
 def _plan(backend: Backend, layer: Layer, name: str) -> str:
     """The algorithm that the backend chooses for a pass."""
     choose = getattr(backend, "chooser", None)
-    return type(choose(layer.shape, name)).__name__ if choose is not None else "Lowering"
+    return type(choose.lowered(layer.shape)).__name__ if choose is not None else "Lowering"
 
 
 def _operands(layer: Layer) -> dict[str, Any]:

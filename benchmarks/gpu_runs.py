@@ -31,6 +31,7 @@ net = "{net}"
 solver = "solver.prototxt"
 batch = {batch}
 devices = {{ "*" = "{device}" }}
+cudnn = "deterministic"
 [train.data]
 train = {train}
 test = {test}

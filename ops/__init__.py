@@ -78,7 +78,7 @@ _BACKENDS: dict[str, tuple[Callable[..., Backend], tuple[str, ...]]] = {
     "cpu": (_cpu, ("b_p", "threads", "precision")),
     "emulated": (EmulatedBackend, ()),
     "cupy plan": (planned, ("b_p",)),  # shapes and memory of "cupy", without a device
-    "cupy": (CupyBackend, ("b_p", "device", "precision")),  # imports cupy when it is made
+    "cupy": (CupyBackend, ("b_p", "device", "precision", "cudnn")),  # imports cupy when it is made
 }
 
 

@@ -190,7 +190,8 @@ class Train(Section):
     errors up to 1e-4) or not ("exact", 1e-5). With "tf32" and "bf16" GPUs multiply rounded numbers, and the CPU is
     "fast". With "double" every number is a float64 and NumPy computes, whatever `kernels` says: slow, to see whether
     two strategies compute the same. With `b_p`, convolutions are done by lowering, b_p images at a time, and matrix
-    products (Omnivore's trade-off).
+    products (Omnivore's trade-off). `cudnn`: GPUs take cuDNN's convolutions where these are right and faster
+    ("fastest"), wherever they are right ("deterministic": nothing is timed, so that every run chooses alike), or never.
     """
 
     net: Text = "lenet"
@@ -200,6 +201,7 @@ class Train(Section):
     kernels: Literal["compiled", "numpy"] = "compiled"
     precision: Literal["exact", "fast", "double", "tf32", "bf16"] = "fast"
     b_p: Count | None = None
+    cudnn: Literal["fastest", "deterministic", "off"] = "fastest"
     max_iter: Count | None = None
     base_lr: Rate | None = None
     momentum: Momentum | None = None

@@ -32,7 +32,9 @@ ROOMS: dict[str, str] = {
     "ops.cpu": "",
     "ops.cuda.kernels": "",
     "ops.cuda": "ops ops.cuda.kernels ops.interface ops.reference",
-    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.interface",
+    "ops.cuda.conv": "ops ops.cuda ops.reference",
+    "ops.backends": "ops ops.cpu.conv ops.cpu.elementwise ops.cpu.recurrent ops.cpu.team ops.cuda ops.cuda.conv"
+    " ops.interface",
     "ops!": "ops ops.backends ops.cpu.codegen ops.interface",
     "nets": "",
     "nets.schema": "",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ops.backends import cuda_driver
-from ops.cuda.convolutions import Convolutions
+from ops.cuda.conv.operations import Convolutions
 from ops.cuda.device import Product
 from ops.cuda.images import TO_LOGICAL, address, new_images, step_of
 from ops.cuda.launch import Launcher
@@ -26,6 +26,7 @@ from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice
 
 PRECISIONS = ("full", "tf32", "bf16")
+CUDNN = ("off", "fastest", "deterministic")
 
 
 def _cupy(device: int) -> Any:
@@ -95,7 +96,9 @@ class Pinned(np.ndarray[Any, Any]):
 
 class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses, Updates):
     """Backend "cupy". Options: `b_p`, how many images are lowered together (None: as many as a limit of memory allows);
-    `device`, the GPU's number; `precision` of products of float32: "full", "tf32" or "bf16".
+    `device`, the GPU's number; `precision` of products of float32: "full", "tf32" or "bf16"; `cudnn`: whether its
+    convolutions are taken where they are right and faster ("fastest"), wherever they are right ("deterministic"), or
+    never ("off"; nor with `b_p`, which asks for lowering).
 
     CUDA's choice of a device belongs to the thread: make the backend in the thread that will compute with it.
     """
@@ -105,16 +108,34 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
     compiles = True
     channels_last = joins = True
 
-    def __init__(self, b_p: int | None = None, device: int = 0, xp: Any = None, *, precision: str = "full") -> None:
+    def __init__(
+        self, b_p: int | None = None, device: int = 0, xp: Any = None, *, precision: str = "full", cudnn: str = "off"
+    ) -> None:
         """`xp` stands in for the module cupy, for tests."""
         super().__init__(b_p)
         check_choice("precision", precision, PRECISIONS)
-        self.precision = precision
+        check_choice("cudnn", cudnn, CUDNN)
+        self.precision, self.cudnn = precision, "off" if b_p is not None else cudnn
         self.xp = _cupy(device) if xp is None else xp
         self._device = device if xp is None else None
         self._copied: list[tuple[Any, Array]] = []  # what the device may still be reading
         self.launch, self.scratch = Launcher(self.xp), Scratch(self.xp)
         self.product: Product = _Cublas(self.xp, precision) if xp is None else PlainProduct(self.xp)
+
+    @property
+    def tries(self) -> bool:  # type: ignore[override]  # it is known when cuDNN has been looked for
+        """Whether convolutions are tried out: cuDNN is wanted, and here. Ask in the thread that computes."""
+        return self.chooser.library is not None
+
+    @property
+    def stream(self) -> int:
+        """As OnDevice's: this thread's."""
+        return 0 if self._device is None else int(self.xp.cuda.get_current_stream().ptr)
+
+    def trim(self) -> None:
+        """As OnDevice's."""
+        if self._device is not None:
+            self.xp.get_default_memory_pool().free_all_blocks()
 
     def staged(self, host: Array) -> Array:
         """As Backend's: a copy in page-locked memory, which CuPy keeps for the next."""

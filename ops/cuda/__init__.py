@@ -3,7 +3,7 @@
 kernels/                                     CUDA C, as text
 device                                       what every family stands on
 launch  images  scratch                      starting kernels; how images lie; memory kept between operations
-convolutions  choose  algorithm  lowered     convolutions: which algorithm a shape gets, and those there are
+conv/                                        convolutions: which algorithm a pass gets, and those there are
 windows  normalise  pointwise                pooling and LRN; batch normalisation; rectifier and dropout
 products  losses  updates                    fully connected layers; softmax and its loss; solvers
 

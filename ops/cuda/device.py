@@ -26,6 +26,16 @@ class OnDevice(Backend):
     launch: Launcher
     product: Product
     scratch: Scratch
+    precision: str
+    cudnn: str  # whether its convolutions are tried, and how one is chosen: "off", "fastest" or "deterministic"
+
+    @property
+    def stream(self) -> int:
+        """CUDA's handle of the stream that kernels run on; 0 is the default stream."""
+        return 0
+
+    def trim(self) -> None:
+        """Give back the memory of arrays that are gone."""
 
     def images_like(self, shape: Shape, out: Array | None, dtype: Any) -> Array:
         """`out`, or new images."""

@@ -151,7 +151,7 @@ def _shapes_of(job: Job) -> InputShape:
 
 def _without_device(job: Job) -> Job:
     """Shapes are the same on every device, and memory on every GPU."""
-    return dataclasses.replace(job, device="cuda" if job.device.startswith("cuda") else "cpu")
+    return dataclasses.replace(job, device="cuda" if job.device.startswith("cuda") else "cpu", rows_here={})
 
 
 def _key(job: Job) -> str:

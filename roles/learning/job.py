@@ -62,7 +62,8 @@ class Job:
     kernels "numpy". `micro_batches` of a reproducible run, else 0: rows and FC units are cut in so many parts, and
     every role computes with one thread, since sums depend on how threads share them out. `passes`: in how many passes
     workers that hold the whole net compute their rows of a batch (the solver's iter_size; `accumulated`). `augment`:
-    what is done to training images by chance.
+    what is done to training images by chance. `cudnn` is how a GPU chooses convolutions; `rows_here`: how many rows of
+    each phase's batch the role that gets this job computes at first, if it has not the whole.
     """
 
     net: str
@@ -83,6 +84,8 @@ class Job:
     passes: int = 1
     largest: int = 0
     augment: Augment | None = None
+    cudnn: str = "off"
+    rows_here: Mapping[str, int] = dataclasses.field(default_factory=dict)
     solver_values: Mapping[str, int | float] = dataclasses.field(default_factory=dict)
 
     def with_batches(self, batch: int | None) -> Job:
@@ -160,7 +163,7 @@ class Job:
         precision = self.precision if self.precision in GPU_PRECISIONS else "full"
         device = int(self.device.removeprefix("cuda:"))
         try:
-            return ops.get_backend("cupy", b_p=self.b_p, device=device, precision=precision)
+            return ops.get_backend("cupy", b_p=self.b_p, device=device, precision=precision, cudnn=self.cudnn)
         except ops.OpsError as error:
             raise LaunchError(f"{self.device}: {error}") from None
 
@@ -237,16 +240,17 @@ class Job:
 
     def working_net(self, phase: str, part: str, image_shape: InputShape) -> WorkerNet:
         """As `build`, for passes: all that it needs is compiled; a reproducible run trains in micro-batches."""
+        rows = self.rows_here.get(phase, self.rows(phase))
         if self.passes > 1 and phase == TRAIN and not self.emulated:
             accumulated = self.build(phase, part, image_shape, AccumulatedNet)
             assert isinstance(accumulated, AccumulatedNet)
             accumulated.passes = self.passes
-            warm(accumulated)
+            warm(accumulated, -(-rows // self.passes))
             return accumulated
 
         def build() -> Net:
             net = self.build(phase, part, image_shape)
-            warm(net)
+            warm(net, rows)
             return net
 
         return MicroBatches(build, self.micro_batches) if self.micro_batches and phase == TRAIN else build()

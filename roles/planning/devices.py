@@ -15,6 +15,7 @@ from typing import Any
 import ops
 from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
+from roles.base.shapes import Shapes
 from roles.formats.base import FORMATS
 from roles.learning.job import GPU_PRECISIONS
 from roles.options import DEVICE, DEVICES, Train
@@ -50,7 +51,8 @@ class Devices:
 
     def placed(self, topology: Topology) -> Topology:
         """Tell each actor that computes where to do so, and the lead if there is no model to save."""
-        actors = tuple(map(self._placed, topology.actors))
+        shapes = Shapes(topology)
+        actors = tuple(_told_rows(self._placed(actor), shapes) for actor in topology.actors)
         if any(actor.emulated is not None for actor in actors):
             actors = tuple(_without_model(actor) if actor.name == topology.lead else actor for actor in actors)
         return dataclasses.replace(topology, actors=actors)
@@ -105,6 +107,16 @@ def _not_emulated(train: Train) -> Iterator[Problem]:
             yield f"found '{name}', but {why}", ("gradients", "format" if name == of_all else "links")
     if train.strategy.reproducible:
         yield "found true, but emulated devices have no numbers to repeat", ("strategy", "reproducible")
+
+
+def _told_rows(actor: ActorSpec, shapes: Shapes) -> ActorSpec:
+    """How many rows it will compute, if it tries convolutions out for them before its first pass."""
+    options = actor.options
+    if not isinstance(options, JobOptions) or options.job.cudnn == "off" or not options.job.device.startswith("cuda:"):
+        return actor
+    rows = {phase: shapes.rows(actor.name, phase) for phase in options.job.phases}
+    job = dataclasses.replace(options.job, rows_here=rows)
+    return dataclasses.replace(actor, options=dataclasses.replace(options, job=job))
 
 
 def _without_model(lead: ActorSpec) -> ActorSpec:

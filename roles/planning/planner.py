@@ -206,6 +206,7 @@ class _Planner(Remarks):
             b_p=train.b_p,
             kernels="numpy" if train.precision == DOUBLE else train.kernels,
             precision=train.precision,
+            cudnn=train.cudnn,
             micro_batches=train.strategy.cutting["micro_batches"],
             resume=self._beside(train.resume),
             weights=(self._beside(train.weights),) if train.weights else (),

@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ops.cuda.algorithm import ConvShape
-from ops.cuda.choose import DATA, FORWARD, WEIGHTS, Chooser
+from ops.cuda.conv.algorithm import ConvShape
+from ops.cuda.conv.choose import DATA, FORWARD, WEIGHTS, Chooser
 from ops.cuda.device import OnDevice
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
@@ -28,8 +28,9 @@ class Convolutions(OnDevice):
     ) -> Array:  # fmt: skip
         """As Backend's."""
         y = self.images_like(conv.check_forward(x, w, b, geometry, out), out, x.dtype)
-        into, algorithm = self.into(y), self.chooser(ConvShape(tuple(x.shape), len(w), geometry, x.dtype), FORWARD)
-        algorithm.forward(self.read(x), self.xp.ascontiguousarray(w), b, into, rectify)
+        x, into = self.read(x), self.into(y)
+        algorithm = self.chooser(ConvShape(tuple(x.shape), len(w), geometry, x.dtype), FORWARD, x, into)
+        algorithm.forward(x, self.xp.ascontiguousarray(w), b, into, rectify)
         return self.delivered(into, y)
 
     def conv_backward_data(
@@ -38,8 +39,9 @@ class Convolutions(OnDevice):
         """As Backend's."""
         conv.check_backward_data(dy, w, geometry, in_shape, out)
         dx = self.images_like(in_shape, out, dy.dtype)
-        into, algorithm = self.into(dx), self.chooser(ConvShape(tuple(in_shape), len(w), geometry, dy.dtype), DATA)
-        algorithm.backward_data(self.read(dy), self.xp.ascontiguousarray(w), into)
+        dy, into = self.read(dy), self.into(dx)
+        algorithm = self.chooser(ConvShape(tuple(in_shape), len(w), geometry, dy.dtype), DATA, into, dy)
+        algorithm.backward_data(dy, self.xp.ascontiguousarray(w), into)
         return self.delivered(into, dx)
 
     def conv_backward_weights(
@@ -50,13 +52,12 @@ class Convolutions(OnDevice):
         conv.check_backward_weights(x, dy, geometry, w_shape, out_w, out_b)
         dw: Array = self.xp.empty(w_shape, x.dtype) if out_w is None else out_w
         into = dw if dw.flags.c_contiguous else self.xp.empty(w_shape, x.dtype)
-        algorithm = self.chooser(ConvShape(tuple(x.shape), w_shape[0], geometry, x.dtype), WEIGHTS)
-        dy = self.read(dy)
-        algorithm.backward_weights(self.read(x), dy, into)
+        x, dy = self.read(x), self.read(dy)
+        algorithm = self.chooser(ConvShape(tuple(x.shape), w_shape[0], geometry, x.dtype), WEIGHTS, x, dy)
+        algorithm.backward_weights(x, dy, into)
         return self.delivered(into, dw), self.column_sums(dy, out_b) if bias else None
 
     def conv_scratch(self, in_shape: Shape, w_shape: Shape, geometry: ConvGeometry, *, training: bool) -> int:
         """As Backend's."""
         shape = ConvShape(tuple(in_shape), w_shape[0], geometry, np.dtype(np.float32))
-        passes = (FORWARD, DATA, WEIGHTS) if training else (FORWARD,)
-        return max(self.chooser(shape, direction).scratch_bytes for direction in passes)
+        return self.chooser.lowered(shape).scratch_bytes

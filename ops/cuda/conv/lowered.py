@@ -6,10 +6,10 @@ windows. Weights are brought from Caffe's order (K, C, kh, kw) to that of the wi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from ops.cuda.algorithm import ConvShape
+from ops.cuda.conv.algorithm import ConvShape
+from ops.cuda.conv.weights import WeightOrder
 from ops.cuda.device import OnDevice
 from ops.cuda.images import in_fours, rows, step_of
 from ops.cuda.launch import Divisor, divisor
@@ -27,24 +27,19 @@ class Lowered:
         self._n, self._c, self._h, self._w = shape.in_shape
         self._k, (self._p, self._q) = shape.outputs, shape.out_shape[2:]
         self._groups, (self._kh, self._kw) = shape.geometry.groups, shape.geometry.kernel
-        self._taps, self._identity = self._kh * self._kw, is_identity(shape.geometry)
+        self._identity = is_identity(shape.geometry)
         self._own = self._c // self._groups  # channels of a group
-        self._depth = self._own * self._taps
-        each = self._p * self._q * self._taps * self._c * shape.dtype.itemsize
+        self._depth = self._own * self._kh * self._kw
+        each = self._p * self._q * self._kh * self._kw * self._c * shape.dtype.itemsize
         most = max(1, MOST_BYTES // each)
         parts = -(-self._n // (ops.b_p or most))
         self._images = -(-self._n // parts)
-        weights = math.prod(shape.weight_shape) * shape.dtype.itemsize
-        self.scratch_bytes = (0 if self._identity else self._images * each) + (weights if self._turns else 0)
-
-    @property
-    def _turns(self) -> bool:
-        """Whether weights lie in another order than Caffe's."""
-        return self._taps > 1 and self._own > 1
+        self._weights = WeightOrder(shape, ops)
+        self.scratch_bytes = (0 if self._identity else self._images * each) + self._weights.scratch_bytes
 
     def forward(self, x: Array, w: Array, b: Array | None, y: Array, rectify: bool) -> None:
         """See Convolution."""
-        w_KD = self._packed(w)
+        w_KD = self._weights.packed(w)
         for part in self._parts():
             y_MK = rows(y[part])
             for columns, windows_MD in zip(self._columns(self._k), self._lower(x[part]), strict=True):
@@ -53,7 +48,7 @@ class Lowered:
 
     def backward_data(self, dy: Array, w: Array, dx: Array) -> None:
         """See Convolution."""
-        w_KD = self._packed(w)
+        w_KD = self._weights.packed(w)
         for part in self._parts():
             dy_MK, into = rows(dy[part]), dx[part]
             windows = self._windows(len(into)) if not self._identity else rows(into)
@@ -66,14 +61,12 @@ class Lowered:
 
     def backward_weights(self, x: Array, dy: Array, dw: Array) -> None:
         """See Convolution."""
-        shape = (self._k, self._depth)
-        dw_KD = self._ops.scratch.take("weights", shape, dw.dtype) if self._turns else dw.reshape(shape)
+        dw_KD = self._weights.room(dw)
         for part in self._parts():
             dy_MK = rows(dy[part])
             for columns, windows_MD in zip(self._columns(self._k), self._lower(x[part]), strict=True):
                 self._ops.product(dy_MK[:, columns].T, windows_MD, dw_KD[columns], part.start > 0)
-        if self._turns:
-            self._turn(dw_KD, dw, self._taps, self._own)
+        self._weights.unpack(dw_KD, dw)
 
     def _parts(self) -> Iterator[slice]:
         for start in range(0, self._n, self._images):
@@ -122,17 +115,3 @@ class Lowered:
             windows.shape[1], self._kh, self._kw, self._p, self._q, *strides, *self._geometry.pad,
             *self._geometry.dilation,
         )  # fmt: skip
-
-    # weights
-
-    def _packed(self, w: Array) -> Array:
-        """(K, C/groups, kh, kw) as (K, kh * kw * C/groups)."""
-        if not self._turns:
-            return w.reshape(self._k, self._depth)
-        packed = self._ops.scratch.take("weights", (self._k, self._depth), w.dtype)
-        self._turn(w, packed, self._own, self._taps)
-        return packed
-
-    def _turn(self, source: Array, into: Array, rows_: int, columns: int) -> None:
-        """(K, rows, columns) -> (K, columns, rows)."""
-        self._ops.launch("turn", into.size, into.dtype, source, into, into.size, divisor(rows_), divisor(columns))

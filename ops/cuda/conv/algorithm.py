@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from ops.errors import Array, Shape
 from ops.geometry import ConvGeometry
+
+
+class Direction(StrEnum):
+    """The passes."""
+
+    FORWARD = "forward"
+    DATA = "backward-data"
+    WEIGHTS = "backward-weights"
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,12 @@ class ConvShape:
     def out_shape(self) -> Shape:
         """(N, K, OH, OW)."""
         return self.geometry.output_shape(self.in_shape, self.outputs)
+
+    def __str__(self) -> str:
+        (n, c, h, w), g = self.in_shape, self.geometry
+        kernel, stride = ("x".join(map(str, pair)) for pair in (g.kernel, g.stride))
+        more = [f", stride {stride}"] * (g.stride != (1, 1)) + [f", {g.groups} groups"] * (g.groups > 1)
+        return f"{n}x{c}x{h}x{w} -> {self.outputs} by {kernel}{''.join(more)}"
 
     @property
     def weight_shape(self) -> Shape:

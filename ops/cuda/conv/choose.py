@@ -1,0 +1,130 @@
+"""Which algorithm each pass of a convolution gets, by shape: the one place that decides.
+
+Lowering computes everything. cuDNN's plan is taken if it computes the same, as far as `TOLERANCES` say, and if it is
+faster; both are tried when the pass runs for the first time. Whatever speaks against it is told once, with its figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ops.cuda.conv.algorithm import Convolution, ConvShape, Direction
+from ops.cuda.conv.cudnn import CudnnMissing, Library, Planned, Steps, first_line
+from ops.cuda.conv.lowered import Lowered
+from ops.cuda.conv.trial import Trial
+from ops.cuda.device import OnDevice
+from ops.cuda.images import ALIGNED, address, step_of
+from ops.errors import Array
+
+FORWARD, DATA, WEIGHTS = Direction
+# The greatest error that is taken, as a part of the greatest value. cuBLAS rounds factors too where it is not "full".
+TOLERANCES = {"full": 1e-4, "tf32": 5e-3, "bf16": 2e-2}
+LEAST_WORKSPACE = 64 << 20  # bytes that a plan may take even where lowering takes less
+MOST_SIZES = 4  # numbers of images for which a shape is planned: shares of a batch may change often, plans take time
+_log = logging.getLogger("ops.cudnn")
+
+
+class Found(NamedTuple):
+    """What a trial found: the error, and seconds of both algorithms, or None where they were not measured."""
+
+    error: float
+    cudnn: float | None = None
+    lowering: float | None = None
+
+
+def against(found: Found, precision: str) -> str | None:
+    """What speaks against cuDNN's plan, in words."""
+    most = TOLERANCES[precision]
+    if not found.error <= most:  # nor if it is no number
+        return f"differs from lowering by {found.error:.1e} of the greatest value, expected at most {most:.0e}"
+    if found.cudnn is not None and found.lowering is not None and found.cudnn >= found.lowering:
+        return f"takes {found.cudnn * 1e3:.3f} ms, lowering {found.lowering * 1e3:.3f} ms"
+    return None
+
+
+class Chooser:
+    """Makes the algorithms of a backend, each once, and says which one a pass gets."""
+
+    def __init__(self, ops: OnDevice) -> None:
+        self._ops = ops
+        self._lowered: dict[ConvShape, Convolution] = {}
+        self._chosen: dict[tuple[ConvShape, Direction, Steps], Convolution] = {}
+        self._faster: dict[tuple[ConvShape, Direction, Steps], bool] = {}  # whether cuDNN was, for one image of that
+        self._sizes: dict[tuple[ConvShape, Direction, Steps], int] = {}  # how many were planned of that
+
+    @cached_property
+    def library(self) -> Library | None:
+        """cuDNN, if it is wanted and here; made in the thread that computes."""
+        if self._ops.cudnn == "off":
+            return None
+        try:
+            deterministic = self._ops.cudnn == "deterministic"
+            library = Library(self._ops.precision, self._ops.stream, deterministic=deterministic)
+        except CudnnMissing as missing:
+            _log.warning('%s; convolutions are lowered (train.cudnn = "off" asks for that)', missing)
+            return None
+        _log.info("cuDNN %s", library.version)
+        return library
+
+    def __call__(self, shape: ConvShape, direction: Direction, x: Array, y: Array) -> Convolution:
+        """The algorithm of that pass over x and y, or their gradients, which have a `step_of`."""
+        if self.library is None or shape.dtype != np.float32 or (address(x) | address(y)) % ALIGNED:
+            return self.lowered(shape)
+        steps = step_of(x), step_of(y)
+        assert steps[0] is not None and steps[1] is not None
+        key = (shape, direction, (steps[0], steps[1]))
+        found = self._chosen.get(key)
+        if found is None:
+            found = self._chosen[key] = self._choose(self.library, *key)
+        return found
+
+    def lowered(self, shape: ConvShape) -> Convolution:
+        """Lowering, which every pass can have."""
+        found = self._lowered.get(shape)
+        if found is None:
+            found = self._lowered[shape] = Lowered(shape, self._ops)
+        return found
+
+    def _choose(self, library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> Convolution:
+        lowered, pass_ = self.lowered(shape), f"cuDNN, {direction} of {shape}"
+        each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), direction, steps)
+        sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
+        if sizes > MOST_SIZES or not self._faster.get(each, True):
+            if sizes == MOST_SIZES + 1:
+                _log.info("%s: planned for %d numbers of images before; all others are lowered", pass_, MOST_SIZES)
+            return lowered
+        try:
+            plan = Planned(library, shape, direction, steps, self._ops, max(LEAST_WORKSPACE, lowered.scratch_bytes))
+            timed = self._ops.cudnn == "fastest" and each not in self._faster
+            found = self._tried(plan, lowered, Trial(shape, direction, steps, self._ops), timed)
+        except Exception as error:  # noqa: BLE001  # the frontend's are of many kinds; lowering tells its own when it runs
+            _log.warning("%s: no plan that runs (%s); lowered", pass_, first_line(error))
+            return lowered
+        finally:
+            self._ops.trim()
+        why = against(found, self._ops.precision)
+        if found.cudnn is not None and found.lowering is not None:
+            self._faster[each] = found.cudnn < found.lowering
+        if why is None:
+            _log.info("%s: taken, %s", pass_, _told(found))
+            return plan
+        _log.log(logging.INFO if found.cudnn is not None else logging.WARNING, "%s: %s; lowered", pass_, why)
+        return lowered
+
+    def _tried(self, plan: Convolution, lowered: Convolution, trial: Trial, timed: bool) -> Found:
+        error = trial.error(plan, lowered)
+        if not timed or against(Found(error), self._ops.precision):
+            return Found(error)
+        return Found(error, trial.seconds(plan), trial.seconds(lowered))
+
+
+def _told(found: Found) -> str:
+    times = "not timed"
+    if found.cudnn is not None and found.lowering is not None:
+        times = f"{found.cudnn * 1e3:.3f} ms, lowering {found.lowering * 1e3:.3f} ms"
+    return f"{times}; error {found.error:.1e}"
