@@ -1,0 +1,151 @@
+"""See the package's text."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from ops import ConvGeometry, get_backend
+
+data_type = Enum("data_type", "FLOAT HALF")
+heur_mode = Enum("heur_mode", "A B FALLBACK")
+numerical_note = Enum(
+    "numerical_note", "TENSOR_CORE DOWN_CONVERT_INPUTS REDUCED_PRECISION_REDUCTION NONDETERMINISTIC WINOGRAD"
+)
+made: list[pygraph] = []  # the graphs that were planned
+
+
+class cudnnGraphNotSupportedError(Exception):
+    """As the real one, no RuntimeError."""
+
+
+def how(operation: str) -> str:
+    """What goes wrong in this operation."""
+    words = os.environ.get("FAKE_CUDNN", "").split()
+    return words[0] if words and words[1:] in ([], [operation]) else ""
+
+
+def backend_version_string() -> str:
+    return "9.0.0 that is none"
+
+
+def create_handle() -> object:
+    if how("driver") == "no":
+        raise RuntimeError("CUDNN_STATUS_NOT_INITIALIZED")
+    return object()
+
+
+def set_stream(handle: object, stream: int) -> None:
+    assert isinstance(stream, int)
+
+
+class Tensor:
+    """A tensor of a graph: every setter gives it back."""
+
+    def __init__(self, dim: Any = None, stride: Any = None, data_type: Any = None, uid: int = 0) -> None:
+        self.dim, self.stride, self.type, self.uid, self.output = dim, stride, data_type, uid, False
+
+    def set_output(self, output: bool) -> Tensor:
+        self.output = output
+        return self
+
+    def set_data_type(self, kind: Any) -> Tensor:
+        self.type = kind
+        return self
+
+    def set_dim(self, dim: list[int]) -> Tensor:
+        self.dim = dim
+        return self
+
+    def set_stride(self, stride: list[int]) -> Tensor:
+        self.stride = stride
+        return self
+
+    def set_uid(self, uid: int) -> Tensor:
+        self.uid = uid
+        return self
+
+    def at(self, address: int) -> np.ndarray[Any, Any]:
+        """The numbers there."""
+        assert address % 16 == 0, "what the real one takes for granted"
+        reach = sum((size - 1) * stride for size, stride in zip(self.dim, self.stride, strict=True)) + 1
+        flat = np.frombuffer((ctypes.c_float * reach).from_address(address), np.float32)
+        return np.lib.stride_tricks.as_strided(flat, self.dim, [4 * stride for stride in self.stride])
+
+
+class pygraph:
+    """A graph of one convolution."""
+
+    def __init__(self, **options: Any) -> None:
+        self.tensors: list[Tensor] = []
+        self.left_out: list[Any] = []
+        self.most_bytes = 0
+
+    def tensor(self, **options: Any) -> Tensor:
+        self.tensors.append(Tensor(**options))
+        return self.tensors[-1]
+
+    def conv_fprop(self, *, image: Tensor, weight: Tensor, **windows: list[int]) -> Tensor:
+        return self._of("conv_fprop", image, weight, Tensor(), windows)
+
+    def conv_dgrad(self, *, loss: Tensor, filter: Tensor, **windows: list[int]) -> Tensor:  # noqa: A002
+        return self._of("conv_dgrad", Tensor(), filter, loss, windows)
+
+    def conv_wgrad(self, *, image: Tensor, loss: Tensor, **windows: list[int]) -> Tensor:
+        return self._of("conv_wgrad", image, Tensor(), loss, windows)
+
+    def _of(self, operation: str, x: Tensor, w: Tensor, y: Tensor, windows: dict[str, list[int]]) -> Tensor:
+        self.operation, self.x, self.w, self.y, self.windows = operation, x, w, y, windows
+        return next(tensor for tensor in (x, w, y) if tensor.dim is None)
+
+    def validate(self) -> None:
+        for tensor in (self.x, self.w, self.y):
+            assert len(tensor.dim) == len(tensor.stride) == 4 and tensor.type is data_type.FLOAT and tensor.uid
+
+    def build_operation_graph(self) -> None:
+        made.append(self)
+
+    def create_execution_plans(self, modes: list[Any]) -> None:
+        assert modes == [heur_mode.A, heur_mode.FALLBACK]
+
+    def deselect_numeric_notes(self, notes: list[Any]) -> None:
+        self.left_out = notes
+
+    def deselect_workspace_greater_than(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+
+    def check_support(self) -> None:
+        if how(self.operation) == "lacking":
+            raise cudnnGraphNotSupportedError("No valid engine configs returned from heuristics\nand more lines")
+
+    def build_plans(self) -> None:
+        """The plan is the reference."""
+
+    def get_workspace_size(self) -> int:
+        return 1000
+
+    def execute(self, places: dict[int, int], workspace: int, handle: object) -> None:
+        fault = how(self.operation)
+        if fault == "failing":
+            raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
+        if fault == "slow":
+            time.sleep(0.2)
+        ctypes.memset(workspace, 0xFF, 1000)  # NaN: it is its to write to
+        x, w, y = (tensor.at(places[tensor.uid]) for tensor in (self.x, self.w, self.y))
+        pairs = {name: tuple(pair) for name, pair in self.windows.items()}
+        groups = x.shape[1] // w.shape[1]
+        geometry = ConvGeometry(w.shape[2:], pairs["stride"], pairs["padding"], pairs["dilation"], groups)
+        ops, bigger = get_backend("numpy"), np.float32(1.01 if fault == "wrong" else 1)
+        if fault == "idle":
+            return
+        if self.operation == "conv_fprop":
+            y[...] = ops.conv_forward(x, w, None, geometry) * bigger
+        elif self.operation == "conv_dgrad":
+            x[...] = ops.conv_backward_data(y, w, geometry, x.shape) * bigger
+        else:
+            w[...] = ops.conv_backward_weights(x, y, geometry, w.shape, bias=False)[0] * bigger

@@ -1,0 +1,269 @@
+"""When cuDNN's convolutions are taken: with a stand-in for its frontend, on kernels compiled for the processor."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ops import Array, ConvGeometry, OpsError, get_backend
+from ops.backends.cupy_backend import CupyBackend
+from ops.cuda.conv import choose, trial
+from ops.cuda.conv.algorithm import ConvShape, Direction
+from ops.cuda.conv.cudnn import Planned
+from ops.cuda.conv.lowered import Lowered
+from ops.cuda.images import new_images
+from tests.fake_cudnn import HERE
+from tests.ops.host_cupy import HostCupy
+
+FLOAT = np.dtype(np.float32)
+SMALL = ConvGeometry((3, 3), pad=(1, 1))
+Made = Callable[..., CupyBackend]
+
+
+@pytest.fixture
+def cudnn(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The stand-in, in place of whatever is installed."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cudnn"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(str(HERE))
+    import cudnn
+
+    yield cudnn
+    del sys.modules["cudnn"]
+
+
+@functools.cache
+def compiled_once() -> HostCupy:
+    """NumPy with our kernels, which all backends of these tests share."""
+    try:
+        double = HostCupy()
+    except OpsError as missing:
+        pytest.skip(str(missing))
+    double.RawModule = functools.cache(double.RawModule)  # type: ignore[method-assign]
+    return double
+
+
+@pytest.fixture
+def make(cudnn: ModuleType, caplog: pytest.LogCaptureFixture) -> Made:
+    """Backends over NumPy's arrays that know the stand-in."""
+    caplog.set_level(logging.INFO, "ops.cudnn")
+    double = compiled_once()
+    return lambda cudnn="deterministic", **options: CupyBackend(xp=double, cudnn=cudnn, **options)
+
+
+def convolved(backend: Any, geometry: ConvGeometry, channels: int = 4, outputs: int = 6, n: int = 3) -> list[Array]:
+    """Results of every pass over the same numbers: y, max(y, 0) with a bias, dx, dw, db."""
+    random = np.random.default_rng(1)
+
+    def given(*shape: int) -> Array:
+        made = random.standard_normal(shape).astype(np.float32)
+        if len(shape) != 4 or not isinstance(backend, CupyBackend):
+            return made
+        images = new_images(np, shape, FLOAT)
+        images[...] = made
+        return images
+
+    x, b = given(n, channels, 9, 8), given(outputs)
+    w = np.ascontiguousarray(given(outputs, channels // geometry.groups, *geometry.kernel))
+    dy = given(*geometry.output_shape(x.shape, outputs))
+    y = backend.conv_forward(x, w, None, geometry)
+    rectified = backend.conv_forward(x, w, b, geometry, rectify=True)
+    dx = backend.conv_backward_data(dy, w, geometry, x.shape)
+    dw, db = backend.conv_backward_weights(x, dy, geometry, w.shape, bias=True)
+    assert db is not None
+    return [y, rectified, dx, dw, db]
+
+
+def right(found: list[Array], geometry: ConvGeometry, *sizes: int) -> None:
+    for got, expected in zip(found, convolved(get_backend("numpy"), geometry, *sizes), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-5 * np.abs(expected).max(), rtol=0)
+
+
+def algorithms(backend: CupyBackend) -> list[type]:
+    """What the passes got, in the order of `Direction`."""
+    chosen = backend.chooser._chosen
+    return [type(chosen[key]) for key in sorted(chosen, key=lambda key: list(Direction).index(key[1]))]
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
+    """The lines of its log, without the first, which says the version."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= level][level == logging.INFO :]
+
+
+GEOMETRIES = {
+    "3x3": SMALL,
+    "groups": ConvGeometry((3, 3), groups=2),
+    "stride and dilation": ConvGeometry((3, 2), stride=(2, 1), pad=(1, 0), dilation=(1, 2)),
+    "1x1": ConvGeometry((1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_a_right_plan_is_taken_and_computes_every_pass(name: str, make: Made, caplog: Any) -> None:
+    backend = make()
+    right(convolved(backend, GEOMETRIES[name]), GEOMETRIES[name])
+    assert algorithms(backend) == [Planned] * 3
+    assert [line.partition(";")[0].endswith("taken, not timed") for line in told(caplog)] == [True] * 3
+
+
+FAULTS = {
+    "wrong": ("differs from lowering by ", "of the greatest value, expected at most 1e-04"),
+    "idle": ("differs from lowering by ",),
+    "lacking": ("cudnnGraphNotSupportedError: No valid engine configs returned from heuristics)", ""),
+    "failing": ("no plan that runs (RuntimeError: CUDNN_STATUS_EXECUTION_FAILED)", ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_told_once_for_each_pass_and_lowering_computes(
+    fault: str, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", fault)
+    backend = make()
+    for _ in range(2):
+        right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Lowered] * 3
+    lines = told(caplog, logging.WARNING)
+    assert len(lines) == 3 and "\n" not in "".join(lines)
+    for line, direction in zip(lines, ("forward", "backward-data", "backward-weights"), strict=True):
+        assert line.startswith(f"cuDNN, {direction} of 3x4x9x8 -> 6 by 3x3: ")
+        assert all(part in line for part in FAULTS[fault]) and line.endswith("; lowered")
+
+
+def test_only_the_pass_that_is_wrong_is_lowered(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", "wrong conv_dgrad")
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [Planned, Lowered, Planned]
+
+
+@pytest.mark.parametrize(("precision", "most"), [("full", 1e-4), ("tf32", 5e-3), ("bf16", 2e-2)])
+def test_how_far_it_may_be_off_depends_on_how_factors_are_rounded(precision: str, most: float) -> None:
+    assert choose.against(choose.Found(most), precision) is None
+    assert choose.against(choose.Found(most * 1.01), precision) is not None
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [((0.001, 0.002), Planned), ((0.002, 0.001), Lowered)])
+def test_the_faster_one_is_taken(
+    seconds: tuple[float, float], expected: type, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    times = dict(zip((Planned, Lowered), seconds, strict=True))
+    monkeypatch.setattr(trial.Trial, "seconds", lambda self, algorithm: times[type(algorithm)])
+    backend = make("fastest")
+    right(convolved(backend, SMALL), SMALL)
+    assert algorithms(backend) == [expected] * 3
+    assert len(told(caplog)) == 3 and not told(caplog, logging.WARNING)
+    assert all("1.000 ms" in line and "2.000 ms" in line for line in told(caplog))
+
+
+def test_a_slow_plan_is_not_taken_by_the_clock(make: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", "slow conv_fprop")
+    backend = make("fastest")
+    y = backend.conv_forward(
+        new_images(np, (1, 1, 3, 3), FLOAT) * 0, np.ones((1, 1, 1, 1), "f"), None, GEOMETRIES["1x1"]
+    )
+    assert not y.any() and algorithms(backend) == [Lowered]
+
+
+def test_deterministic_leaves_out_engines_that_are_not_and_looks_at_no_clock(
+    cudnn: ModuleType, make: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(trial, "clock")
+    convolved(make(), SMALL)
+    notes = cudnn.numerical_note
+    assert all(notes.NONDETERMINISTIC in graph.left_out for graph in cudnn.made)
+
+
+@pytest.mark.parametrize("precision", ["full", "tf32", "bf16"])
+def test_tensor_cores_round_float32_only_where_precision_says_so(precision: str, cudnn: ModuleType, make: Made) -> None:
+    convolved(make(precision=precision), SMALL)
+    notes = cudnn.numerical_note
+    for graph in cudnn.made:
+        assert notes.DOWN_CONVERT_INPUTS in graph.left_out
+        assert (notes.TENSOR_CORE in graph.left_out) == (precision == "full")
+
+
+def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
+    make: Made, monkeypatch: pytest.MonkeyPatch, cudnn: ModuleType
+) -> None:
+    timed: list[type] = []
+    times = {Planned: 0.001, Lowered: 0.002}
+    monkeypatch.setattr(
+        trial.Trial, "seconds", lambda self, algorithm: timed.append(type(algorithm)) or times[type(algorithm)]
+    )
+    backend = make("fastest")
+    for n in range(1, 8):
+        right(convolved(backend, SMALL, 4, 6, n), SMALL, 4, 6, n)
+    assert len(timed) == 6  # two for each pass
+    assert len(cudnn.made) == 3 * choose.MOST_SIZES  # and no more plans: they take time
+    assert sorted(kind.__name__ for kind in algorithms(backend)) == ["Lowered"] * 9 + ["Planned"] * 12
+
+
+def test_images_within_wider_ones_have_a_plan_of_their_own(make: Made, cudnn: ModuleType) -> None:
+    backend = make()
+    x, w = new_images(np, (2, 4, 5, 5), FLOAT), np.ones((4, 4, 3, 3), np.float32)
+    x[...] = 1
+    wide = new_images(np, (2, 12, 5, 5), FLOAT)
+    wide[...] = 7
+    alone = backend.conv_forward(x, w, None, SMALL)
+    inside = backend.conv_forward(x, w, None, SMALL, out=wide[:, 4:8])
+    np.testing.assert_array_equal(alone, inside)
+    assert (wide[:, :4] == 7).all() and (wide[:, 8:] == 7).all()
+    assert len(cudnn.made) == 2 and algorithms(backend) == [Planned] * 2
+
+
+def test_images_at_an_odd_address_are_lowered_and_parameters_are_copied(make: Made, cudnn: ModuleType) -> None:
+    backend = make()
+    wide = new_images(np, (2, 5, 5, 5), FLOAT)
+    wide[...] = 1
+    w = np.empty(4 * 5 + 1, np.float32)[1:].reshape(4, 5, 1, 1)
+    w[...] = 1
+    y = backend.conv_forward(wide, w, None, GEOMETRIES["1x1"])
+    assert (y == 5).all() and algorithms(backend) == [Planned]
+    dw, _ = backend.conv_backward_weights(wide, y, GEOMETRIES["1x1"], w.shape, bias=False, out_w=w)
+    assert dw is w and (w == 250).all()
+    y = backend.conv_forward(wide[:, 1:], w[:, :4], None, GEOMETRIES["1x1"])
+    assert (y == 1000).all() and len(cudnn.made) == 2
+
+
+def test_float64_and_lowering_that_is_asked_for_need_no_cudnn(make: Made, cudnn: ModuleType) -> None:
+    backend = make()
+    x, w = np.ones((1, 1, 3, 3)), np.ones((1, 1, 1, 1))
+    assert (backend.conv_forward(x, w, None, GEOMETRIES["1x1"]) == 1).all()
+    lowering = make(b_p=2)
+    assert not lowering.tries
+    convolved(lowering, SMALL)
+    assert not cudnn.made
+
+
+def test_without_a_driver_that_is_told_once_and_everything_is_lowered(
+    make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    monkeypatch.setenv("FAKE_CUDNN", "no driver")
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    (line,) = told(caplog, logging.WARNING)
+    assert line.startswith(
+        "cuDNN does not start (RuntimeError: CUDNN_STATUS_NOT_INITIALIZED); convolutions are lowered"
+    )
+    assert not backend.tries
+
+
+def test_without_the_package_the_extra_is_named(make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    monkeypatch.setitem(sys.modules, "cudnn", None)
+    backend = make()
+    right(convolved(backend, SMALL), SMALL)
+    (line,) = told(caplog, logging.WARNING)
+    assert line.startswith("cudnn cannot be imported") and "install the extra 'cudnn'" in line
+
+
+def test_a_shape_tells_itself() -> None:
+    geometry = ConvGeometry((5, 3), stride=(2, 2), groups=2)
+    assert str(ConvShape((16, 4, 28, 28), 8, geometry, FLOAT)) == "16x4x28x28 -> 8 by 5x3, stride 2x2, 2 groups"
