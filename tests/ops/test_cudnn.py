@@ -199,11 +199,13 @@ def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
         trial.Trial, "seconds", lambda self, algorithm: timed.append(type(algorithm)) or times[type(algorithm)]
     )
     backend = make("fastest")
-    for n in range(1, 8):
+    for n in range(1, choose.MOST_SIZES + 4):
         right(convolved(backend, SMALL, 4, 6, n), SMALL, 4, 6, n)
     assert len(timed) == 6  # two for each pass
     assert len(cudnn.made) == 3 * choose.MOST_SIZES  # and no more plans: they take time
-    assert sorted(kind.__name__ for kind in algorithms(backend)) == ["Lowered"] * 9 + ["Planned"] * 12
+    assert (
+        sorted(kind.__name__ for kind in algorithms(backend)) == ["Lowered"] * 9 + ["Planned"] * 3 * choose.MOST_SIZES
+    )
 
 
 def test_images_within_wider_ones_have_a_plan_of_their_own(make: Made, cudnn: ModuleType) -> None:

@@ -25,7 +25,7 @@ FORWARD, DATA, WEIGHTS = Direction
 # The greatest error that is taken, as a part of the greatest value. cuBLAS rounds factors too where it is not "full".
 TOLERANCES = {"full": 1e-4, "tf32": 5e-3, "bf16": 2e-2}
 LEAST_WORKSPACE = 64 << 20  # bytes that a plan may take even where lowering takes less
-MOST_SIZES = 4  # numbers of images for which a shape is planned: shares of a batch may change often, plans take time
+MOST_SIZES = 8  # numbers of images for which a shape is planned: shares of a batch may change often, plans take time
 _log = logging.getLogger("ops.cudnn")
 
 
