@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import logging
 import sys
@@ -16,7 +17,7 @@ from ops import Array, ConvGeometry, OpsError, get_backend
 from ops.backends.cupy_backend import CupyBackend
 from ops.cuda.conv import choose, trial
 from ops.cuda.conv.algorithm import ConvShape, Direction
-from ops.cuda.conv.cudnn import Planned
+from ops.cuda.conv.cudnn import Library, Planned
 from ops.cuda.conv.lowered import Lowered
 from ops.cuda.images import new_images
 from tests.fake_cudnn import HERE
@@ -243,6 +244,31 @@ def test_float64_and_lowering_that_is_asked_for_need_no_cudnn(make: Made, cudnn:
     assert not lowering.tries
     convolved(lowering, SMALL)
     assert not cudnn.made
+
+
+def test_cudnn_starts_by_ctypes_which_lets_the_interpreters_lock_go(
+    cudnn: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+
+    class Loaded:
+        def __init__(self, name: str) -> None:
+            assert name == "libcudnn.so.9"
+
+        def cudnnCreate(self, handle: Any) -> int:
+            called.append("create")
+            handle._obj.value = 7
+            return len(called) > 2  # not initialized, the second time
+
+        def cudnnDestroy(self, handle: Any) -> None:
+            called.append(f"destroy {handle.value}")
+
+    monkeypatch.setattr(ctypes, "CDLL", Loaded)
+    monkeypatch.setattr(cudnn, "create_handle", lambda: called.append("frontend"))
+    Library("full", 0, deterministic=False)
+    assert called == ["create", "destroy 7", "frontend"]
+    Library("full", 0, deterministic=False)
+    assert called[3:] == ["create", "frontend"]
 
 
 def test_without_a_driver_that_is_told_once_and_everything_is_lowered(

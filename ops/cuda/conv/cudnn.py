@@ -7,6 +7,7 @@ said to it: what it would infer of layouts and of gradients' sizes is not what w
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ops.cuda.device import OnDevice
 from ops.cuda.images import ALIGNED, address
 from ops.errors import Array, OpsError, Shape
 
+LIBRARY = "libcudnn.so.9"
 X, W, Y = 1, 2, 3  # what tensors are called in a graph: images, weights, images; or their gradients
 Steps = tuple[int, int]  # numbers from pixel to pixel of x, and of y
 
@@ -38,6 +40,7 @@ class Library:
         except ImportError as missing:
             raise CudnnMissing(f"cudnn cannot be imported ({missing}); install the extra 'cudnn'") from None
         try:
+            _start()
             self.version = str(cudnn.backend_version_string())
             self.handle = cudnn.create_handle()
             cudnn.set_stream(self.handle, stream)
@@ -51,6 +54,18 @@ class Library:
 
     def __repr__(self) -> str:
         return f"<cuDNN {self.version}>"
+
+
+def _start() -> None:
+    """Have cuDNN load its parts, with the interpreter's lock let go: the frontend would hold it, and a process whose
+    event loop stands still counts as dead (`ops.backends.cuda_driver`). The frontend tells what is missing."""
+    try:
+        library = ctypes.CDLL(LIBRARY)  # the one that the frontend has found, under the name that it is loaded by
+    except OSError:
+        return
+    handle = ctypes.c_void_p()
+    if library.cudnnCreate(ctypes.byref(handle)) == 0:
+        library.cudnnDestroy(handle)
 
 
 def graph_of(cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any) -> Any:
