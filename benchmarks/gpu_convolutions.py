@@ -67,8 +67,8 @@ def _measured(
         mine = theirs = error = math.nan
         plan, backend = "", backends.get(precision)
         if backend is not None:
-            plan = _plan(backend, layer, name)
             mine, host[name] = _ours(backend, layer, name, host, passes)
+            plan = _plan(backend, layer, name)
             error = conv_reference.error(layer.shape, name, host)
             if not error <= BOUNDS[precision]:
                 text = f"error {error:.1e} above {BOUNDS[precision]:.0e} in {precision}"
@@ -102,9 +102,9 @@ def _placed(backend: Backend, key: str, array: Any) -> Any:
 
 
 def _plan(backend: Backend, layer: Layer, name: str) -> str:
-    """The algorithm that the backend chooses for a pass."""
-    choose = getattr(backend, "chooser", None)
-    return type(choose.lowered(layer.shape)).__name__ if choose is not None else "Lowering"
+    """The algorithm that the backend has chosen for a pass."""
+    chooser = getattr(backend, "chooser", None)
+    return chooser.taken(layer.shape, name) if chooser is not None else "lowering"
 
 
 def _operands(layer: Layer) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def rehearsed(folder: Path, env: dict[str, str]) -> tuple[dict[str, dict], str]:
 @pytest.mark.slow
 def test_a_rehearsal_runs_every_part_on_numpy_and_writes_both_results(tmp_path: Path) -> None:
     _, text = rehearsed(tmp_path, environment())
-    assert "| cifar10_quick | 1 | 4 x 3 x 32 x 32, 32 of 5 x 5 | forward | Lowering | float32 |" in text
+    assert "| cifar10_quick | 1 | 4 x 3 x 32 x 32, 32 of 5 x 5 | forward | lowering | float32 |" in text
 
 
 @pytest.mark.slow

@@ -143,6 +143,8 @@ def test_only_the_pass_that_is_wrong_is_lowered(make: Made, monkeypatch: pytest.
     backend = make()
     right(convolved(backend, SMALL), SMALL)
     assert algorithms(backend) == [Planned, Lowered, Planned]
+    shape = ConvShape((3, 4, 9, 8), 6, SMALL, FLOAT)
+    assert [backend.chooser.taken(shape, direction) for direction in Direction] == ["cuDNN", "lowering", "cuDNN"]
 
 
 @pytest.mark.parametrize(("precision", "most"), [("full", 1e-4), ("tf32", 5e-3), ("bf16", 2e-2)])

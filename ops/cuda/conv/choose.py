@@ -83,6 +83,11 @@ class Chooser:
             found = self._chosen[key] = self._choose(self.library, *key)
         return found
 
+    def taken(self, shape: ConvShape, direction: Direction) -> str:
+        """What the passes of a shape have had so far: "cuDNN" or "lowering"."""
+        passes = (found for key, found in self._chosen.items() if key[:2] == (shape, direction))
+        return "cuDNN" if any(isinstance(found, Planned) for found in passes) else "lowering"
+
     def lowered(self, shape: ConvShape) -> Convolution:
         """Lowering, which every pass can have."""
         found = self._lowered.get(shape)
