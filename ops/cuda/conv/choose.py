@@ -98,8 +98,10 @@ class Chooser:
     def _choose(self, library: Library, shape: ConvShape, direction: Direction, steps: Steps) -> Convolution:
         lowered, pass_ = self.lowered(shape), f"cuDNN, {direction} of {shape}"
         each = (dataclasses.replace(shape, in_shape=(1, *shape.in_shape[1:])), direction, steps)
+        if not self._faster.get(each, True):
+            return lowered
         sizes = self._sizes[each] = self._sizes.get(each, 0) + 1
-        if sizes > MOST_SIZES or not self._faster.get(each, True):
+        if sizes > MOST_SIZES:
             if sizes == MOST_SIZES + 1:
                 _log.info("%s: planned for %d numbers of images before; all others are lowered", pass_, MOST_SIZES)
             return lowered
