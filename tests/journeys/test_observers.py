@@ -45,7 +45,7 @@ def test_an_observer_hears_the_sums_of_all_work_and_the_events_it_asked_for(tmp_
         assert abs(event["own"][0] - count) <= 1
     agents = [event for event in events if event.name == "processor time"]
     assert {event["who"] for event in agents} == ({"worker/agent"} if house == "one-per-actor" else set())
-    assert all(0.0 < event["processor"][1] < 5.0 for event in agents)
+    assert all(0.0 <= event["processor"][1] < 5.0 for event in agents)  # hundredths of a second are counted
     of = [(event.actor, event["who"], event["what"]) for event in events if event.name == "heard of"]
     assert of == [("supervisor", "worker", "begun")]
     assert (events[-1].actor, events[-1].name) == ("worker", "slept")
