@@ -18,7 +18,8 @@ from pathlib import Path
 from ops.backends import cpu_backend
 from roles.planning import planner
 from runtime.cli.main import main
-from runtime.runs import checking, up, virtual_run
+from runtime.recovery import up
+from runtime.runs import checking, virtual_run
 from tests.journeys.broken_inputs import write
 
 IMPORTED = (cpu_backend, planner, checking, up, virtual_run)  # once, before the forks

@@ -14,8 +14,8 @@ from nets.files.checkpoint import load
 from roles.planning.strategies import PRESETS
 from runtime.cli.main import main
 from runtime.errors import ProgramFailed
+from runtime.recovery import up
 from runtime.report.console import RunConsole
-from runtime.runs import up
 from runtime.runs.checking import check
 from tests.chaos.test_startup import GONE_WITHIN, PAUSE, Start, started
 from tests.roles.test_auto_preset import PROFILE, VIRTUAL
