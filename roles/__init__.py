@@ -42,6 +42,7 @@ from runtime import Actor
 if TYPE_CHECKING:
     from roles.choosing.preset import PresetChoice
     from roles.commands.resuming import resumed
+    from roles.commands.scaling import scaled
     from roles.forecasting.observer import observer
     from roles.forecasting.outlook import decided, forecast, memory
     from roles.options import Options
@@ -82,6 +83,7 @@ __all__ = [
     "preload",
     "prospects",
     "resumed",
+    "scaled",
     "training",
 ]
 
@@ -114,6 +116,10 @@ def __getattr__(name: str) -> Any:
         from roles.commands.resuming import resumed
 
         return resumed
+    if name == "scaled":
+        from roles.commands.scaling import scaled
+
+        return scaled
     if name == "Options":
         from roles.options import Options
 

@@ -9,6 +9,7 @@ cluster                       the life of processes: agents, the supervisor, lau
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
 runs  report  page            a run from its start to its end; what is known of it, also as a page
+recovery                      runs that follow one another: after deaths, and when one is scaled
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
 errors  suggest               every error; the nearest name
@@ -38,7 +39,18 @@ if TYPE_CHECKING:
         Refused,
         RoleDied,
     )
-    from runtime.messages.message import Array, Envelope, Json, Lost, Message, Save, WindDown, message
+    from runtime.messages.message import (
+        Array,
+        Envelope,
+        HandedOver,
+        HandOver,
+        Json,
+        Lost,
+        Message,
+        Save,
+        WindDown,
+        message,
+    )
     from runtime.plan.topology import ActorSpec, Topology
     from runtime.report.events import Event
     from runtime.runs.attach import attach
@@ -56,6 +68,8 @@ __all__ = [
     "ConvoyError",
     "Envelope",
     "Event",
+    "HandOver",
+    "HandedOver",
     "Json",
     "LaunchError",
     "Lost",
@@ -79,7 +93,7 @@ _PLACES = {
     "actors.actor": "Actor",
     "actors.conversation": "Conversation Standing",
     "errors": "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError ProgramFailed Refused RoleDied",
-    "messages.message": "Array Envelope Json Lost Message Save WindDown message",
+    "messages.message": "Array Envelope HandOver HandedOver Json Lost Message Save WindDown message",
     "plan.topology": "ActorSpec Topology",
     "report.events": "Event",
     "runs.attach": "attach",

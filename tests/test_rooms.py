@@ -73,8 +73,11 @@ ROOMS: dict[str, str] = {
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
     " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
+    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.config runtime.messages runtime.plan"
+    " runtime.report runtime.runs",
     "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.plan runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.page runtime.plan"
+    " runtime.recovery"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
     " runtime.runs",

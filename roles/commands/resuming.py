@@ -14,13 +14,14 @@ from roles.checkpoints.newest import newest, runs_below
 from roles.commands.common import told
 from roles.learning.resume import place_in
 from roles.messages import TRAIN
-from roles.options import AUTO, Options
+from roles.options import AUTO, Options, Strategy
 from roles.planning.contents import Contents
 from roles.planning.measured import options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
+from runtime.plan.run_plan import SAID
 
 
 def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[Options, list[str]]:
@@ -35,8 +36,29 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     if found is None:
         where = f"{runs[0]}" if run is not None else f"{search.directory}, among {len(runs)} runs of this name"
         raise ConfigError([f"--resume: found no checkpoint to go on from in {where}", *skipped])
-    train = options.train.model_copy(update={"resume": str(found.absolute())})
-    return options.model_copy(update={"train": train}), [*skipped, search.taken(found)]
+    strategy, told = as_scaled(options.train.strategy, found.parent)
+    train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
+    return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
+
+
+def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:
+    """With as many workers and groups as a run had that was scaled, and a line for that, where cluster.toml says what
+    it said when that run began."""
+    said, theirs = options_of_run(run, SAID), options_of_run(run)
+    if said is None or theirs is None:
+        return strategy, []
+    before, after = said.train.strategy, theirs.train.strategy
+    changed = {
+        key: getattr(after, key)
+        for key in ("workers", "groups")
+        if getattr(strategy, key) == getattr(before, key) != getattr(after, key)
+    }
+    if not changed:
+        return strategy, []
+    now = ", ".join(
+        f"{value} {key}, where cluster.toml says {getattr(strategy, key)}" for key, value in changed.items()
+    )
+    return strategy.model_copy(update=changed), [f"scaled     as {run.name} was: {now}"]
 
 
 class _Search:

@@ -8,6 +8,8 @@ ticket_batching   how many iterations a lone group gets at once
 regroup           other groups and rates while a run goes on: what may be asked
 shape             the groups and rates as they are; tells everybody of others
 probing           a run that is held, tried with other groups and rates, and released
+handing_over      a run that ends where another goes on
+cohort            which workers are slower than their peers
 timetable         when what is due, as the solver says
 testing           what tests say, and what follows of it
 gauges            what its page of metrics says of the run

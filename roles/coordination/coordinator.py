@@ -7,7 +7,6 @@ What comes next is decided in `schedule`; what the numbers say is kept in `score
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +16,9 @@ from roles.base.role import Anew, JobOptions
 from roles.checkpoints.best import NOTHING, Verdict, Watched
 from roles.checkpoints.rhythm import NEVER, Timing
 from roles.checkpoints.saving import Checkpoints, Snapshot
+from roles.coordination.cohort import Cohort
 from roles.coordination.gauges import RunGauges
+from roles.coordination.handing_over import HandingOver
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
@@ -32,7 +33,6 @@ from roles.messages import (
     STOP,
     TEST,
     TRAIN,
-    Done,
     Hold,
     NextTicket,
     PassDone,
@@ -42,8 +42,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
-from runtime import Actor, Conversation, Envelope, MessageError, ProgramFailed, Save, WindDown
-from runtime.messages.message import Refusal
+from runtime import Actor, Conversation, Envelope, HandOver, ProgramFailed, Save, WindDown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +78,12 @@ class Coordinator(Actor):
         self._job = options.job
         table = options.timetable
         self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
-        self._tests = Tests(self, table, options.watched)
+        self._tests, self._cohort = Tests(self, table, options.watched), Cohort()
         self._shape = Shape(
-            self,
-            options.groups,
-            self._job.solver_spec,
-            holders=options.holders,
-            live=options.live,
-            shares=self._shares,
-            rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
+            self, options.groups, self._job.solver_spec, holders=options.holders, live=options.live,
+            shares=self._shares, rows=min(table.batch, *(test.batch for test in table.tests), table.batch),
             batches=(table.batch, max(table.batch, self._job.largest)),
-        )
+        )  # fmt: skip
         servers = () if self._job.emulated else options.servers  # there is no model
         keepers = () if self._job.emulated else options.keepers
         self._probing = Probing(
@@ -98,7 +92,6 @@ class Coordinator(Actor):
         )  # fmt: skip
         workers = {*options.live.workers, *(name for members in options.groups for name in members)}
         self._ledger = PassLedger(workers, self._schedule.owes)
-        self._wishes: deque[tuple[Regroup, Envelope]] = deque()
         self._updates, self._display = options.updates, options.display
         self._asked: list[Envelope] = []
         self._begun = False  # nobody gets a ticket before
@@ -107,6 +100,7 @@ class Coordinator(Actor):
             self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set,
             seen=options.seen,
         )  # fmt: skip
+        self._handing_over = HandingOver(self, self._schedule, self._probing, self._checkpoints, emulated=not servers)
         self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
 
     async def on_start(self) -> None:
@@ -134,19 +128,22 @@ class Coordinator(Actor):
             await self._checkpoints.look()
             if self._schedule.stage is RunStage.SAVING:
                 await self._save()
+                await self._handing_over.saved()
                 self._schedule.saved()
                 await self._serve()
             if self._schedule.stage is RunStage.CHANGING:
-                await self._change()
+                await self._shape.change(self._schedule.completed)
                 self._schedule.changed()
                 await self._serve()
             if self._schedule.stage is RunStage.HELD:
                 await self._hold()
         await self._probing.end()
+        await self._handing_over.refuse("the training is at its end")
         ended = self._scores.summary(self._schedule.completed, self.now())
         await self._checkpoints.written()
         await self._serve()
-        self.emit("finished", **ended, checkpoint=self._checkpoints.last)
+        how = "handed over" if self._handing_over.done else "finished"
+        self.emit(how, **ended, checkpoint=self._checkpoints.last)
         if self._checkpoints.unsaved:
             text = f"the last checkpoint could not be saved: {self._checkpoints.unsaved}; {self._checkpoints.kept}"
             raise ProgramFailed(text)
@@ -167,6 +164,8 @@ class Coordinator(Actor):
         if message.phase == TRAIN:
             if not self._probing.under_way:  # probes leave no trace
                 self._shares.seen(envelope.sender, message.rows, message.seconds)
+                if (news := self._cohort.seen(envelope.sender, message.rows, message.seconds, self.now())) is not None:
+                    self.emit(news.event[0], **news.event[1])
             self._check_loss(message)
             await self._reported(message.number)
         elif whole is not None:
@@ -193,10 +192,14 @@ class Coordinator(Actor):
         self._schedule.save()
         await self._serve()
 
+    async def on_hand_over(self, message: HandOver, envelope: Envelope) -> None:
+        """Save after the iterations under way, and end there; answered when the file is whole."""
+        self._handing_over.hear(envelope)
+        await self._serve()
+
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
         """Other groups, workers or rates after the iterations under way; answered when it is so."""
-        self._shape.wanted(message)  # MessageError if it cannot be
-        self._wishes.append((message, envelope))
+        self._shape.hear(message, envelope)
         self._schedule.change()
         await self._serve()
 
@@ -217,19 +220,6 @@ class Coordinator(Actor):
         self._changed.set()
 
     # -- inside
-
-    async def _change(self) -> None:
-        """Nothing is under way: tell everybody who must know, then answer who asked."""
-        while self._wishes:
-            wish, envelope = self._wishes.popleft()
-            try:
-                wanted = self._shape.wanted(wish)
-            except MessageError as error:  # it could be when it was asked for; another wish came first
-                await self.reply(envelope, Refusal(error=str(error)))
-                continue
-            await self._shape.become(wanted)
-            self._shape.tell(self._schedule.completed)
-            await self.reply(envelope, Done())
 
     async def _hold(self) -> None:
         """The run is held: do what is wanted, if something is."""

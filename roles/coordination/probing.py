@@ -112,6 +112,11 @@ class Probing:
         return self._held
 
     @property
+    def quiet(self) -> bool:
+        """Does nobody hold the run, or want to, and is nothing watched?"""
+        return self._standing.state(RUN) == GOING_ON and self._watch is None
+
+    @property
     def watched(self) -> bool:
         """May what is trained now be undone?"""
         return self._watch is not None

@@ -99,6 +99,7 @@ class Schedule:
         self._save_asked = self._timed_asked = self._best_asked = False
         self._change_asked = self._hold_asked = False
         self._probe: range | None = None  # the iterations of the present probe; what is held is the model before them
+        self.saves_again = False  # was a checkpoint asked for while only the best model was being saved?
         self.keeps = False  # if it ends as it should, they are the run's; so was the last one if there is none
         self._saved_at = -1  # iterations in the model that was saved last
         self._test_due = timetable.test_first and bool(self._tests)
@@ -154,7 +155,11 @@ class Schedule:
         return True
 
     def saved(self) -> None:
-        """What was to be saved is copied, and may change again."""
+        """What was to be saved is copied, and may change again. Whoever asked while only the best model was being saved
+        gets a checkpoint next."""
+        if self.saves_again:
+            self.saves_again = self._best_asked = False
+            return
         if self.to_be_saved:
             self._saved_at = self.completed
         self._snapshot_due = self._save_asked = self._timed_asked = self._best_asked = False
@@ -218,6 +223,15 @@ class Schedule:
         self.cut_probe()
         self._drain()
 
+    def hand_over(self) -> None:
+        """What is saved is where another run goes on: nothing more is handed out, and no test begun."""
+        self._winding_down, self._last, self._test_due = True, self.completed, False
+
+    @property
+    def over(self) -> bool:
+        """Is all trained that is to be?"""
+        return self.completed >= self._last
+
     @property
     def winding_down(self) -> bool:
         """Is it to end before its time?"""
@@ -225,6 +239,7 @@ class Schedule:
 
     def save(self, *, timed: bool = False) -> None:
         """Save as soon as what was handed out is in the model, then go on. `timed`: nobody asked for it, it is time."""
+        self.saves_again = self.saves_again or (self.stage is RunStage.SAVING and not self.to_be_saved)
         self._save_asked, self._timed_asked = self._save_asked or not timed, self._timed_asked or timed
         self._drain()
 
@@ -263,14 +278,10 @@ class Schedule:
         self._settle()
 
     @property
-    def _at_end(self) -> bool:
-        return self.completed >= self._last
-
-    @property
     def _last_due(self) -> bool:
         """Is the model that is saved now the last, and to be saved?"""
         trained = self.completed > self.table.first
-        return trained and self._at_end and (self.table.snapshot_last or self._winding_down)
+        return trained and self.over and (self.table.snapshot_last or self._winding_down)
 
     def _next_boundary(self, number: int) -> int:
         """The first iteration count after `number` at which something other than training is due."""
@@ -292,7 +303,7 @@ class Schedule:
         trained = done > table.first
         if trained and self._tests and not self._winding_down and done != self._tested_at:
             every = table.test_interval
-            self._test_due = self._test_due or self._at_end or bool(every and done % every == 0)
+            self._test_due = self._test_due or self.over or bool(every and done % every == 0)
         every = table.snapshot_interval
         self._snapshot_due = trained and bool(every and done % every == 0) and done != self._saved_at
         if self._test_due:
@@ -308,7 +319,7 @@ class Schedule:
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._at_end:
+        if self.over:
             self.stage = RunStage.DONE
         elif self._hold_asked:
             self.stage = RunStage.HELD

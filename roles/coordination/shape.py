@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +12,9 @@ from nets import NetError, SolverSpec
 from roles.coordination.grouping import Grouping
 from roles.coordination.regroup import Live, Wish, impossible
 from roles.learning.batch_split import Shares
-from roles.messages import Done, Rates
-from runtime import Actor, Message
+from roles.messages import Done, Rates, Regroup
+from runtime import Actor, Envelope, Message, MessageError
+from runtime.messages.message import Refusal
 
 
 class Settings(NamedTuple):
@@ -43,6 +45,7 @@ class Shape:
         self._actor, self._holders, self._live, self._shares, self._rows = actor, tuple(holders), live, shares, rows
         self.grouping, self.solver = Grouping(groups), solver
         (self.batch, _) = self._batches = batches
+        self._asked: deque[tuple[Regroup, Envelope]] = deque()
 
     def __repr__(self) -> str:
         return f"<{self.grouping!r}, {self.rates!r}>"
@@ -79,6 +82,24 @@ class Shape:
             raise impossible(f"found a batch of {wish.batch} images, expected {planned}")
         groups = self._live.groups(wish, self.grouping.groups, self._shares, self._rows)
         return Settings(groups, solver, wish.batch or self.batch)
+
+    def hear(self, message: Regroup, envelope: Envelope) -> None:
+        """Somebody wants it once nothing is under way. MessageError in words if it cannot be."""
+        self.wanted(message)
+        self._asked.append((message, envelope))
+
+    async def change(self, iteration: int) -> None:
+        """Nothing is under way: become what was asked for, one after the other, and answer who asked."""
+        while self._asked:
+            wish, envelope = self._asked.popleft()
+            try:
+                wanted = self.wanted(wish)
+            except MessageError as error:  # it could be when it was asked for; another wish came first
+                await self._actor.reply(envelope, Refusal(error=str(error)))
+                continue
+            await self.become(wanted)
+            self.tell(iteration)
+            await self._actor.reply(envelope, Done())
 
     async def become(self, wanted: Settings) -> bool:
         """Nothing is under way: tell everybody who must know of it. Whether anything is other than before."""

@@ -25,9 +25,10 @@ STRETCHES = 10
 Report = tuple[float, int]  # seconds, iterations that had ended by then
 
 
-def options_of_run(directory: Path) -> Options | None:
-    """What was asked of the run with this directory; None if it is none. ConfigError if its config.toml is broken."""
-    file = directory / "config.toml"
+def options_of_run(directory: Path, name: str = "config.toml") -> Options | None:
+    """What was asked of the run with this directory, or what another file of it says; None if it is none, or has none.
+    ConfigError if that file is broken."""
+    file = directory / name
     if not ((directory / "events.jsonl").is_file() and file.is_file()):
         return None
     return program_options(load(file), Options)

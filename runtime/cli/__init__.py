@@ -4,8 +4,9 @@ main              collects the commands, runs one, tells its errors
 up  check  plan   the runtime's own; a program adds its COMMANDS
 after             what `up` tells and does when the run is over
 ps  status        live runs, and what one of them is at
-events  report    what has happened in one; a page with all that is known of some
-watch             more of live runs: top, stack, logs, trace
+report            a page with all that is known of some
+scale             one goes on with other workers, or on other machines
+watch             more of live runs: events, top, stack, logs, trace
 save  down        a checkpoint of one now; ends one
 sbatch            the script that `up --sbatch` writes
 join              what `up` starts on other machines

@@ -47,6 +47,11 @@ def _lines(run: dict[str, Any]) -> Iterator[str]:
         left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
         yield f"  {describe(run['progress'])}{left}"
     yield f"  last checkpoint: {run['checkpoint'] or 'none'}"
+    if run["goes_on_in"]:
+        yield f"  goes on in {run['goes_on_in']}"
+    if run["stragglers"]:
+        slow = (f"{worker} {times:.1f} times" for worker, times in run["stragglers"].items())
+        yield f"  slower than its peers: {', '.join(slow)}"
     if run["error"]:
         yield f"  {run['error']}"
     for name, process in run["processes"].items():

@@ -55,9 +55,9 @@ def up(
         if program is not None:
             nursery.prepare(program, file.parent)
         from runtime.cli.after import After
+        from runtime.recovery.up import run
         from runtime.report.console import RunConsole
         from runtime.runs.checking import Resume, check
-        from runtime.runs.up import run
 
         runs = None if wanted is None else Resume(*wanted)
         checked = check(file, settings, runs)

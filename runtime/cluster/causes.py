@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from runtime.errors import ConvoyError
+from runtime.cluster.launcher import Launched
+from runtime.errors import ConvoyError, RoleDied, by
 
 FAILURE_SECONDS = 0.5
 
@@ -49,12 +50,20 @@ class Causes:
         return next(iter(self._failures.values()))
 
 
-def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float) -> str:
-    """What is told of a link that broke: `ends` are its processes and where they are; those that are `silent` may have
-    ended, since nothing says that they live."""
+def death(process: str, actors: Sequence[str], where: str, launched: Launched, why: str) -> RoleDied:
+    """What is told of a process that ended, or counts as dead: `why`, and its last words."""
+    lines = "".join(f"\n    {line}" for line in launched.last_lines())
+    tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
+    return by(process, RoleDied(f"process {process} ({', '.join(actors)}) on {where} {why}{tail}"))
+
+
+def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both: bool) -> str:
+    """What is told of a link that broke: `ends` are its processes and where they are, the first that which reports it;
+    or do `both`? Those that are `silent` may have ended, since nothing says that they live."""
     process, peer = ends
     text = f"the link from {process} to {peer} is lost: its connection broke, or carried no sign of life for "
     text += f"{seconds:g} s (liveness.link_seconds). "
+    text += f"{'Both ends report' if both else f'{process} alone reports'} it. "
     text += f"Nothing is heard of {' and '.join(silent)} either" if silent else "Both processes live"
     text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; look at the "
     return text + ("hosts and the network between them" if silent else "network between them")

@@ -6,6 +6,7 @@
          |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
          |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
          |  --- BeginTrace, ShowStacks -->   answered by who does it, see `looks`
+         |  --- Scale ------------------->   answered by whoever makes the next run
          |  <-- EventReport --------------   every event from now on
          |  <-- Parting ------------------   the run is over
 
@@ -72,6 +73,29 @@ class End(Message):
 @message
 class Ending(Message):
     """It is about to."""
+
+
+@message
+class Scale(Message):
+    """Go on with so many `workers` in so many `groups` (0: as many as now), on the machines of now `without` these
+    and `including` others of cluster.toml. A machine that is `leaving` was told to go. Answered once this run has saved
+    what the next goes on from; refused in words if that cannot be."""
+
+    workers: int = 0
+    groups: int = 0
+    without: tuple[str, ...] = ()
+    including: tuple[str, ...] = ()
+    leaving: str = ""
+
+
+@message
+class Scaled(Message):
+    """The run ends now, and the one in the run directory called `run` goes on from there; `at` says where, `warnings`
+    what the person should know."""
+
+    run: str
+    at: str
+    warnings: tuple[str, ...] = ()
 
 
 @message

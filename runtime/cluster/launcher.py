@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,13 +78,15 @@ class Launched(ABC):
 
 class Launcher(ABC):
     """Starts the processes of one run. `patience`: seconds that `open` may take, if more than [liveness] grants.
-    `grace`: seconds in which it tells of the end of a process, which explains the links that broke with it."""
+    `grace`: seconds in which it tells of the end of a process, which explains the links that broke with it.
+    `on_leaving` hears of a machine that is told to go, and how many seconds it stays at most."""
 
     patience = 0.0
     grace = 1.0
 
     def __init__(self, plan: LaunchPlan) -> None:
         self.plan = plan
+        self.on_leaving: Callable[[str, float], None] = lambda machine, seconds: None
 
     @abstractmethod
     async def open(self, machine: Machine) -> None:

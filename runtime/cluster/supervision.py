@@ -113,6 +113,10 @@ class Supervision:
         """A process says that its connection to a peer broke."""
         self._lost.setdefault((process, peer), now)
 
+    def both_report(self, process: str, peer: str) -> bool:
+        """Does each of the two say that it lost the other?"""
+        return (process, peer) in self._lost and (peer, process) in self._lost
+
     def broken(self, now: float) -> tuple[str, str] | None:
         """A link that broke between two processes that both still live."""
         for (process, peer), since in self._lost.items():

@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.causes import Causes, cut
+from runtime.cluster.causes import Causes, cut, death
 from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
@@ -280,7 +280,8 @@ class Supervisor(Actor):
     def _cut(self, process: str, peer: str) -> RoleDied:
         ends = {name: self.roll.host(name) for name in (process, peer)}
         silent = [name for name in ends if self._supervision.is_silent(name, self.now())]
-        text = cut(ends, silent, self._liveness.link_seconds)
+        both = self._supervision.both_report(process, peer)
+        text = cut(ends, silent, self._liveness.link_seconds, both=both)
         return by(f"{process} {peer}", RoleDied(f"{text}\n  the log: {self._launched[process].log}"))
 
     async def _watch_exit(self, launched: Launched, incarnation: int) -> None:
@@ -297,12 +298,7 @@ class Supervisor(Actor):
                 self._end(death)
 
     def _death(self, process: str, why: str) -> RoleDied:
-        actors, launched = self.roll.spec(process).actors, self._launched[process]
-        lines = "".join(f"\n    {line}" for line in launched.last_lines())
-        tail = f"; the last lines of {launched.log}:{lines}" if lines else f"; its log {launched.log} is empty"
-        return by(
-            process, RoleDied(f"process {process} ({', '.join(actors)}) on {self.roll.host(process)} {why}{tail}")
-        )
+        return death(process, self.roll.spec(process).actors, self.roll.host(process), self._launched[process], why)
 
     def _end(self, error: ConvoyError | None) -> None:
         if self.outcome.done():

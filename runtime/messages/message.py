@@ -181,6 +181,20 @@ class Save(Message):
 
 
 @message
+class HandOver(Message):
+    """To the lead actor: save what there is after what is under way, and end, so that another run goes on from there.
+    Answered with HandedOver, or refused in words: then this one goes on."""
+
+
+@message
+class HandedOver(Message):
+    """All is saved in this `file` of the run directory, and nothing more is done; `at` says in words where."""
+
+    file: str
+    at: str
+
+
+@message
 class Lost(Message):
     """To actors that have `on_lost`: a process is gone, and with it these actors. They answer nothing and say nothing
     any more."""

@@ -70,7 +70,7 @@ def _headline(story: Story) -> Iterator[tuple[str, str]]:
         if kind == "test" and name != "loss" and len(story.series[key]):
             yield f"{name.replace('_', ' ')} of the last test", f"{story.series[key].values[-1]:.4g}"
     for name, said in (("loss", "training loss"), ("images_per_second", "images a second")):
-        source = story.last.get("finished", progress) if name == "images_per_second" else progress
+        source = story.ended or progress if name == "images_per_second" else progress
         if is_number(value := source.get(name)):
             yield said, f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
     yield "lasted" if not story.lives else "so far", duration(story.offset + story.seconds)
@@ -92,7 +92,7 @@ def _facts(story: Story, config: str) -> Iterator[tuple[str, str]]:
         yield "last checkpoint", str(saved)
     if story.forerunners:
         yield "goes on from", ", ".join(story.forerunners)
-    if is_number(took := story.last.get("finished", {}).get("seconds")):
+    if is_number(took := story.ended.get("seconds")):
         yield "training took", duration(took)
 
 

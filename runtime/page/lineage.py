@@ -32,11 +32,11 @@ def whole(directory: Path, *, lives: bool) -> Story:
 
 
 def _before(story: Story) -> Path | None:
-    """The directory of the run whose checkpoint it began with, or after whose death it began anew."""
+    """The directory of the run whose checkpoint it began with, or which it follows: it died, or was scaled."""
     checkpoint = story.last.get("resumed", {}).get("checkpoint")
     if isinstance(checkpoint, str):
         return Path(checkpoint).parent
-    after = story.last.get("restart", {}).get("after")
+    after = next((story.last[name].get("after") for name in ("restart", "scaled") if name in story.last), None)
     return story.directory.parent / Path(after).name if isinstance(after, str) else None
 
 

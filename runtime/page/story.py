@@ -18,6 +18,7 @@ from runtime.page.series import Series
 from runtime.plan.topology import Placement
 from runtime.regular import read_bytes
 from runtime.report import usage
+from runtime.report.picture import ENDS
 from runtime.report.reading import FILE, events
 from runtime.text import bounded
 
@@ -29,6 +30,11 @@ TOLD = {
     "unsaved",
     "failed",
     "restart",
+    "scaled",
+    "continued",
+    "leaving",
+    "straggler",
+    "caught up",
     "resumed",
     "winding down",
     "stopping early",
@@ -81,10 +87,21 @@ class Story:
     def state(self) -> str:
         """How it stands."""
         if self.lives:
-            return "stopping" if "winding down" in self.last else "running" if "began" in self.last else "starting"
-        if "failed" in self.last:
-            return "failed"
+            return (
+                "stopping"
+                if self.last.keys() & {"winding down", "continued"}
+                else "running"
+                if "began" in self.last
+                else "starting"
+            )
+        if "failed" in self.last or "continued" in self.last:
+            return "failed" if "failed" in self.last else "continued"
         return "finished" if self.last.keys() & {"ended", "finished"} else "killed"
+
+    @property
+    def ended(self) -> Event:
+        """The lead's last word on its training; empty, if it has said none."""
+        return next((self.last[name] for name in ENDS if name in self.last), {})
 
     @property
     def since(self) -> str:

@@ -21,6 +21,7 @@ from runtime.plan.topology import Placement
 from runtime.transport import Endpoints, Limits
 
 FILE = "plan.json"
+SAID = "said.toml"  # beside it, of a run that was scaled: what cluster.toml said before
 MACHINE = "machine"  # as metrics_address: that of the process's machine
 _TCP = re.compile(r"(?:tcp|curve)://(.+):\d+")
 

@@ -17,7 +17,7 @@ from runtime.cluster.preparing import PREPARING
 HEADLINE = "progress"  # the event whose latest fields head the table
 PREDICTION = "prediction"  # the event whose latest `text` stands below
 ENDING = "winding down"
-FINISHED = "finished"
+ENDS = ("finished", "handed over")  # the lead is done
 TESTED = "test"
 CURVES = ("loss", "accuracy")  # fields whose course is drawn
 MOST_POINTS = 4096  # of a curve: of a longer one every second is kept
@@ -96,8 +96,8 @@ class Picture:
             self.preparing.clear()
         elif event == ENDING:
             self.stage = "winding down: finishing what is under way and saving"
-        elif event == FINISHED:
-            self.summary, self.stage = dict(fields), FINISHED
+        elif event in ENDS:
+            self.summary, self.stage = dict(fields), event
         elif event == "failed":
             self.stage = "failed"
 
@@ -150,7 +150,7 @@ class Picture:
     def remaining(self, now: float) -> float | None:
         """Seconds, by the pace of the last reports; None where that is not known."""
         done, last = self.iterations
-        if done is None or last is None or len(self._paces) < 2 or self.stage == FINISHED:
+        if done is None or last is None or len(self._paces) < 2 or self.stage in ENDS:
             return None
         (first_at, first), (last_at, _) = self._paces[0], self._paces[-1]
         if done <= first:

@@ -11,8 +11,9 @@ from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.plan.topology import SUPERVISOR
+from runtime.report.picture import ENDS
 
-STATES = ("starting", "running", "held", "stopping", "finished", "failed")
+STATES = ("starting", "running", "held", "stopping", "finished", "continued", "failed")
 STEPS = {"began": "running", "held": "held", "released": "running", "winding down": "stopping"}  # event -> state
 CAUSES: dict[type[ConvoyError], str] = {RoleDied: "died", ProgramFailed: "program", LaunchError: "launch"}
 
@@ -27,12 +28,13 @@ class RunState:
         finished   schedule                  by: the lead actor, which has done all that was to be done
         finished   asked                     by: who asked for a good end, a signal or a client
         finished   ended                     somebody ended it without waiting for anything
+        continued  scaled                    by: the supervisor; another run goes on from it
         failed     died, program, launch     by: the process or actor that it befell
     """
 
     def __init__(self, lead: str) -> None:
         self._lead, self._asked = lead, ""
-        self._has_finished = False  # the lead says so
+        self._has_finished = self._goes_on = False  # the lead says so; another run does
         self.state = "starting"
         self.outcome = self.cause = self.by = ""
 
@@ -46,8 +48,10 @@ class RunState:
         self.state = STEPS.get(event, self.state)
         if event == "winding down":
             self._asked = str(fields.get("reason", "somebody"))
-        if event == "finished" and actor == self._lead:
+        if event in ENDS and actor == self._lead:
             self._has_finished, self.state = True, "stopping"
+        if event == "continued":
+            self._goes_on = True
 
     def failed(self, error: ConvoyError) -> None:
         """What ended it; the first counts."""
@@ -58,7 +62,12 @@ class RunState:
 
     def ended(self) -> None:
         """It is over; nothing has ended it but who wanted that."""
-        if not self.outcome:
+        if self.outcome:
+            return
+        if self._goes_on:
+            self.state = self.outcome = "continued"
+            self.cause, self.by = "scaled", SUPERVISOR
+        else:
             self.state = self.outcome = "finished"
             self.by = self._asked or self._lead
             self.cause = "asked" if self._asked else "schedule" if self._has_finished else "ended"
@@ -66,7 +75,7 @@ class RunState:
 
 class RunMetrics:
     """A watcher of one run that shows it on the page of `up`. `stages`: process -> where it is in its life;
-    `restarts`: runs of this `up` before this one; `facts` are shown as labels."""
+    `restarts`: see Site; `facts` are shown as labels."""
 
     def __init__(
         self, metrics: Metrics, lead: str, stages: Callable[[], Mapping[str, str]], restarts: int, facts: dict[str, str]
@@ -74,7 +83,7 @@ class RunMetrics:
         self._state, self._stages = RunState(lead), stages
         me = {"role": SUPERVISOR, "actor": SUPERVISOR}
         self._warnings = metrics.counter("warnings", "Warnings told of the run.", **me)
-        metrics.gauge("run_restarts", "Runs of this `up` that ended before this one began.", **me).set(restarts)
+        metrics.gauge("run_restarts", "Runs that died one after another before this one began.", **me).set(restarts)
         metrics.info("run", "The run.", **me, **facts)
         labels = tuple(me)
         metrics.reading("run_state", "1 for the state that the run is in.", (*labels, "state"), self._states)

@@ -4,9 +4,9 @@ run                                   the object: start, events, tell and ask, e
 house                                 where its actors live, whatever that is:
 process_run  loop_run  virtual_run    processes, this event loop, virtual time
 observation                           what a program makes of it while it goes on
-up  signals                           a run as a command
+continuing                            what lets another follow it
+signals                               what signals do to it
 choosing                              trials before it, where its program leaves something open
-restarting  restarts                  runs that follow it when a process died; when one does
 scripting  checking                   where a run begins: a script, a file
 attach                                taking part from outside
 finding  standing                     which runs live, and which is meant; what is known of one

@@ -13,7 +13,7 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -22,7 +22,18 @@ from runtime.actors.actor import Actor
 from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
-from runtime.cluster.clients import CLIENT, Attach, Attached, End, Ending, GetStatus, Parting, RunStatus
+from runtime.cluster.clients import (
+    CLIENT,
+    Attach,
+    Attached,
+    End,
+    Ending,
+    GetStatus,
+    Parting,
+    RunStatus,
+    Scale,
+    Scaled,
+)
 from runtime.cluster.lifecycle import FIRST, EventReport, agent_of
 from runtime.compute.compute import InlineCompute
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
@@ -154,6 +165,18 @@ class Client:
     async def save(self) -> None:
         """See Run.save."""
         await self.tell(self.placement.topology.lead, Save())
+
+    async def scale(
+        self, *, workers: int = 0, groups: int = 0, without: Sequence[str] = (), including: Sequence[str] = ()
+    ) -> Scaled:
+        """Go on with so many workers in so many groups (0: as many as now), on the machines of now without these and
+        including others of cluster.toml. Answered when this run has saved what the next one goes on from; ConvoyError
+        in words if that cannot be."""
+        wish = Scale(workers=workers, groups=groups, without=tuple(without), including=tuple(including))
+        try:
+            return await self._asked(SUPERVISOR, wish, Scaled, None)
+        except Refused as refused:
+            raise ConvoyError(str(refused).rpartition(f"{wish!r} of {self._voice.name}: ")[2]) from None
 
     async def end(self, *, now: bool = False) -> str:
         """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""

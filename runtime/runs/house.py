@@ -19,6 +19,7 @@ from runtime.errors import ConvoyError
 from runtime.messages.message import Message
 from runtime.plan.topology import Placement
 from runtime.report.rundir import RunDirectory
+from runtime.runs.continuing import Scaling, not_scaled
 from runtime.transport import Limits
 
 R = TypeVar("R", bound=Message)
@@ -53,12 +54,14 @@ class Watchers:
 @dataclass(frozen=True)
 class Site:
     """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells.
-    `restarts`: runs that ended before it, of which it is the continuation."""
+    `restarts`: runs of this `up` that died one after another before it. `scale` makes another run of it, which goes on
+    with other workers or on other machines."""
 
     placement: Placement
     config: ClusterConfig
     directory: RunDirectory
     watcher: Watcher
+    scale: Scaling = not_scaled
     restarts: int = 0
 
     @property

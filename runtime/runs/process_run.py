@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from runtime.actors.looks import BeginTrace, EndTrace, Looked, ShowStacks
 from runtime.actors.metrics import Metrics, Pages, discovery
 from runtime.actors.node import Node
-from runtime.cluster.clients import Answer, Clients
+from runtime.cluster.clients import Answer, Clients, Scale
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
@@ -44,6 +44,7 @@ from runtime.plan.roads import roads_of
 from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
+from runtime.runs.continuing import Continuing
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.serving.readers import EVERYBODY
@@ -98,7 +99,10 @@ class ProcessHouse(House):
         self._tracing = Tracing(
             self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
         )
+        self._continuing = Continuing(site.scale, self._supervisor.save, self._watchers.event)
+        launcher.on_leaving = self._continuing.machine_leaves
         answers: dict[type[Message], Answer] = {
+            Scale: self._continuing.scale,
             ShowStacks: self._show_stacks,
             BeginTrace: self._begin_trace,
             EndTrace: self._end_trace,
@@ -150,9 +154,11 @@ class ProcessHouse(House):
             return error
         finally:
             self._run_metrics.ended()
-            follows = self._config.recovery.restarts > 0 and isinstance(error, RoleDied)
+            restarts = self._config.recovery.restarts > 0 and isinstance(error, RoleDied)
+            follows = restarts or self._continuing.done
             self._lingers.seconds = 0.0 if follows else self._config.metrics.linger_seconds
             await self._clients.close()
+            await self._continuing.close()
 
     async def _end(self, now: bool) -> None:
         """A client wants it."""

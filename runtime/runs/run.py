@@ -30,6 +30,7 @@ from runtime.report.console import RunConsole
 from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
+from runtime.runs.continuing import Scaling, not_scaled
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.loop_run import LoopHouse
 from runtime.runs.process_run import ProcessHouse
@@ -66,8 +67,8 @@ def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEvent
 class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
     waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
-    `directory`: its run directory, if it has one already. `restarts`: runs that it follows. `loop_factory` makes an
-    event loop that has its kind of time.
+    `directory`: its run directory, if it has one already. `restarts`: runs that it follows. `scale` makes another of
+    it. `loop_factory` makes an event loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -82,6 +83,7 @@ class Run:
         console: Callable[[], RunConsole] | None = None,
         early: Early | None = None,
         directory: RunDirectory | None = None,
+        scale: Scaling = not_scaled,
         restarts: int = 0,
     ) -> None:
         self.placement, self._restarts = placement, restarts
@@ -89,7 +91,7 @@ class Run:
         self._build = house_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
         self.loop_factory = loop_factory_of(config)
-        self._given = directory
+        self._given, self._scale = directory, scale
         self._directory: RunDirectory | None = None
         self._house: House | None = None
         self._task: asyncio.Task[None] | None = None
@@ -140,7 +142,9 @@ class Run:
             if self._config.run.tensorboard:
                 board = TensorBoard(directory.path, directory.on_trouble)
                 watcher.add(board)
-            self._house = self._build(Site(self.placement, self._config, directory, watcher, self._restarts))
+            self._house = self._build(
+                Site(self.placement, self._config, directory, watcher, scale=self._scale, restarts=self._restarts)
+            )
             await self._house.open()
             self._opened.set()
             self._error = await self._house.supervise()

@@ -23,8 +23,12 @@ KEPT = (
     "finished",
     "failed",
     "restart",
+    "scaled",
+    "leaving",
+    "continued",
     "ended",
 )  # events that tell how it stands
+SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
 async def standing(directory: Path) -> dict[str, Any]:
@@ -52,6 +56,7 @@ async def standing(directory: Path) -> dict[str, Any]:
 
 def _recorded(directory: Path, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the run directory says."""
+    slower = told.get(SLOWER, {})
     return {
         "name": directory.name,
         "directory": str(directory.resolve()),
@@ -62,12 +67,15 @@ def _recorded(directory: Path, told: dict[str, dict[str, Any]]) -> dict[str, Any
         "eta_seconds": _remaining(told),
         "checkpoint": told.get("checkpoint", {}).get("file", ""),
         "error": told.get("failed", {}).get("error", ""),
+        "goes_on_in": told.get("continued", {}).get("in", ""),
+        "stragglers": {worker: said["times"] for worker, said in slower.items() if said["event"] == SLOWER},
         "processes": {},
     }
 
 
 def journal(directory: Path) -> dict[str, dict[str, Any]]:
-    """The last of each event that tells how the run stands, and the first progress report as "first"."""
+    """The last of each event that tells how the run stands, and the first progress report as "first"; of those about
+    stragglers the last of each worker, as "straggler"."""
     last: dict[str, dict[str, Any]] = {}
     try:
         for event in events(directory, damaged=lambda line: None):
@@ -75,6 +83,8 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
                 last.setdefault("first", event)
             if event["event"] in (HEADLINE, *KEPT):
                 last[event["event"]] = event
+            if event["event"] in (SLOWER, AS_FAST):
+                last.setdefault(SLOWER, {})[event["worker"]] = event
     except OSError:  # what could be read counts
         pass
     return last
@@ -82,7 +92,9 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
     if not lives:
-        return "failed" if "failed" in told else "finished" if told.keys() & {"ended", "finished"} else "over"
+        if "failed" in told or "continued" in told:  # the latter ends well, too
+            return "failed" if "failed" in told else "continued"
+        return "finished" if told.keys() & {"ended", "finished"} else "over"
     return "winding down" if "winding down" in told else "running" if "began" in told else "starting"
 
 
@@ -92,7 +104,7 @@ def _plain(event: dict[str, Any]) -> dict[str, Any]:
 
 def _remaining(told: dict[str, dict[str, Any]]) -> float | None:
     """Seconds, by what has passed between the first and the last report; None before the second."""
-    if "finished" in told or "failed" in told or HEADLINE not in told:
+    if told.keys() & {"finished", "failed", "continued"} or HEADLINE not in told:
         return None
     first, now = told["first"], told[HEADLINE]
     try:

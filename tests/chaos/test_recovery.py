@@ -9,107 +9,30 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from nets.files import checkpoint
-from tests.journeys.fc_shards import configured, lenet_with_dropout
-from tests.support import Simulated, environment, events, run_up, runtime_command, train
+from tests.chaos.recovering import (
+    ITERATIONS,
+    PRESETS,
+    SAVED_EVERY,
+    Starts,
+    assert_same_bits,
+    cluster_of,
+    last_checkpoint,
+)
+from tests.support import Simulated, run_up, train
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
-ITERATIONS, SAVED_EVERY = 24, 5
 BACK_WITHIN = 10.0  # seconds from a death to the next iteration
-PRESETS = {
-    "sync": (2, ""),
-    "replicas": (2, ""),
-    "firecaffe": (4, ""),
-    "one-weird-trick": (2, 'scheme = "b"\n'),
-    "parameter-server": (2, ""),
-    "host-accumulate": (2, ""),
-    "mxnet-sync": (2, "servers = 2\n"),
-}
-
-
-def cluster_of(folder: Path, preset: str, restarts: int, more: str = "") -> Path:
-    """LeNet with dropout, whose numbers repeat to the last bit."""
-    workers, strategy = PRESETS[preset]
-    cluster = configured(
-        folder, preset, workers=workers, batch=20, net=lenet_with_dropout(), iterations=ITERATIONS,
-        strategy=f"{strategy}reproducible = true\n", more=f"[recovery]\nrestarts = {restarts}\n{more}",
-    )  # fmt: skip
-    solver = folder / "solver.prototxt"
-    solver.write_text(solver.read_text().replace("snapshot: 0", f"snapshot: {SAVED_EVERY}"))
-    return cluster
 
 
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVOY_THREADS", "1")
-
-
-class Survivor:
-    """A run as its user sees it, and its present processes."""
-
-    def __init__(self, cluster: Path) -> None:
-        self.runs = cluster.parent / "runs"
-        self.process = subprocess.Popen(
-            runtime_command("up", cluster.name),
-            cwd=cluster.parent,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.said: Iterator[str] = iter(self.process.stdout)
-
-    @property
-    def directories(self) -> list[Path]:
-        """Of its runs, in order."""
-        return sorted(self.runs.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-
-    def pids(self) -> dict[str, int]:
-        """Of the run under way."""
-        newest = max(self.runs.iterdir(), key=lambda path: (len(path.name), path.name))
-        return {event["process"]: event["pid"] for event in events(newest, "process")}
-
-    def until(self, pattern: str) -> str:
-        """The next line on stdout that begins so."""
-        return next(line for line in self.said if re.match(pattern, line))
-
-    def kill(self, generator: random.Random) -> str:
-        """One of its processes, whichever comes."""
-        pids = self.pids()
-        victim = generator.choice(sorted(pids))
-        os.kill(pids[victim], signal.SIGKILL)
-        return victim
-
-    def end(self) -> tuple[int, str]:
-        """Its exit code, and what it said on stderr."""
-        _, said = self.process.communicate(timeout=60)
-        return self.process.returncode, said
-
-
-Starts = Callable[[Path], Survivor]
-
-
-@pytest.fixture
-def survivor() -> Iterator[Starts]:
-    """Starts runs; whatever a test finds, none outlives it."""
-    started: list[Survivor] = []
-
-    def start(cluster: Path) -> Survivor:
-        started.append(Survivor(cluster))
-        return started[-1]
-
-    yield start
-    for run in started:
-        run.process.kill()  # its processes end with it
-        run.process.communicate()
 
 
 @pytest.fixture(scope="module", params=PRESETS)
@@ -118,19 +41,6 @@ def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         patch.setenv("CONVOY_THREADS", "1")
         preset = str(request.param)
         return preset, train(cluster_of(tmp_path_factory.mktemp("undisturbed"), preset, 0))
-
-
-def last_checkpoint(runs: Path) -> Path:
-    """The one that the last run has left at its end."""
-    (path,) = runs.rglob(f"checkpoint-{ITERATIONS:07d}.safetensors")
-    return path
-
-
-def assert_same_bits(path: Path, expected: Simulated) -> None:
-    arrays, _ = checkpoint.load(path)
-    assert arrays.keys() == expected.arrays.keys()
-    differ = [name for name, array in expected.arrays.items() if arrays[name].tobytes() != array.tobytes()]
-    assert differ == []
 
 
 @pytest.mark.few("[sync")

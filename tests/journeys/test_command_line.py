@@ -12,8 +12,8 @@ from runtime.cli.main import main
 from tests.support import ROOT
 
 OURS = (
-    "check", "completion", "down", "events", "join", "logs", "plan", "ps", "report", "save", "stack", "status", "top",
-    "trace", "up",
+    "check", "completion", "down", "events", "join", "logs", "plan", "ps", "report", "save", "scale", "stack", "status",
+    "top", "trace", "up",
 )  # fmt: skip
 TRAINING = ["init", "time", "test", "convert", "predict"]
 COUNTER = """

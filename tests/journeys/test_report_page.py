@@ -124,6 +124,21 @@ def test_a_resumed_run_goes_on_with_the_curves_of_those_before_it_where_it_began
     assert "<dt>goes on from</dt><dd>first</dd>" in text
 
 
+def test_a_run_that_was_scaled_is_continued_and_the_next_one_goes_on_with_its_curves(tmp_path: Path) -> None:
+    handed = {"iterations": 50, "seconds": 5.0, "images_per_second": 4321.0, "checkpoint": "x"}
+    left = [(5.5, "coordinator", "handed over", handed), (5.5, "supervisor", "continued", {"in": "b", "from": "50"})]
+    first = run(tmp_path / "a", [*TRAINED[:-1], *left, (6.0, "supervisor", "ended", {})])
+    begun: list[Any] = [(0.0, "supervisor", "scaled", {"after": "a", "workers": 3})]
+    resumed = {"iteration": 50, "checkpoint": str(first / "checkpoint-0000050.safetensors")}
+    second = run(tmp_path / "b", [*begun, (0.1, "coordinator", "resumed", resumed), progress(1.5, 60, 0.5)])
+    text = report(first)
+    assert '<b class="state continued">continued</b>' in text
+    assert "4,321" in text
+    assert "workers 3" in (text := report(second))
+    assert charts(text)[0]["curves"][0]["xs"] == [10, 20, 30, 40, 50, 60]
+    assert "<dt>goes on from</dt><dd>a</dd>" in report(run(tmp_path / "c", begun)), "before it says where"
+
+
 def test_a_run_whose_forerunner_is_gone_says_so(tmp_path: Path) -> None:
     gone = {"iteration": 30, "checkpoint": str(tmp_path / "gone" / "checkpoint-0000030.safetensors")}
     text = report(run(tmp_path / "a", [(0.2, "coordinator", "resumed", gone), progress(1.0, 40, 0.5)]))

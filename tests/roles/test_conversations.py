@@ -120,7 +120,7 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
         "conv_compute": sorted(["Place", *OF_KEEPERS]),
         "conv_model": sorted(["GetGradientStatistics", *OF_HOLDERS]),
         "conv_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
-        "coordinator": ["Regroup", "Save", "WindDown"],
+        "coordinator": ["HandOver", "Regroup", "Save", "WindDown"],
         "fc_server": OF_HOLDERS,
         "fc_shard": OF_HOLDERS,
         "replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),

@@ -75,6 +75,8 @@ def test_a_lost_link_is_told_with_both_ends_and_with_what_is_known_of_them() -> 
     ends = {"a": "m0 (one, pid 1)", "b": "m1 (two, pid 2)"}
     begins = "the link from a to b is lost: its connection broke, or carried no sign of life for 6 s"
     both = "a on m0 (one, pid 1) and b on m1 (two, pid 2)"
-    text = f"{begins} (liveness.link_seconds). Both processes live: {both}; look at the network between them"
-    assert cut(ends, [], 6.0) == text
-    assert f"Nothing is heard of b either: {both}; look at the hosts and" in cut(ends, ["b"], 6.0)
+    text = f"{begins} (liveness.link_seconds). Both ends report it. "
+    text += f"Both processes live: {both}; look at the network between them"
+    assert cut(ends, [], 6.0, both=True) == text
+    one = cut(ends, ["b"], 6.0, both=False)
+    assert f"a alone reports it. Nothing is heard of b either: {both}; look at the hosts and" in one

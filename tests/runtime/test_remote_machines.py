@@ -30,6 +30,7 @@ SAID_BY_AGENT: dict[type[Message], Message] = {
     words.Started: words.Started(process="p", incarnation=1, error=""),
     words.Exited: words.Exited(process="p", incarnation=1, status=-9, how="killed by SIGKILL"),
     words.Piece: PIECE,
+    words.Leaving: words.Leaving(seconds=25.0),
     words.Closed: words.Closed(),
     words.Problem: words.Problem(error="no room"),
     words.Launch: words.Launch(process="p", incarnation=1),  # which is not the agent's to say

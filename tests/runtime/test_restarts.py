@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import ConfigError, ConvoyError, LaunchError, ProgramFailed, RoleDied
-from runtime.runs.restarts import LONGEST, Restarts
+from runtime.recovery.restarts import LONGEST, Restarts
 
 DIED = RoleDied("conv-0-0 died")
 
@@ -45,3 +45,11 @@ def test_restarts_of_long_ago_do_not_count() -> None:
 def test_without_the_key_no_run_begins_anew() -> None:
     restarts = Restarts(0, 600, 1)
     assert (restarts.after(DIED, 0.0, began=True), restarts.why_not) == (None, "")
+
+
+def test_a_machine_that_is_away_when_a_scaled_run_begins_may_come_back_though_nothing_has_died() -> None:
+    restarts = Restarts(3, 600.0, 1.0)
+    assert restarts.after(LaunchError("of the first run"), 0.0, began=False) is None
+    restarts.followed()
+    found = restarts.after(LaunchError("of the one that follows"), 1.0, began=False)
+    assert found is not None and found.seconds == 1.0

@@ -42,6 +42,8 @@ def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
     [
         ([("lead", "began"), ("lead", "finished")], None, ("finished", "schedule", "lead")),
         ([("lead", "winding down"), ("lead", "finished")], None, ("finished", "asked", "SIGINT")),
+        ([("lead", "handed over"), ("supervisor", "continued")], None, ("continued", "scaled", "supervisor")),
+        ([("supervisor", "continued")], by("w-1", RoleDied("w-1 died")), ("failed", "died", "w-1")),
         ([("lead", "began"), ("other", "finished")], None, ("finished", "ended", "lead")),
         ([("lead", "began")], by("w-1", RoleDied("w-1 died")), ("failed", "died", "w-1")),
         ([("lead", "finished")], by("lead", ProgramFailed("nan")), ("failed", "program", "lead")),

@@ -268,3 +268,11 @@ def test_a_link_that_broke_between_two_that_live_is_what_is_wrong_once_nothing_e
 def test_a_link_to_or_of_a_process_that_ends_may_break(end: LifeStage) -> None:
     assert linked(S.RUNNING, end).broken(100.0) is None
     assert linked(end, S.RUNNING).broken(100.0) is None
+
+
+def test_one_end_of_a_link_or_both_may_report_that_it_broke() -> None:
+    made = linked(S.RUNNING, S.RUNNING)
+    assert not made.both_report("p", "q")
+    made.link_lost("q", "p", 5.5)
+    assert made.both_report("p", "q") and made.both_report("q", "p")
+    assert made.broken(6.0) == ("p", "q")

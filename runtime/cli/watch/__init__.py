@@ -1,7 +1,8 @@
-"""Looking at a live run from outside, beyond `ps`, `status` and `events`.
+"""Looking at a live run from outside, beyond `ps` and `status`; its journal also when it is over.
 
 top               who computes, who waits for whom, what is the bottleneck; refreshed
 stack             what every actor waits for, and the Python stacks of its process
+events            what has happened in it, followed
 logs              the logs of all processes, followed
 trace             what actors did and when, as a file for Perfetto
 looking           asks all processes what they do

@@ -157,7 +157,8 @@ class AgentLauncher(Launcher):
         tell = partial(reception.tell, name)
         copies = Copies(self.plan.directory, OWN)
         self._copies.append(copies)
-        remote = RemoteMachine(name, self.plan.directory / "logs", tell, partial(self._keep, name, copies))
+        keep, leaves = partial(self._keep, name, copies), partial(self.on_leaving, name)
+        remote = RemoteMachine(name, self.plan.directory / "logs", tell, keep, leaves)
         self._machines[name] = remote
         invitation = reception.invite(name, attached=self.attached)
         argv = [machine.python or "python3", "-m", "runtime", "join", self._address, name]

@@ -36,6 +36,7 @@ from runtime.cluster.machines.words import (
     Exited,
     Got,
     Launch,
+    Leaving,
     Orders,
     Piece,
     Prepared,
@@ -57,6 +58,7 @@ from runtime.plan.topology import ProcessSpec
 DIAL_SECONDS = 10.0
 ORDER_SECONDS = 20.0
 LOOK_SECONDS = 0.1  # between two looks at the files of the run
+GRACE_SECONDS = 25.0  # after SIGTERM, for the run to go on elsewhere: clouds and schedulers grant 30 before SIGKILL
 GONE_SECONDS = 2.0  # for killed processes to be gone
 WINDOW = 8  # pieces under way
 
@@ -117,6 +119,7 @@ class MachineAgent:
         self._window = asyncio.Semaphore(WINDOW)
         self._looking = asyncio.Lock()
         self._memory = MachineMemory()
+        self._leaving = False
         self.over: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
         self.tell: Callable[[Message], None] = lambda message: None
 
@@ -145,7 +148,15 @@ class MachineAgent:
             self.over.set_result(error)
 
     def stop(self, number: signal.Signals) -> None:
-        """A signal ends it."""
+        """A signal ends it. The first SIGTERM is told before, so that the run can go on elsewhere: it then ends when
+        `up` lets it go, or after GRACE_SECONDS."""
+        if self.over.done():
+            return
+        if number is signal.SIGTERM and self._step is Step.READY and not self._leaving:
+            self._leaving = True
+            self.tell(Leaving(seconds=GRACE_SECONDS))
+            asyncio.get_running_loop().call_later(GRACE_SECONDS, self.stop, number)
+            return
         self.tell(Problem(error=f"its agent was ended by {number.name}"))
         self.end(RoleDied(f"ended by {number.name}"))
 

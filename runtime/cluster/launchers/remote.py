@@ -21,6 +21,7 @@ from runtime.cluster.machines.words import (
     Got,
     Joined,
     Launch,
+    Leaving,
     Piece,
     Prepared,
     Problem,
@@ -46,6 +47,7 @@ STEPS: dict[tuple[Stage, type[Message]], Stage] = {
     (Stage.READY, Started): Stage.READY,
     (Stage.READY, Exited): Stage.READY,
     (Stage.READY, Piece): Stage.READY,
+    (Stage.READY, Leaving): Stage.READY,
     (Stage.JOINED, Closed): Stage.GONE,
     (Stage.READY, Closed): Stage.GONE,
     (Stage.JOINED, Problem): Stage.GONE,
@@ -85,17 +87,25 @@ class RemoteProcess(Launched):
 
 
 class RemoteMachine:
-    """`tell` says something to its agent, `keep` takes pieces of files. `joined`, `ready` and `gone` are done at these
-    stages; the first two fail with what keeps the machine from getting there."""
+    """`tell` says something to its agent, `keep` takes pieces of files, `leaves` hears that it is told to go, and how
+    many seconds it stays. `joined`, `ready` and `gone` are done at these stages; the first two fail with what keeps the
+    machine from getting there."""
 
-    def __init__(self, name: str, logs: Path, tell: Callable[[Message], None], keep: Callable[[Piece], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        logs: Path,
+        tell: Callable[[Message], None],
+        keep: Callable[[Piece], None],
+        leaves: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.name, self.stage, self.heard = name, Stage.INVITED, 0
         self.joined: asyncio.Future[Joined] = loop.create_future()
         self.ready: asyncio.Future[None] = loop.create_future()
         self.gone: asyncio.Future[None] = loop.create_future()
         self._why = ""  # it is gone
-        self._logs, self._tell, self._keep = logs, tell, keep
+        self._logs, self._tell, self._keep, self._leaves = logs, tell, keep, leaves
         self._born: dict[tuple[str, int], asyncio.Future[RemoteProcess]] = {}
         self._children: dict[tuple[str, int], RemoteProcess] = {}
 
@@ -165,6 +175,10 @@ class RemoteMachine:
     def _(self, message: Piece) -> None:
         self._keep(message)
         self._tell(Got())
+
+    @_take.register
+    def _(self, message: Leaving) -> None:
+        self._leaves(message.seconds)
 
     @_take.register
     def _(self, message: Closed) -> None:

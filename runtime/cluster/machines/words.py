@@ -12,6 +12,7 @@
        |   <------ Piece ------------   a log has grown, a file was written or removed
        |   ------- Got ------------->   so many pieces are copied: more may come
        |   <------ Exited -----------   after the last piece of its log
+       |   <------ Leaving ----------   its machine is told to go (SIGTERM)
        |   ------- Close ----------->   the run is over
        |   <------ Closed -----------   after the last piece of all; both let go
 
@@ -117,6 +118,13 @@ class Got(Message):
 @message
 class Beat(Message):
     """Alive."""
+
+
+@message
+class Leaving(Message):
+    """A signal tells the machine to go: it stays for so many `seconds` at most, or until Close."""
+
+    seconds: float
 
 
 @message

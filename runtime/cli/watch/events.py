@@ -25,7 +25,7 @@ def events(
     run
         A run directory or its name; without it the only live run, else the newest.
     follow
-        Stay until the run is over, and show what happens.
+        Stay until the run is over, and show what happens; of one that was scaled, also what follows it.
     as_json
         Write the lines of events.jsonl as they are, for scripts.
     """
@@ -39,18 +39,25 @@ async def _shown(run: Path | None, below: Path, follow: bool, as_json: bool) -> 
     from runtime.report.console import RunConsole
     from runtime.report.events import Event
     from runtime.report.reading import event_of
+    from runtime.runs.continuing import CONTINUED
     from runtime.runs.finding import meant
     from runtime.text import bounded
 
     console = RunConsole(live=False)
-    async for line in _lines(await meant(run, below), follow):
-        fields = event_of(line)
-        if fields is None:
-            console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
-            continue
-        t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
-        fields.pop("unix_seconds", None)
-        console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
+    directory: Path | None = await meant(run, below)
+    while directory is not None:
+        following = None
+        async for line in _lines(directory, follow):
+            fields = event_of(line)
+            if fields is None:
+                console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
+                continue
+            t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
+            fields.pop("unix_seconds", None)
+            console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
+            if follow and event == CONTINUED:
+                following = directory.parent / str(fields.get("in"))
+        directory = following
 
 
 async def _lines(directory: Path, follow: bool) -> AsyncIterator[str]:

@@ -30,28 +30,32 @@ class Restarts:
     waits for `backoff` seconds, and twice as long each time."""
 
     def __init__(self, most: int, window: float, backoff: float) -> None:
-        self._most, self._window, self._backoff = most, window, backoff
+        self.most, self._window, self._backoff = most, window, backoff
         self._when: deque[float] = deque()
         self._runs, self._in_vain = 1, 0
         self.why_not = ""  # of a run that could have begun anew, once it does not
 
     def __repr__(self) -> str:
-        return f"<run {self._runs}, {len(self._when)} of {self._most} restarts within {self._window:g} s>"
+        return f"<run {self._runs}, {len(self._when)} of {self.most} restarts within {self._window:g} s>"
+
+    def followed(self) -> None:
+        """Another run follows that is no restart: what keeps it from beginning may be over soon."""
+        self._runs += 1
 
     def after(self, error: ConvoyError, now: float, *, began: bool) -> Restart | None:
         """A run has ended so at loop time `now`; had everybody begun? None: that was the end of the run."""
         curable = isinstance(error, RoleDied) or (isinstance(error, LaunchError) and self._runs > 1)
-        if not curable or not self._most:
+        if not curable or not self.most:
             return None
         while self._when and self._when[0] <= now - self._window:
             self._when.popleft()
-        if len(self._when) >= self._most:
+        if len(self._when) >= self.most:
             self.why_not = (
-                f"the run does not begin anew: it did {self._most} times within {self._window:g} s (recovery.restarts)"
+                f"the run does not begin anew: it did {self.most} times within {self._window:g} s (recovery.restarts)"
             )
             return None
         self._when.append(now)
         self._runs += 1
         self._in_vain = 0 if began else self._in_vain + 1
         seconds = min(LONGEST, self._backoff * 2 ** (self._in_vain - 1)) if self._in_vain else 0.0
-        return Restart(seconds, f"{len(self._when)} of {self._most} within {self._window:g} s")
+        return Restart(seconds, f"{len(self._when)} of {self.most} within {self._window:g} s")

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from runtime.cluster.launcher import Early
 from runtime.errors import ConvoyError
 from runtime.plan.choice import Choice
+from runtime.recovery.restarting import Restarting
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
 from runtime.runs.choosing import Choosing
 from runtime.runs.house import Watchers
-from runtime.runs.restarting import Restarting
 from runtime.runs.run import directory_of, loop_factory_of
 from runtime.runs.signals import Signals
 

@@ -1,0 +1,95 @@
+"""`python -m benchmarks.chaos --size pr|nightly|release`: runs to which harm is done. Was it named, did the run go on,
+in how many seconds? A run that hangs, a harm that nobody names, and one that did not happen are failures.
+
+    killed    SIGKILL of each kind of process            paused    SIGSTOP, shorter and longer than the limit
+    double    two deaths within two seconds              loop      a process that dies at each start
+    slow      a worker 2, 5 and 10 times slower          orphans   SIGKILL of `up` itself
+    disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
+    links     cut, cut for good, one way, 10 Mbit/s
+
+Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount: without these
+the part is skipped, in words. Sizes: minutes, an hour, half a day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import chaos_machines, chaos_processes
+from benchmarks.chaos_trials import HEADERS, Absent, Trials
+from benchmarks.report import Record, machine, write
+
+SIZES = ("pr", "nightly", "release")
+SEED = 20261124
+
+
+@dataclass(frozen=True)
+class Part:
+    """What harm, by whom it is done, and how many times of each sort, by size."""
+
+    title: str
+    do: Callable[[Trials, int], None]
+    times: tuple[int, int, int]
+
+
+PARTS = {
+    "killed": Part("Each kind of process is killed", chaos_processes.killed, (2, 60, 200)),
+    "double": Part("Two deaths within two seconds", chaos_processes.double, (2, 100, 300)),
+    "paused": Part("A process is stopped for a while", chaos_processes.paused, (1, 30, 60)),
+    "slow": Part("A worker is slower than its peers", chaos_processes.slow, (1, 3, 10)),
+    "loop": Part("A process dies at each start", chaos_processes.loop, (1, 5, 20)),
+    "orphans": Part("`up` itself is killed", chaos_processes.orphans, (3, 100, 1000)),
+    "disk": Part("Disks that are full, writers that are killed", chaos_machines.disk, (1, 10, 50)),
+    "clock": Part("The wall clock jumps", chaos_machines.clock, (1, 10, 50)),
+    "links": Part("Links between machines", chaos_machines.links, (1, 10, 60)),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do all that is asked for; 1 if something failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.chaos", description="Runs to which harm is done.")
+    parser.add_argument("--size", choices=SIZES, default="pr")
+    parser.add_argument("--only", default=",".join(PARTS), help="parts, with commas between them")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results"))
+    said = parser.parse_args(arguments)
+    wanted = said.only.split(",")
+    if unknown := [name for name in wanted if name not in PARTS]:
+        parser.error(f"--only: no part is called {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    records = {name: run(name, said.size, said.seed) for name in wanted}
+    for path in write(said.results, f"chaos-{said.size}", machine(), records):
+        print(path)
+    return 1 if any(record.status == "failed" for record in records.values()) else 0
+
+
+def run(name: str, size: str, seed: int) -> Record:
+    """One part."""
+    part = PARTS[name]
+    record = Record(part.title, facts={"seed": seed})
+    print(f"{name}: {part.title}", flush=True)
+    record.table("Seconds from the harm to its name and to the next iteration", *HEADERS)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="convoy-chaos-", ignore_cleanup_errors=True) as folder:
+        try:
+            part.do(Trials(record, Path(folder), f"{name} {seed}"), part.times[SIZES.index(size)])
+        except Absent as why:
+            record.status = "skipped"
+            record.note(f"skipped: {why}")
+        except Exception as error:  # what went wrong belongs into the record, the other parts go on
+            traceback.print_exc()
+            record.fail(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    record.facts["seconds"] = round(time.monotonic() - began)
+    if record.status == "running":
+        record.status = "passed"
+    return record
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""`scale`: a live run goes on with other workers, or on other machines."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+Machines = Annotated[tuple[str, ...], Parameter(negative=())]
+LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
+VANISHED_SECONDS = 90.0  # without anybody who listens there: a machine may be waited for, or compile
+
+
+def scale(
+    run: Path | None = None,
+    *,
+    workers: int | None = None,
+    groups: int | None = None,
+    without: Machines = (),
+    including: Annotated[Machines, Parameter(name="--with")] = (),
+) -> int:
+    """Let a live run go on with more or fewer workers, in other groups, or on other machines. Waits until it does.
+
+    The run saves after the iterations under way and goes on from there: no sample is lost or used twice.
+
+    Parameters
+    ----------
+    run
+        A run directory or its name; without it the only live run.
+    workers
+        How many, from now on.
+    groups
+        How many groups they are, from now on.
+    without
+        A machine that is to leave; may be said several times.
+    including
+        A machine of cluster.toml that left, and takes part again; may be said several times.
+    """
+    from runtime.cli.arguments import runs_here
+    from runtime.errors import ConfigError
+
+    for name, said in (("--workers", workers), ("--groups", groups)):
+        if said is not None and said < 1:
+            raise ConfigError([f"{name}: found {said}, expected at least 1"])
+    if workers is groups is None and not (without or including):
+        raise ConfigError(["say what is to change: --workers, --groups, --without or --with"])
+    wish = {"workers": workers or 0, "groups": groups or 0, "without": without, "including": including}
+    return asyncio.run(_scaled(run, runs_here(), wish))
+
+
+async def _scaled(run: Path | None, below: Path, wish: dict[str, Any]) -> int:
+    from runtime.report.console import RunConsole
+    from runtime.runs.attach import Client
+    from runtime.runs.finding import PATIENCE, meant
+
+    directory, console = await meant(run, below), RunConsole(live=False)
+    async with Client(directory, PATIENCE) as client:
+        scaled = await client.scale(**wish)
+        began = asyncio.get_running_loop().time()
+    for warning in scaled.warnings:
+        console.warn(warning)
+    following = directory.parent / scaled.run
+    await _begun(following)
+    console.say(
+        f"{following}: goes on at {scaled.at}, {asyncio.get_running_loop().time() - began:.1f} s after it was saved"
+    )
+    return 0
+
+
+async def _begun(directory: Path) -> None:
+    """Wait until the run with this directory has begun. ConvoyError if it cannot."""
+    from runtime.errors import ProgramFailed
+    from runtime.runs.finding import listens
+    from runtime.runs.standing import journal
+
+    heard = asyncio.get_running_loop().time()
+    while True:
+        told = await asyncio.to_thread(journal, directory)
+        if "began" in told:
+            return
+        if "failed" in told:
+            why = str(told["failed"]["error"]).splitlines()[0]
+            raise ProgramFailed(f"{directory.name} could not begin: {why}; what `up` does now, it says itself")
+        if await asyncio.to_thread(listens, directory):
+            heard = asyncio.get_running_loop().time()
+        elif asyncio.get_running_loop().time() - heard > VANISHED_SECONDS:
+            raise ProgramFailed(f"{directory.name} has not begun, and nobody listens at its socket")
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,7 @@
+"""A run as a command, and the runs that follow it: after a death, or when somebody wants another number of workers.
+
+up          from a checked cluster.toml to an exit code
+restarting  runs that follow one another, to signals and clients one
+restarts    whether one that died begins anew; a plain decision
+following   what the next one is: on other machines, with other workers, from the newest checkpoint
+"""

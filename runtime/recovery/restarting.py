@@ -1,0 +1,287 @@
+"""A run that survives, and that can be scaled: a whole run after the other, to signals and clients one.
+
+    run 1 -> RoleDied -> (its program: where it goes on) -> run 2 -> ... -> a good end, or too many restarts
+    run 1 -> Scale -> (its lead: all is saved) -> run 2, with other workers or on other machines
+
+Each has a run directory of its own. A run that was scaled and cannot begin is followed by one that is as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.cluster.clients import Scale, Scaled
+from runtime.cluster.launcher import Early
+from runtime.cluster.launchers import Nursery
+from runtime.config.file import dump
+from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
+from runtime.messages.message import HandedOver, HandOver
+from runtime.plan.run_plan import SAID
+from runtime.plan.topology import SUPERVISOR
+from runtime.recovery.following import RESTART, goes_on, scaled, without
+from runtime.recovery.restarts import Restart, Restarts
+from runtime.report.console import RunConsole
+from runtime.report.rundir import RunDirectory
+from runtime.runs.checking import Checked
+from runtime.runs.run import Run, directory_of
+
+SCALED = "scaled"  # the event
+
+
+@dataclass(frozen=True)
+class Next:
+    """The run that is to follow the present one, its directory, what its journal begins with; where its processes may
+    be born; is it another than the present one, so that this one may follow if it cannot begin?"""
+
+    checked: Checked
+    directory: RunDirectory
+    event: str
+    fields: dict[str, Any]
+    early: Nursery | None = None
+    other: bool = True
+
+
+class Restarting:
+    """A run and those that follow it, shown on `console`. `early` is for the first. `directory`: that of the first, if
+    there is one already."""
+
+    def __init__(
+        self, checked: Checked, console: RunConsole, early: Early | None, directory: RunDirectory | None
+    ) -> None:
+        self._checked, self._console = checked, console
+        self._whole = checked.loaded.config  # with all its machines
+        self._said = dump(checked.loaded.config, checked.loaded.options)
+        recovery = checked.loaded.config.recovery
+        self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
+        self._reachable = recovery.machines == "reachable"
+        self._deaths = 0  # after which it began anew, one after another
+        self._run = self._made(early, directory)
+        self._over = asyncio.Event()  # somebody wants the end
+        self._scaling = self._was_scaled = False
+        self._next: Next | None = None
+        self._early: Nursery | None = None  # of the present run, if it was scaled
+        self._before: tuple[Checked, Path] | None = None  # what the present run was scaled from, until it has begun
+
+    def __repr__(self) -> str:
+        return f"<{self._restarts!r}: {self._run!r}>"
+
+    async def ended(self) -> ConvoyError | None:
+        """Wait for the end of the last; what ended it."""
+        while True:
+            error = await self._seen_through()
+            if self._early is not None:
+                await asyncio.to_thread(self._early.close)  # if no launcher has taken it
+            if self._over.is_set() or self._run.asked_to_end:
+                await self._drop(self._next)
+                return error
+            following = await self._scaled() or await self._as_before(error) or await self._anew(error)
+            if following is None:
+                return error
+            self._begin(following)
+
+    async def _seen_through(self) -> ConvoyError | None:
+        await self._run.start()
+        self._console.say(f"run directory {self._run.directory}")
+        if self._run.metrics_url:
+            self._console.say(f"metrics    {self._run.metrics_url} lists every process")
+        if self._run.report_url:
+            self._console.say(f"report     {self._run.report_url} shows the run in a browser")
+        return await self._run.ended()
+
+    # -- what follows
+
+    async def _scaled(self) -> Next | None:
+        """What was asked for, if something was: the run before has saved where it goes on."""
+        found, self._next = self._next, None
+        if found is not None:
+            self._before = (self._checked, self._run.directory) if found.other else None
+            self._restarts.followed()
+            found = await self._going_on(found, self._run.directory)
+        return found
+
+    async def _as_before(self, error: ConvoyError | None) -> Next | None:
+        """A run that was scaled and could not begin: again as it was, from what the one before it had saved."""
+        before, self._before = self._before, None
+        if before is None or error is None or self._run.has_begun:
+            return None
+        checked, directory = before
+        text = f"as it was: the run could not be scaled: {str(error).splitlines()[0]}"
+        fields = {"after": self._run.directory.name, "why": text}
+        return await self._going_on(Next(checked, self._directory_of(checked), SCALED, fields), directory)
+
+    async def _anew(self, error: ConvoyError | None) -> Next | None:
+        """After a death, as far as recovery.restarts goes."""
+        if error is None:
+            return None
+        restart = self._restarts.after(error, asyncio.get_running_loop().time(), began=self._run.has_begun)
+        if restart is None:
+            if self._restarts.why_not:
+                self._console.warn(self._restarts.why_not)
+            return None
+        if await self._goes_on_without(error):
+            restart = Restart(0.0, restart.text)
+        if restart.seconds:
+            self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
+            if await self._ends_within(restart.seconds):
+                return None
+        after = self._run.directory
+        fields = {"count": restart.text, "after": after.name}
+        return await self._going_on(Next(self._checked, self._directory_of(self._checked), RESTART, fields), after)
+
+    async def _going_on(self, found: Next, directory: Path) -> Next | None:
+        """The same from where the run in this directory has come to; None: somebody wants the end meanwhile."""
+        saved = found.event == SCALED
+        try:
+            checked, told = await asyncio.to_thread(goes_on, found.checked, directory, saved=saved)
+        except ConfigError as error:  # its net or data are no more what they were
+            await self._drop(found)
+            text = f"{directory}: all is saved there, and nothing can go on from it; mend this, then up --resume"
+            raise ConfigError([text, *error.problems]) from None
+        if self._over.is_set():
+            await self._drop(found)
+            return None
+        return dataclasses.replace(found, checked=checked, fields={**found.fields, "from": told})
+
+    async def _drop(self, found: Next | None) -> None:
+        """It follows nothing."""
+        if found is not None:
+            found.directory.discard()
+            if found.early is not None:
+                await asyncio.to_thread(found.early.close)
+
+    def _begin(self, found: Next) -> None:
+        """What follows is the present run from now on."""
+        self._checked, self._early = found.checked, found.early
+        found.directory.event(SUPERVISOR, found.event, found.fields)
+        if self._was_scaled:
+            try:
+                found.directory.write(SAID, self._said)
+            except LaunchError as error:
+                self._console.warn(f"`up --resume` will not know of other workers: {error}")
+        self._console.open()
+        told = found.fields.pop("from")
+        self._console.event(SUPERVISOR, found.event, found.fields)
+        for line in told:
+            self._console.say(line)
+        self._deaths = self._deaths + 1 if found.event == RESTART else 0
+        self._run = self._made(found.early, found.directory)
+
+    def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
+        checked, console = self._checked, self._console
+        return Run(
+            checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
+            early=early, directory=directory, restarts=self._deaths, scale=self.scale,
+        )  # fmt: skip
+
+    def _directory_of(self, checked: Checked) -> RunDirectory:
+        return directory_of(checked.loaded.config, asyncio.get_running_loop().time)
+
+    async def _goes_on_without(self, error: ConvoyError) -> bool:
+        """Leave out a machine that cannot take part, if that is wanted and possible."""
+        if self._reachable and isinstance(error, Absent):
+            try:
+                self._checked = await asyncio.to_thread(without, self._checked, error.machine)  # it plans
+            except ConfigError as why:
+                self._console.warn(f"machine '{error.machine}' is waited for: {why.problems[0]}")
+            else:
+                self._console.say(f"{RESTART:<10} goes on without machine '{error.machine}'")
+                return True
+        return False
+
+    async def _ends_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._over.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+    # -- what clients want
+
+    async def scale(self, wish: Scale) -> Scaled:
+        """Let the present run save and end, and go on with other workers or on other machines. ConvoyError in words if
+        that cannot be: then the present run goes on."""
+        if self._scaling or self._next is not None:
+            raise ConfigError(["the run is being scaled already: ask again when it has begun"])
+        if wish.leaving:
+            wish = self._without_leaving(wish.leaving)
+        self._scaling = True
+        try:
+            checked = await asyncio.to_thread(scaled, self._checked, self._whole, wish)
+            found = await self._prepared(checked, wish)
+            try:
+                saved = await self._handed_over()
+            except BaseException:
+                await self._drop(found)
+                raise
+            # from here on the present run ends: nothing may fail or wait before what follows is known
+            found.fields.update(at=saved.at, after=self._run.directory.name)
+            self._next, self._was_scaled = found, True
+        finally:
+            self._scaling = False
+        for warning in checked.warnings:
+            self._console.warn(warning)
+        return Scaled(run=found.directory.path.name, at=saved.at, warnings=checked.warnings)
+
+    async def _prepared(self, checked: Checked, wish: Scale) -> Next:
+        """What is to follow, with all that could be refused."""
+        machines = {"without": ", ".join(wish.without), "with": ", ".join(wish.including)}
+        wished = {"workers": wish.workers, "groups": wish.groups, **machines}
+        fields = {key: said for key, said in wished.items() if said}
+        directory = self._directory_of(checked)
+        try:
+            early = await asyncio.to_thread(Nursery.start)  # it imports while the present run ends
+        except ConvoyError:
+            directory.discard()
+            raise
+        early.prepare(checked.placement.topology.program)
+        return Next(checked, directory, SCALED, fields, early, other=bool(fields))
+
+    def _without_leaving(self, machine: str) -> Scale:
+        """What is to be done about a machine that was told to go. ConvoyError: nothing can."""
+        if self._reachable:
+            return Scale(without=(machine,))
+        if self._restarts.most:
+            return Scale()  # the next one waits until it is back, or another in its place
+        raise ConvoyError("recovery.machines is 'all' and recovery.restarts 0: the run ends with it")
+
+    async def _handed_over(self) -> HandedOver:
+        lead = self._run.placement.topology.lead
+        try:
+            return await self._run.ask(lead, HandOver(), HandedOver)
+        except Refused as refused:
+            raise ConvoyError(str(refused).partition(f" of {SUPERVISOR}: ")[2] or str(refused)) from None
+
+    # -- what is left, and what signals do to a run
+
+    @property
+    def summary(self) -> str:
+        """See Run.summary: of the last."""
+        return self._run.summary
+
+    @property
+    def directory(self) -> Path:
+        """See Run.directory: of the last."""
+        return self._run.directory
+
+    @property
+    def has_begun(self) -> bool:
+        """See Run.has_begun: of the present one."""
+        return self._run.has_begun
+
+    async def wind_down(self, reason: str = "asked to") -> None:
+        """See Run.wind_down. None follows."""
+        self._over.set()
+        await self._run.wind_down(reason)
+
+    async def end_now(self) -> None:
+        """See Run.end_now. None follows."""
+        self._over.set()
+        await self._run.end_now()
+
+    async def save(self) -> None:
+        """See Run.save."""
+        await self._run.save()

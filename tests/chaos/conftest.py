@@ -1,0 +1,25 @@
+"""Fixtures of the tests that do harm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.survivor import Survivor
+from tests.chaos.recovering import Starts
+
+
+@pytest.fixture
+def survivor() -> Iterator[Starts]:
+    """Starts runs; whatever a test finds, none outlives it."""
+    started: list[Survivor] = []
+
+    def start(cluster: Path) -> Survivor:
+        started.append(Survivor(cluster))
+        return started[-1]
+
+    yield start
+    for run in started:
+        run.stop()

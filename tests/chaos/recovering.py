@@ -1,0 +1,50 @@
+"""What tests of runs that follow one another share: a net whose numbers repeat to the last bit, its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.survivor import Survivor
+from nets.files import checkpoint
+from tests.journeys.fc_shards import configured, lenet_with_dropout
+from tests.support import Simulated
+
+ITERATIONS, SAVED_EVERY = 24, 5
+Starts = Callable[[Path], Survivor]
+PRESETS = {
+    "sync": (2, ""),
+    "replicas": (2, ""),
+    "firecaffe": (4, ""),
+    "one-weird-trick": (2, 'scheme = "b"\n'),
+    "parameter-server": (2, ""),
+    "host-accumulate": (2, ""),
+    "mxnet-sync": (2, "servers = 2\n"),
+}
+
+
+def cluster_of(
+    folder: Path, preset: str, restarts: int, more: str = "", *, iterations: int = ITERATIONS, every: int = SAVED_EVERY
+) -> Path:
+    """LeNet with dropout, whose numbers repeat to the last bit; saved so often."""
+    workers, strategy = PRESETS[preset]
+    cluster = configured(
+        folder, preset, workers=workers, batch=20, net=lenet_with_dropout(), iterations=iterations,
+        strategy=f"{strategy}reproducible = true\n", more=f"[recovery]\nrestarts = {restarts}\n{more}",
+    )  # fmt: skip
+    solver = folder / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("snapshot: 0", f"snapshot: {every}"))
+    return cluster
+
+
+def last_checkpoint(runs: Path, iterations: int = ITERATIONS) -> Path:
+    """The one that the last run has left at its end."""
+    (path,) = runs.rglob(f"checkpoint-{iterations:07d}.safetensors")
+    return path
+
+
+def assert_same_bits(path: Path, expected: Simulated) -> None:
+    arrays, _ = checkpoint.load(path)
+    assert arrays.keys() == expected.arrays.keys()
+    differ = [name for name, array in expected.arrays.items() if arrays[name].tobytes() != array.tobytes()]
+    assert differ == []

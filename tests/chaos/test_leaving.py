@@ -1,0 +1,177 @@
+"""Machines that are told to go, and come back: network namespaces, whose agents a double of ssh starts there."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.machines import Machine, Refused, machines
+from benchmarks.survivor import Survivor, environment, events
+from runtime.cli.main import main
+from tests.far_machines import program
+from tests.support import configure
+
+pytestmark = pytest.mark.slow
+GRACE = 30.0  # seconds that a cloud grants
+SSH = """
+while [ "$1" != "--" ]; do shift; done
+host=$2; shift 2
+[ -e {folder}/$host.down ] && {{ echo "$host: no route to host" >&2; exit 255; }}
+exec ip netns exec {prefix}${{host#m}} sh -c "$*"
+"""
+TABLE = """[[machine]]
+name = "m{number}"
+address = "{address}"
+threads = 1
+cores = 1
+python = "{python}"
+directory = "{directory}"
+environment = {{ PYTHONPATH = "{path}", CONVOY_THREADS = "1" }}
+"""
+TRAINED = """
+[recovery]
+restarts = {restarts}
+machines = "{machines}"
+[launcher]
+kind = "ssh"
+[train]
+solver = "solver.prototxt"
+[train.strategy]
+preset = "sync"
+workers = 4
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Two machines; `folder` has what an ssh to them is."""
+
+    machines: list[Machine]
+    folder: Path
+
+    def run(self, folder: Path, wanted: str, restarts: int = 0) -> Survivor:
+        """A run over both, in its training."""
+        configure(folder, "single", iterations=1_000_000)
+        paths = {"python": sys.executable, "directory": folder, "path": environment()["PYTHONPATH"]}
+        tables = "".join(
+            TABLE.format(number=number, address=machine.address, **paths)
+            for number, machine in enumerate(self.machines)
+        )
+        (folder / "cluster.toml").write_text(tables + TRAINED.format(machines=wanted, restarts=restarts))
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        run = Survivor(folder / "cluster.toml", {**environment(), "PATH": path})
+        run.until("progress ")
+        return run
+
+    def agent(self, number: int) -> int:
+        """The pid of a machine's agent."""
+        found = subprocess.run(
+            ["ip", "netns", "pids", self.machines[number].namespace], capture_output=True, text=True, check=True
+        )
+        for pid in map(int, found.stdout.split()):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            if "join" in words and "sh" not in words[0].rpartition("/")[2]:
+                return pid
+        raise AssertionError(f"no agent on m{number}")
+
+    def down(self, number: int) -> Path:
+        """While this file is there, the machine cannot be reached."""
+        return self.folder / f"m{number}.down"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("site")
+    try:
+        with machines(2, 10**9) as made:
+            prefix = made[0].namespace[:-1]
+            program(folder / "bin" / "ssh", SSH.format(folder=folder, prefix=prefix))
+            yield Site(made, folder)
+    except Refused as why:
+        pytest.skip(f"no network namespaces here: {why}")
+
+
+def plan_of(run: Survivor) -> str:
+    return (run.newest / "plan.json").read_text()
+
+
+def test_a_machine_that_gets_sigterm_leaves_within_its_grace_and_comes_back_when_it_is_asked(
+    tmp_path: Path, two: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = two.run(tmp_path, "reachable")
+    try:
+        agent, first = two.agent(1), run.newest
+        os.kill(agent, signal.SIGTERM)
+        told = time.monotonic()
+        run.until(r"leaving +machine m1 ")
+        at = re.search(r"at iteration (\d+)", run.until(r"scaled +without m1 "))
+        assert at is not None
+        after = run.until("progress ")
+        assert after.split()[2].startswith(f"{int(at[1]) + 1}/"), "no iteration is lost"
+        assert time.monotonic() - told < GRACE
+        with pytest.raises(AssertionError, match="no agent on m1"):
+            two.agent(1)
+        assert events(first, "failed") == []
+        assert '"m1"' not in plan_of(run)
+        monkeypatch.chdir(tmp_path)
+        assert main(["scale", "--with", "m1"]) == 0
+        assert "goes on at iteration" in capsys.readouterr().out
+        run.until(r"scaled +with m1 ")
+        run.until("progress ")
+        assert two.agent(1) != agent
+        assert main(["scale", "--without", "m1"]) == 0
+        run.until(r"scaled +without m1 ")
+        run.until("progress ")
+        two.down(1).touch()
+        assert main(["scale", "--with", "m1"]) == 1
+        assert "could not begin: machine 'm1'" in capsys.readouterr().err
+        run.until(r"(scaled +after|restart +goes on without machine 'm1')")
+        run.until("progress ")
+        run.process.terminate()
+        assert run.end()[0] == 143
+    finally:
+        two.down(1).unlink(missing_ok=True)
+        run.stop()
+
+
+def test_where_all_machines_are_wanted_the_run_saves_and_waits_for_a_replacement(tmp_path: Path, two: Site) -> None:
+    run = two.run(tmp_path, "all", restarts=9)
+    try:
+        first = run.newest
+        two.down(1).touch()
+        os.kill(two.agent(1), signal.SIGTERM)
+        run.until(r"leaving +machine m1 ")
+        run.until(r"restart +\d of 9 within 600 s, in 1 s")
+        two.down(1).unlink()
+        at = max(int(path.name[11:18]) for path in first.glob("checkpoint-*.safetensors"))
+        after = run.until("progress ")
+        assert after.split()[2].startswith(f"{at + 1}/"), "no iteration is lost"
+        assert two.agent(1)
+        assert not any("why" in event for directory in run.directories for event in events(directory, "scaled"))
+    finally:
+        two.down(1).unlink(missing_ok=True)
+        run.stop()
+
+
+def test_a_run_that_cannot_go_on_without_it_saves_before_the_machine_goes(tmp_path: Path, two: Site) -> None:
+    run = two.run(tmp_path, "all")
+    try:
+        os.kill(two.agent(1), signal.SIGTERM)
+        run.until(r"leaving +machine m1 ")
+        run.until(r"warning +supervisor: machine 'm1' leaves, and the run cannot go on without it: .* is saved")
+        run.until(r"checkpoint ")
+        os.kill(two.agent(1), signal.SIGTERM)  # the second is no request
+        _, line = run.named("process ")
+        assert "is lost with its machine 'm1': its agent was ended by SIGTERM" in line
+        assert run.end()[0] == 4
+    finally:
+        run.stop()

@@ -1,0 +1,177 @@
+"""Tests of promises that lie would pass anyway: each promise is broken on purpose, in a copy of the tree, and the tests
+that are to hold it must fail there; without the mutant they pass.
+
+A mutant is a piece of text that stands once in a file, and what takes its place: code that has moved fails loudly here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+COPIED = ("runtime", "roles", "nets", "ops", "tests", "benchmarks")  # what tests import
+SECONDS = 20  # for a test that hangs on its mutant: that is a failure, too
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What breaks a promise, and the tests that hold it: a file, and a part of their names."""
+
+    file: str
+    text: str
+    instead: str
+    tests: str
+    names: str
+
+
+MUTANTS = {
+    "P1: silence is no death": Mutant(
+        "runtime/cluster/supervision.py",
+        "if silent > rules.silence_of(watched):",
+        "if False:",
+        "tests/runtime/test_supervision.py",
+        "silent_process_is_dead or every_dead_process",
+    ),
+    "P1: a kernel that hangs is no death": Mutant(
+        "runtime/cluster/supervision.py",
+        "beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds)",
+        "beat.busy_seconds > 1e9",
+        "tests/runtime/test_supervision.py",
+        "array_work_is_stuck",
+    ),
+    "P5: what comes twice is handled twice": Mutant(
+        "runtime/actors/router.py",
+        "if envelope.id > place.latest.get(key, 0):",
+        "if True:",
+        "tests/contracts/test_transports_under_faults.py",
+        "handled_once_or_never",
+    ),
+    "P5: a former life is heard": Mutant(
+        "runtime/actors/router.py",
+        "if place is None or place.incarnation != envelope.incarnation:",
+        "if place is None:",
+        "tests/runtime/test_node.py",
+        "message_of_a_former_life",
+    ),
+    "P6: nobody waits for credits": Mutant(
+        "runtime/messages/credits.py",
+        "return self.outstanding + size <= self.limit or self.outstanding <= self.limit // GRANT_SHARE",
+        "return True",
+        "tests/runtime/test_credits.py",
+        "senders_go_in_the_order or does_not_overtake",
+    ),
+    "P7: a checkpoint is not flushed": Mutant(
+        "nets/files/binary.py",
+        "            os.fsync(written)\n",
+        "            pass\n",
+        "tests/chaos/test_checkpoint_writes.py",
+        "disk_that_fails_at_any_call",
+    ),
+    "P7: the name of a checkpoint is not flushed": Mutant(
+        "nets/files/binary.py",
+        "    _sync_directory(path.parent)\n",
+        "",
+        "tests/chaos/test_checkpoint_writes.py",
+        "disk_that_fails_at_any_call",
+    ),
+    "P7: a checkpoint is written in its place": Mutant(
+        "nets/files/checkpoint.py",
+        "file = os.open(temporary, os.O_WRONLY)",
+        "file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)",
+        "tests/chaos/test_checkpoint_writes.py",
+        "writer_killed_at_any_instant or disk_that_fails",
+    ),
+    "P7: nobody looks at the checksum": Mutant(
+        "nets/files/checkpoint.py",
+        "if _sum_of(_arrays_of(file, take), said) != written and version == VERSION:",
+        "if _sum_of(_arrays_of(file, take), said) == '' and version == VERSION:",
+        "tests/nets/test_checkpoint.py",
+        "flipped_bit or zeroed_half",
+    ),
+    "P11: any secret will do": Mutant(
+        "runtime/transport/keys.py",
+        "compare_digest(shown, self.secret.encode())",
+        "len(shown) > 0",
+        "tests/contracts/test_encrypted_links.py",
+        "only_what_was_agreed_on",
+    ),
+    "P11: any key will do": Mutant(
+        "runtime/transport/keys.py",
+        "for peer, key in self.peers.items() if key == shown",
+        "for peer, key in self.peers.items() if shown",
+        "tests/contracts/test_encrypted_links.py",
+        "only_what_was_agreed_on",
+    ),
+    "scaling: a run ends though nothing was saved": Mutant(
+        "roles/coordination/handing_over.py",
+        "elif self._checkpoints.unsaved:",
+        "elif False:",
+        "tests/roles/test_handing_over.py",
+        "cannot_be_written",
+    ),
+    "scaling: what is under way is not waited for": Mutant(
+        "roles/coordination/handing_over.py",
+        "        self._asked = envelope\n        self._schedule.save()\n",
+        "        self._asked = envelope\n        self._schedule.hand_over()\n",
+        "tests/roles/test_handing_over.py",
+        "ends_where_it_was_saved",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree, as far as tests need it."""
+    folder = tmp_path_factory.mktemp("mutants") / "tree"
+    unwanted = shutil.ignore_patterns("__pycache__", "results", "*.egg-info")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=unwanted)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+@pytest.fixture
+def mutated(copy: Path, request: pytest.FixtureRequest) -> Iterator[Mutant]:
+    """The copy, with the mutant as long as the test goes on."""
+    mutant = MUTANTS[request.param]
+    file = copy / mutant.file
+    text = file.read_text()
+    assert text.count(mutant.text) == 1, f"{mutant.file} has it {text.count(mutant.text)} times, expected once"
+    file.write_text(text.replace(mutant.text, mutant.instead))
+    yield mutant
+    file.write_text(text)
+
+
+def outcome(copy: Path, mutant: Mutant) -> tuple[int, str]:
+    """How pytest ends on its tests in the copy (0: all pass, 1: some fail), and what it says."""
+    words = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [*words, f"--timeout={SECONDS}", mutant.tests, "-k", mutant.names],
+        cwd=copy, env=environment, capture_output=True, text=True, timeout=170, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("mutated", MUTANTS, indirect=True)
+def test_a_broken_promise_is_seen_by_its_test(copy: Path, mutated: Mutant) -> None:
+    code, said = outcome(copy, mutated)
+    assert code == 1, f"pytest ended with {code}:\n{said[-2000:]}"
+    assert f"FAILED {mutated.tests}" in said or "Timeout" in said, said[-2000:]
+
+
+def test_without_a_mutant_the_tests_of_the_promises_pass(copy: Path) -> None:
+    """One of each file: the others are in every plain run."""
+    for mutant in {mutant.tests: mutant for mutant in MUTANTS.values()}.values():
+        code, said = outcome(copy, mutant)
+        assert code == 0, said[-2000:]
