@@ -47,6 +47,8 @@ def told() -> Iterator[None]:
             yield
     except NetError as error:
         raise ConfigError(error.problems) from None
+    except BrokenPipeError:  # no mistake of the input
+        raise
     except (OpsError, OSError) as error:
         raise ConfigError([str(error)]) from None
 

@@ -46,10 +46,9 @@ class Node:
         self.on_finished: Callable[[], None] = lambda: None
         self.on_work: Callable[[str, str, float], None] = lambda role, label, seconds: None  # array work is done
         self.work = WorkSums()
-        self.busy: dict[str, float] = {}  # actor -> seconds of its array work so far
         compute.on_done = self._worked
         self._message_metrics = MessageMetrics(metrics)
-        self._stations = StationMetrics(metrics, self.actors)
+        self.stations = StationMetrics(metrics, self.actors)
         self.router = Router(process, incarnation, self.actors, self._message_metrics)
         self.send, self.ask = self.router.send, self.router.ask
         self.deliver, self.reject = self.router.deliver, self.router.reject  # for the roads
@@ -118,8 +117,7 @@ class Node:
 
     def _worked(self, item: Item, seconds: float) -> None:
         self.work.note(item.actor, item.label, seconds)
-        self._stations.computed(item.actor, seconds)
-        self.busy[item.actor] = self.busy.get(item.actor, 0.0) + seconds
+        self.stations.computed(item.actor, seconds)
         if self.router.tracer is not None:
             self.router.tracer.computed(item.actor, item.label, item.since, seconds, item.step)
         cell = self.actors.get(item.actor)

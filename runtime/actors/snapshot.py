@@ -33,7 +33,7 @@ def snapshot(node: Node) -> dict[str, Any]:
         "threads": {str(thread.ident): thread.name for thread in threading.enumerate()},
         "actors": {
             name: {
-                **_of_cell(name, cell, now, node.busy.get(name, 0.0)),
+                **_of_cell(name, cell, now, node.stations.compute_seconds(name)),
                 "asks": asks.get(name, []),
                 "sends": sends.get(name, []),
                 **dict(zip(("sent", "received", "bytes"), totals.get(name, (0, 0, 0)), strict=True)),

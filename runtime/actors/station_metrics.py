@@ -47,6 +47,11 @@ class StationMetrics:
         sums[0] += 1
         sums[1] += seconds
 
+    def compute_seconds(self, actor: str) -> float:
+        """Of its array work so far."""
+        sums = self._computed.get(actor)
+        return sums[1] if sums else 0.0
+
     def _inboxes(self) -> Labelled:
         for name, cell in list(self._cells.items()):
             yield (cell.actor.role, name), len(cell.inbox)

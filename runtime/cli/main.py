@@ -6,6 +6,7 @@ A command is a function with type hints in a file of its own, imported when it i
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         result = application(words, typed_name())(
             words, exit_on_error=False, print_error=True, result_action="return_value"
         )
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tells of it at its end
+        return 0
     except ConvoyError as error:
         print(printable(str(error)), file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
         return error.exit_code

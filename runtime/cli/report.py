@@ -33,9 +33,9 @@ def report(
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.report.console import RunConsole
-    from runtime.runs.finding import listens
+    from runtime.runs.finding import listens, meant
 
-    found = [*map(_located, runs)] if runs else [asyncio.run(_newest(runs_here()))]
+    found = [*map(_located, runs)] if runs else [asyncio.run(meant(None, runs_here()))]
     if refresh:  # made for `up` while the run goes on, which comes first
         os.nice(19)
     text = page([whole(directory, lives=listens(directory)) for directory in found], refresh=refresh)
@@ -66,9 +66,3 @@ def _located(run: Path) -> Path:
         else f"expected a run directory, or the name of one in {runs_here()}"
     )
     raise ConfigError([f"{run}: found no {FILE} there, {where}"])
-
-
-async def _newest(below: Path) -> Path:
-    from runtime.runs.finding import meant
-
-    return await meant(None, below)

@@ -2,7 +2,7 @@
 
 series story lineage   the numbers of a run, what happened in it, the runs that it goes on from
 times traffic outlook  where the time of an iteration goes; bytes on each link; what was planned
-gantt                  ten iterations of a trace
+gantt                  ten iterations of a trace: computing and waiting
 curves charts          which curves there are; how they are drawn
 facts page             all that stands in the page; the page
 live                   the page of a run that goes on, in `up`

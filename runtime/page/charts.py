@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,23 +145,25 @@ def _short(numbers: Iterable[float]) -> list[float]:
 
 
 def bars(chart: Gantt) -> str:
-    """The Gantt chart: a row for each actor, time across. ConvoyError says what to install."""
+    """The Gantt chart: a row for each actor, time across; what it computes lies over what it waits for. ConvoyError
+    says what to install."""
     with _styled():
         return _bars(chart)
 
 
 def _bars(chart: Gantt) -> str:
-    figure, axes = _figure(GANTT_WIDTH, 1.3 + ROW * len(chart.rows), "")
-    kinds = list(dict.fromkeys(span.name.partition(" ")[0] for span in chart.spans))
-    busy = [kind for kind in kinds if not kind.startswith("wait")]
-    colours = dict.fromkeys(kinds, WAITING) | dict(zip(busy, itertools.cycle(COLOURS), strict=False))
-    rows = {row: number for number, row in enumerate(chart.rows)}
-    for kind in kinds:
-        for row, place in rows.items():
-            mine = [(s.begin, s.length) for s in chart.spans if s.row == row and s.name.partition(" ")[0] == kind]
-            if mine:
-                axes.broken_barh(mine, (place - 0.38, 0.76), facecolors=colours[kind], label=_plain(kind), linewidth=0)
-    axes.set_yticks(list(rows.values()), labels=[_plain(row) for row in rows])
+    figure, axes = _figure(GANTT_WIDTH, 1.3 + ROW * len(chart.actors), "")
+    rows = {actor: number for number, actor in enumerate(chart.actors)}
+    colours = {"": WAITING} | dict(zip(chart.kinds, itertools.cycle(COLOURS), strict=False))
+    lengths: defaultdict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+    for span in chart.spans:
+        lengths[span.kind, span.actor].append((span.begin, span.length))
+    for kind, colour in colours.items():
+        for actor, place in rows.items():
+            mine = lengths.get((kind, actor), [])
+            label = _plain(kind) or "waits for others"
+            axes.broken_barh(mine, (place - 0.38, 0.76), facecolors=colour, label=label, linewidth=0)
+    axes.set_yticks(list(rows.values()), labels=[_plain(actor) for actor in rows])
     axes.invert_yaxis()
     axes.set_xlabel("ms")
     handles, labels = axes.get_legend_handles_labels()

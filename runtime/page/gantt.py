@@ -1,4 +1,4 @@
-"""Ten iterations of a trace: what each actor did when. Reads `trace.json` of a run directory.
+"""Ten iterations of a trace: what each actor computed and waited for when. Reads `trace.json` of a run directory.
 
 That is the Trace Event Format of Chrome, an array of objects, one a line; the bracket at its end may be missing. It may
 be larger than memory: it is read line by line, twice.
@@ -12,87 +12,99 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.page.times import BESIDE
+
 FILE = "trace.json"
 ITERATIONS = 10
 MOST_SPANS = 4000  # that are drawn: the longest
+COMPUTES, HANDLES, WAITS = "compute", "handle", "wait"  # `cat` of what may be drawn
 
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of an actor's time in milliseconds since the first that is shown."""
+    """A piece of an actor's time in milliseconds since the first that is shown. `kind`: the first word of what it
+    works at; "" where it waits."""
 
-    row: str
-    name: str
+    actor: str
+    kind: str
     begin: float
     length: float
-    iteration: int
 
 
 @dataclass(frozen=True)
 class Gantt:
     """`left_out`: spans that are shorter than those which are shown."""
 
-    rows: list[str]
+    actors: list[str]
     spans: list[Span]
     first: int
     last: int
     left_out: int = 0
 
+    @property
+    def kinds(self) -> list[str]:
+        """Of work, in the order of their names; what is no work of training comes last."""
+        return sorted({span.kind for span in self.spans} - {""}, key=lambda kind: (bool(BESIDE.search(kind)), kind))
+
 
 def gantt(directory: Path) -> Gantt | None:
-    """None where there is no trace, or nothing of an iteration in it."""
+    """None where there is no trace, or nothing of an iteration in it. Where nobody computes, work is the handling of
+    messages."""
     file = directory / FILE
     try:
-        seen: dict[int, float] = {}  # iteration -> when its first span begins
-        names: dict[tuple[Any, Any], str] = {}
-        for event in _events(file):
-            _name(names, event)
-            if (number := _iteration(event)) is not None:
-                seen[number] = min(seen.get(number, float("inf")), event["ts"])
-        wanted = _middle(sorted(seen))
+        seen: dict[str, dict[int, tuple[float, float]]] = {COMPUTES: {}, HANDLES: {}}
+        for event in _spans(file):
+            if event.get("cat") in seen and (number := _iteration(event)) is not None:
+                times = seen[event["cat"]]
+                begin, end = times.get(number, (float("inf"), 0.0))
+                times[number] = min(begin, event["ts"]), max(end, event["ts"] + event["dur"])
+        work = COMPUTES if seen[COMPUTES] else HANDLES
+        wanted = _middle(sorted(seen[work]))
         if not wanted:
             return None
-        spans = [event for event in _events(file) if _iteration(event) in wanted]
+        begin = min(seen[work][number][0] for number in wanted)
+        end = max(seen[work][number][1] for number in wanted)
+        drawn = [
+            event
+            for event in _spans(file)
+            if event.get("cat") in (work, WAITS) and event["ts"] < end and event["ts"] + event["dur"] > begin
+        ]
     except OSError:
         return None
-    begin = min(event["ts"] for event in spans)
-    spans.sort(key=lambda event: -event["dur"])
-    kept = sorted(spans[:MOST_SPANS], key=lambda event: event["ts"])
-    found = [
-        Span(
-            names.get((event.get("pid"), event.get("tid"))) or f"{event.get('pid')}/{event.get('tid')}",
-            str(event.get("name", "")),
-            (event["ts"] - begin) / 1000,
-            event["dur"] / 1000,
-            event["args"]["iteration"],
-        )
-        for event in kept
-    ]
-    rows = sorted({span.row for span in found})
-    return Gantt(rows, found, min(wanted), max(wanted), len(spans) - len(kept))
+    drawn.sort(key=lambda event: -event["dur"])
+    spans = [_span(event, begin, end) for event in sorted(drawn[:MOST_SPANS], key=lambda event: event["ts"])]
+    actors = sorted({span.actor for span in spans})
+    return Gantt(actors, spans, min(wanted), max(wanted), len(drawn) - len(spans))
 
 
-def _middle(iterations: list[int]) -> set[int]:
+def _span(event: Event, first: float, last: float) -> Span:
+    """The part of it that is shown, from `first` to `last` of the trace's microseconds."""
+    begin, end = max(first, event["ts"]), min(last, event["ts"] + event["dur"])
+    kind = "" if event["cat"] == WAITS else str(event.get("name", "")).partition(" ")[0]
+    return Span(str(event["args"]["actor"]), kind, (begin - first) / 1000, (end - begin) / 1000)
+
+
+def _middle(iterations: list[int]) -> list[int]:
     """Ten in a row, of the second half of the trace: caches are warm there."""
     start = max(0, min(len(iterations) // 2, len(iterations) - ITERATIONS - 1))
-    return set(iterations[start : start + ITERATIONS])
+    return iterations[start : start + ITERATIONS]
 
 
 def _iteration(event: Event) -> int | None:
-    """Of a span; None if it is none, or of no iteration."""
-    arguments = event.get("args")
-    number = arguments.get("iteration") if isinstance(arguments, dict) else None
-    timed = all(isinstance(event.get(key), int | float) for key in ("ts", "dur"))
-    return number if event.get("ph") == "X" and isinstance(number, int) and timed else None
+    """Of training that a span belongs to; None if it is of a test, or of no iteration."""
+    number = event["args"].get("iteration")
+    return number if isinstance(number, int) and not BESIDE.search(str(event.get("name", ""))) else None
 
 
-def _name(names: dict[tuple[Any, Any], str], event: Event) -> None:
-    if event.get("ph") == "M" and event.get("name") == "thread_name":
+def _spans(file: Path) -> Iterator[Event]:
+    """Those of actors."""
+    for event in _events(file):
         arguments = event.get("args")
-        said = arguments.get("name") if isinstance(arguments, dict) else None
-        names[event.get("pid"), event.get("tid")] = str(said or "")
+        timed = all(isinstance(event.get(key), int | float) for key in ("ts", "dur"))
+        if event.get("ph") == "X" and timed and isinstance(arguments, dict) and "actor" in arguments:
+            yield event
 
 
 def _events(file: Path) -> Iterator[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,18 @@ def test_the_best_classes_are_told_in_lines_and_what_is_no_image_is_named(
     assert lines[1] == names[1]
     assert lines[2].split()[1] == "4"
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_reader_of_a_pipe_that_has_seen_enough_is_no_mistake(trained: Path, pictures: Path, longer: bool) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    source = ["--data", "format=digits,split=test"] if longer else [pictures / "00-4.png"]
+    command = runtime_command("predict", trained, *source)
+    buffered = {**environment(), "PYTHONUNBUFFERED": ""}
+    ended = subprocess.run(command, env=buffered, stdout=writes, stderr=subprocess.PIPE, timeout=60, check=False)
+    os.close(writes)
+    assert (ended.returncode, ended.stderr) == (0, b"")
 
 
 def test_a_table_shows_who_is_taken_for_whom(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

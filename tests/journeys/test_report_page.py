@@ -228,13 +228,19 @@ def test_of_a_long_run_what_came_before_its_first_seconds_is_left_out(tmp_path: 
     assert times.shares[0].works == pytest.approx(0.4 / 40)  # 40 iterations from 1 s to 5 s
 
 
+def span(actor: str, cat: str, name: str, ts: float, dur: float, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "args": {"actor": actor, **more}}
+
+
 def spans(count: int) -> list[dict[str, Any]]:
-    names = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": t, "args": {"name": f"w-{t}"}} for t in (1, 2)]
-    return names + [
-        {"ph": "X", "name": "forward", "pid": 1, "tid": t, "ts": 1e6 + 1000 * n, "dur": 600, "args": {"iteration": n}}
-        for n in range(count)
-        for t in (1, 2)
-    ]
+    """Of two actors: each computes 0.6 ms of every millisecond, and says so to the other."""
+    found = list[dict[str, Any]]()
+    for n in range(count):
+        for actor in ("w-1", "w-2"):
+            found.append(span(actor, "compute", "forward conv1", 1e6 + 1000 * n, 600, iteration=n))
+            found.append(span(actor, "send", "Said", 1e6 + 1000 * n + 600, 10, iteration=n))
+            found.append(span(actor, "handle", "Said", 1e6 + 1000 * n + 620, 10, iteration=n))
+    return found
 
 
 @pytest.mark.parametrize("end", ["\n]\n", "", ',\n{"ph": "X", "na'])
@@ -242,8 +248,32 @@ def test_ten_iterations_of_a_trace_are_a_gantt_chart_also_when_it_was_cut(tmp_pa
     (tmp_path / "trace.json").write_text("[\n" + ",\n".join(json.dumps(span) for span in spans(50)) + end)
     found = gantt(tmp_path)
     assert found is not None
-    assert (found.rows, found.first, found.last, len(found.spans)) == (["w-1", "w-2"], 25, 34, 20)
+    assert (found.actors, found.first, found.last, found.kinds) == (["w-1", "w-2"], 25, 34, ["forward"])
+    assert len(found.spans) == 20, "messages and their handling are not drawn"
     assert (found.spans[2].begin, found.spans[2].length) == (1.0, 0.6)  # milliseconds
+
+
+def test_waits_are_shown_and_a_test_that_comes_before_the_iterations_of_the_same_numbers_is_not(tmp_path: Path) -> None:
+    tested = [span("w-1", "compute", "test conv1", 1000 * n, 600, iteration=n) for n in range(4)]
+    waits = [
+        span("w-1", "wait", "Pull", 900_000, 100_100, peer="model"),  # begins before what is shown: its end is
+        span("w-2", "wait", "Pull", 1_000_600, 400, peer="model"),
+        span("w-2", "wait", "Pull", 500, 400, peer="model"),
+    ]
+    (tmp_path / "trace.json").write_text(json.dumps([*tested, *spans(3), *waits]))
+    found = gantt(tmp_path)
+    assert found is not None
+    assert [(each.actor, each.begin, each.length) for each in found.spans if not each.kind] == [
+        ("w-1", 0.0, pytest.approx(0.1)), ("w-2", pytest.approx(0.6), pytest.approx(0.4)),
+    ]  # fmt: skip
+    assert found.kinds == ["forward"]
+
+
+def test_a_chart_of_a_program_that_computes_nothing_shows_what_handles_messages(tmp_path: Path) -> None:
+    (tmp_path / "trace.json").write_text(json.dumps([each for each in spans(3) if each["cat"] != "compute"]))
+    found = gantt(tmp_path)
+    assert found is not None
+    assert (found.kinds, len(found.spans)) == (["Said"], 6)
 
 
 def test_a_trace_in_one_line_is_read_too_and_one_without_iterations_is_none(tmp_path: Path) -> None:
