@@ -18,7 +18,7 @@ from runtime.page.series import Series
 from runtime.plan.topology import Placement
 from runtime.regular import read_bytes
 from runtime.report import usage
-from runtime.report.picture import ENDS
+from runtime.report.picture import ENDING, ENDS
 from runtime.report.reading import FILE, events
 from runtime.text import bounded
 
@@ -36,8 +36,7 @@ TOLD = {
     "straggler",
     "caught up",
     "resumed",
-    "winding down",
-    "stopping early",
+    *ENDING,
     "missed",
     "misprediction",
 }
@@ -89,7 +88,7 @@ class Story:
         if self.lives:
             return (
                 "stopping"
-                if self.last.keys() & {"winding down", "continued"}
+                if self.last.keys() & {*ENDING, "continued"}
                 else "running"
                 if "began" in self.last
                 else "starting"

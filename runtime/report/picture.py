@@ -16,7 +16,7 @@ from runtime.cluster.preparing import PREPARING
 
 HEADLINE = "progress"  # the event whose latest fields head the table
 PREDICTION = "prediction"  # the event whose latest `text` stands below
-ENDING = "winding down"
+ENDING = ("winding down", "stopping early")  # asked from outside, or by the tests: what is under way is finished
 ENDS = ("finished", "handed over")  # the lead is done
 TESTED = "test"
 CURVES = ("loss", "accuracy")  # fields whose course is drawn
@@ -94,7 +94,7 @@ class Picture:
         elif event == "began":
             self.began, self.stage = now, ""
             self.preparing.clear()
-        elif event == ENDING:
+        elif event in ENDING:
             self.stage = "winding down: finishing what is under way and saving"
         elif event in ENDS:
             self.summary, self.stage = dict(fields), event

@@ -11,10 +11,10 @@ from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.plan.topology import SUPERVISOR
-from runtime.report.picture import ENDS
+from runtime.report.picture import ENDING, ENDS
 
 STATES = ("starting", "running", "held", "stopping", "finished", "continued", "failed")
-STEPS = {"began": "running", "held": "held", "released": "running", "winding down": "stopping"}  # event -> state
+STEPS = {"began": "running", "held": "held", "released": "running", **dict.fromkeys(ENDING, "stopping")}
 CAUSES: dict[type[ConvoyError], str] = {RoleDied: "died", ProgramFailed: "program", LaunchError: "launch"}
 
 Samples = Iterator[tuple[tuple[str, ...], float]]

@@ -10,7 +10,7 @@ from typing import Any
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
-from runtime.report.picture import HEADLINE
+from runtime.report.picture import ENDING, HEADLINE
 from runtime.report.reading import events
 from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
@@ -19,7 +19,7 @@ from runtime.transport import host
 KEPT = (
     "began",
     "checkpoint",
-    "winding down",
+    *ENDING,
     "finished",
     "failed",
     "restart",
@@ -95,7 +95,7 @@ def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
         if "failed" in told or "continued" in told:  # the latter ends well, too
             return "failed" if "failed" in told else "continued"
         return "finished" if told.keys() & {"ended", "finished"} else "over"
-    return "winding down" if "winding down" in told else "running" if "began" in told else "starting"
+    return "winding down" if told.keys() & {*ENDING} else "running" if "began" in told else "starting"
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:

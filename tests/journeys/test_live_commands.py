@@ -87,6 +87,16 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
     assert "was over before" in capsys.readouterr().out
 
 
+async def test_a_run_that_its_tests_end_early_is_winding_down(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        await run.ask("two", Add(number=1), Total)
+        assert (await standing(run.directory))["state"] == "running"
+        with (run.directory / "events.jsonl").open("a") as journal:
+            journal.write('{"t": 1.0, "actor": "lead", "event": "stopping early", "iteration": 40}\n')
+        assert (await standing(run.directory))["state"] == "winding down"
+        await run.tell("one", Add(number=10))
+
+
 @pytest.mark.slow
 async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -89,6 +89,7 @@ def test_several_runs_are_curves_of_the_same_charts_with_their_names(tmp_path: P
         (TRAINED[:1], True, "running"),
         ([], True, "starting"),
         ([*TRAINED[:-1], (6.0, "coordinator", "finished", {"iterations": 50})], False, "finished"),  # an older version
+        ([BEGUN, (1.0, "coordinator", "stopping early", {"iteration": 40})], True, "stopping"),
     ],
 )
 def test_a_report_says_how_a_run_stands(tmp_path: Path, said: list[Any], lives: bool, state: str) -> None:

@@ -29,6 +29,15 @@ def test_a_run_is_starting_running_held_running_stopping() -> None:
     assert state.outcome == ""
 
 
+def test_a_run_that_its_tests_end_early_is_stopping_and_has_ended_as_one_that_had_all_its_iterations() -> None:
+    state = RunState("lead")
+    for event in ("began", "stopping early"):
+        state.event("lead", event, {})
+    assert state.state == "stopping"
+    ended = after(("lead", "stopping early"), ("lead", "finished"))
+    assert (ended.outcome, ended.cause, ended.by) == ("finished", "schedule", "lead")
+
+
 def test_the_others_are_stopped_once_the_lead_has_finished() -> None:
     state = RunState("lead")
     for actor in ("other", "lead"):
