@@ -3,7 +3,6 @@
 job                            net, solver, data, seed
 parameters  parameter_store    a layer's arrays, published and saved; how they are updated
 model_holder                   who answers for them, or for what is beside
-hogwild                        updates that race
 gradient_sum  parts  tree      sums in a fixed order; wholes that come in parts; who adds up whose
 wire_formats                   gradients as they travel, and the errors kept
 batch_split  micro_batches     a batch cut among members, and below them
