@@ -1,6 +1,6 @@
 """Plain objects behind the roles. No message is sent here.
 
-job                            net, solver, data, seed
+job  backends                  net, solver, data, seed; what computes them here
 parameters  parameter_store    a layer's arrays, published and saved; how they are updated
 model_holder                   who answers for them, or for what is beside
 gradient_sum  parts  tree      sums in a fixed order; wholes that come in parts; who adds up whose

@@ -19,8 +19,9 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
+from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
-from roles.learning.job import InputShape, cpu_ops
+from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
