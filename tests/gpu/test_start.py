@@ -101,6 +101,12 @@ LAUNCHED = {
         16,
         "device 0 cannot be used: its memory does not suffice",
     ),
+    "no memory for cuBLAS": (
+        {"memory_gb": 0.0015},
+        "cuda:0",
+        16,
+        "cuBLAS does not start (CUBLASError: CUBLAS_STATUS_ALLOC_FAILED); often the device's memory does not suffice",
+    ),
     "no memory for the net": (
         {"memory_gb": 0.004},
         "cuda:0",

@@ -17,6 +17,7 @@ from ops.cuda.conv.weights import WeightOrder
 from ops.cuda.device import OnDevice
 from ops.cuda.images import ALIGNED, address
 from ops.errors import Array, OpsError, Shape
+from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
 X, W, Y = 1, 2, 3  # what tensors are called in a graph: images, weights, images; or their gradients
@@ -35,6 +36,7 @@ class Library:
     """
 
     def __init__(self, precision: str, stream: int, *, deterministic: bool) -> None:
+        holds_lock("cuDNN is loaded")
         try:
             import cudnn
         except ImportError as missing:
@@ -115,6 +117,7 @@ class Planned:
     ) -> None:
         self._library, self._ops, self._weights = library, ops, WeightOrder(shape, ops)
         modes = library.module.heur_mode
+        holds_lock(f"cuDNN, {direction} of {shape} is planned")
         self._graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
         self._graph.validate()
         self._graph.build_operation_graph()
