@@ -85,7 +85,7 @@ def without_gpu() -> str | None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=START_SECONDS)
     except subprocess.TimeoutExpired:
         return f"the driver or its libraries have not started within {START_SECONDS} s"
-    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1]
+    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[-1].rpartition("OpsError: ")[2]
 
 
 def run_all(names: list[str], directory: Path, *, rehearse: bool) -> int:

@@ -30,6 +30,7 @@ from ops.holding import holds_lock
 
 PRECISIONS = ("full", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
+NO_MEMORY = 2  # cudaErrorMemoryAllocation
 _log = logging.getLogger("ops.cupy")
 
 
@@ -162,9 +163,11 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
             with self.xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
                 block = self.xp.cuda.alloc_pinned_memory(rounded(host.nbytes))
         except self.xp.cuda.runtime.CUDARuntimeError as error:
-            if error.status != self.xp.cuda.runtime.errorMemoryAllocation:
+            if error.status != NO_MEMORY:
                 raise
-            _log.warning("no page-locked memory for what is read ahead: the host waits while it is copied to the device")
+            _log.warning(
+                "no page-locked memory for what is read ahead: the host waits while it is copied to the device"
+            )
             return host
         pinned = np.frombuffer(block, host.dtype, host.size).reshape(host.shape).view(Pinned)
         pinned[...] = host

@@ -1,4 +1,4 @@
-"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: what three training steps of `single` ask of a device.
+"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: what three steps of `single` ask of a device.
 
 Prints a JSON object: the counts of each step, and the shapes of images that a layer had to copy because they lay
 otherwise than kernels read. Counts do not depend on the size of images while these fit into one lowering.

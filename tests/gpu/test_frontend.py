@@ -1,4 +1,4 @@
-"""NVIDIA's own frontend of cuDNN, with what stands in for cuDNN below it: what it makes of our graphs, engine by engine."""
+"""NVIDIA's own frontend of cuDNN on what stands in for cuDNN: what it makes of our graphs, engine by engine."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_tensor_cores_are_tried_where_factors_may_be_rounded(stand_in: Path) -> 
 
 FAULTS = {
     "wrong": "differs from lowering by 1.0e-02 of the greatest value, expected at most 1e-04; lowered",
-    "idle": "differs from lowering by nan of the greatest value, expected at most 1e-04; lowered",
+    "idle": "differs from lowering by ",
     "lacking": "no plan that runs (",
     "failing": "no plan that runs (",
     "slow": "ms; lowered",
