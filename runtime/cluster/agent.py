@@ -251,7 +251,7 @@ class Agent(Actor):
         if threading.get_ident() == self._thread:
             return
         self._holding = self._home.compute.current
-        beat = asyncio.run_coroutine_threadsafe(self._tell_beat(self.now(), 0.0, {}, {}), self._loop)
+        beat = asyncio.run_coroutine_threadsafe(self._tell_beat(self._loop.time(), 0.0, {}, {}), self._loop)
         with suppress(TimeoutError, CancelledError):  # the process ends, or its loop has too much to do
             beat.result(TOLD_SECONDS)
 
