@@ -77,6 +77,7 @@ def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_th
     wanted = gpu_wheels.wanted()
     assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {one.split(">")[0].split(";")[0] for one in wanted}
     assert not any(one.startswith(("numpy", "numba")) for one in wanted)
+    assert [one.partition(">")[0] for one in gpu_wheels.frontend()] == list(gpu_wheels.FRONTEND)
 
 
 def test_without_a_gpu_the_command_says_so_in_one_line_and_ends_with_3(monkeypatch, capsys) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.fake_cuda.processes import on_fake_cuda, script, with_cudnn
+from tests.gpu.test_training import ITERATIONS, TWO, equals_single, placed
+from tests.support import configure, events, run_directory, run_up, train
 
 REASON = "pip install --no-deps nvidia-cudnn-frontend cuda-bindings cuda-pathfinder"
 pytestmark = [
@@ -83,3 +85,19 @@ FAULTS = {
 def test_a_fault_of_cudnn_is_told_for_each_pass_and_lowering_computes(fault: str, stand_in: Path) -> None:
     _, told = computed(stand_in, "full", "fastest", fault)
     assert all(FAULTS[fault] in line and line.endswith("; lowered") for line in told), told
+
+
+@pytest.mark.parametrize("fault", ["", "wrong"])
+def test_a_whole_run_trains_what_the_cpu_trains_whatever_cudnn_computes(
+    fault: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
+    cluster = placed(configure(tmp_path / "device", "replicas", workers=2, iterations=ITERATIONS), TWO)
+    for name, value in with_cudnn(stand_in, on_fake_cuda(stand_in, devices=2), fault).items():
+        monkeypatch.setenv(name, value)
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    equals_single(run_directory(cluster), reference.arrays)
+    told = [event["text"] for event in events(run_directory(cluster), "warning")]
+    assert len(told) == (5 if fault else 0)  # one for each pass of LeNet's convolutions, of both replicas
+    assert all("differs from lowering by 1.0e-02" in text and text.endswith("; lowered") for text in told), told
