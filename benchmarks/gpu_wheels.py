@@ -2,7 +2,8 @@
 
 A machine with a GPU that reaches no registry has CuPy, NumPy and perhaps PyTorch, and none of the rest. Run this where
 there is a registry: it fills `benchmarks/wheels` for that machine's Python. `python -m benchmarks.gpu` there unpacks
-them. cuDNN's frontend comes without what it asks for; cuDNN itself is PyTorch's, there. numba stays away: its compiler alone is larger than all others, and without it the CPU computes with NumPy.
+them. cuDNN's frontend comes without what it asks for; cuDNN itself is PyTorch's, there. numba stays away: its compiler
+alone is larger than all others, and without it the CPU computes with NumPy.
 """
 
 from __future__ import annotations
