@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,14 @@ FAULTS = {
 def test_a_fault_of_cudnn_is_told_for_each_pass_and_lowering_computes(fault: str, stand_in: Path) -> None:
     _, told = computed(stand_in, "full", "fastest", fault)
     assert all(FAULTS[fault] in line and line.endswith("; lowered") for line in told), told
+
+
+@pytest.mark.skipif(Path(sysconfig.get_path("purelib"), "nvidia/cudnn").exists(), reason="cuDNN itself is here")
+def test_without_cudnn_itself_the_package_to_install_is_named(stand_in: Path) -> None:
+    code = "import logging; from ops import get_backend; print(get_backend('cupy', cudnn='fastest').tries)"
+    done = script(code, on_fake_cuda(stand_in))
+    assert done.stdout == "False\n"
+    assert "there is no libcudnn.so.9: install nvidia-cudnn-cu13); convolutions are lowered" in done.stderr
 
 
 @pytest.mark.parametrize("fault", ["", "wrong"])

@@ -280,9 +280,8 @@ def test_without_a_driver_that_is_told_once_and_everything_is_lowered(
     backend = make()
     right(convolved(backend, SMALL), SMALL)
     (line,) = told(caplog, logging.WARNING)
-    assert line.startswith(
-        "cuDNN does not start (RuntimeError: CUDNN_STATUS_NOT_INITIALIZED); convolutions are lowered"
-    )
+    assert line.startswith("cuDNN does not start (RuntimeError: CUDNN_STATUS_NOT_INITIALIZED")
+    assert "; convolutions are lowered" in line
     assert not backend.tries
 
 

@@ -41,13 +41,14 @@ class Library:
             import cudnn
         except ImportError as missing:
             raise CudnnMissing(f"cudnn cannot be imported ({missing}); install the extra 'cudnn'") from None
+        here = _start()
         try:
-            _start()
             self.version = str(cudnn.backend_version_string())
             self.handle = cudnn.create_handle()
             cudnn.set_stream(self.handle, stream)
         except Exception as error:  # noqa: BLE001  # whatever it raises, there is lowering
-            raise CudnnMissing(f"cuDNN does not start ({first_line(error)})") from None
+            missing = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
+            raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{missing})") from None
         self.module = cudnn
         notes = cudnn.numerical_note
         self.left_out = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
@@ -58,16 +59,17 @@ class Library:
         return f"<cuDNN {self.version}>"
 
 
-def _start() -> None:
+def _start() -> bool:
     """Have cuDNN load its parts, with the interpreter's lock let go: the frontend would hold it, and a process whose
-    event loop stands still counts as dead (`ops.backends.cuda_driver`). The frontend tells what is missing."""
+    event loop stands still counts as dead (`ops.backends.cuda_driver`). False: the library is not here."""
     try:
         library = ctypes.CDLL(LIBRARY)  # the one that the frontend has found, under the name that it is loaded by
     except OSError:
-        return
+        return False
     handle = ctypes.c_void_p()
     if library.cudnnCreate(ctypes.byref(handle)) == 0:
         library.cudnnDestroy(handle)
+    return True
 
 
 def graph_of(cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any) -> Any:
