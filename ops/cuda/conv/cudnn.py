@@ -47,8 +47,8 @@ class Library:
             self.handle = cudnn.create_handle()
             cudnn.set_stream(self.handle, stream)
         except Exception as error:  # noqa: BLE001  # whatever it raises, there is lowering
-            missing = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
-            raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{missing})") from None
+            absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
+            raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
         self.module = cudnn
         notes = cudnn.numerical_note
         self.left_out = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
