@@ -112,16 +112,19 @@ def compare(record: Record, other: Path, shapes: list[tuple[int, int]], lives: i
 
 def _life(other: Path, members: int, numbers: int, sums: int, *, turned: bool) -> tuple[list[float], list[float]]:
     """Seconds of the sums of the other checkout and of this one, both of which begin here; `turned`: this one first."""
-    found: tuple[list[float], list[float]] = ([], [])
-    trees = [ROOT, other] if turned else [other, ROOT]
+    theirs: list[float] = []
+    ours: list[float] = []
+    trees = ((other, theirs), (ROOT, ours))
     with ExitStack() as up:
-        sides = [up.enter_context(Side(tree, members, numbers)) for tree in trees]
+        sides = [
+            (up.enter_context(Side(tree, members, numbers)), taken) for tree, taken in trees[:: -1 if turned else 1]
+        ]
         for number in range(WARM + sums):
-            for side, tree in zip(sides, trees, strict=True):
+            for side, taken in sides:
                 seconds, _ = side.sum()
                 if number >= WARM:
-                    found[tree is ROOT].append(seconds)
-        digests = set().union(*(side.sum("digest")[1] for side in sides))
+                    taken.append(seconds)
+        digests = set().union(*(side.sum("digest")[1] for side, _ in sides))
     if len(digests) != 1:
         raise SystemExit(f"{len(digests)} different sums: {members} processes, {numbers} numbers")
-    return found
+    return theirs, ours
