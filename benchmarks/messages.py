@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from benchmarks.messages_pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
@@ -36,6 +36,7 @@ READ_LEAST, READ_FROM = 0.9, 30 * MB  # of one memory pass; a smaller array is r
 TCP_LEAST = 0.9  # of pyzmq without copies
 GAP_MOST = 50.0  # milliseconds
 TELL_KEPT, ASK_KEPT = 1.02, 1.02  # of the time of another commit
+LIVES = 5  # of the processes, beside another commit
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -186,33 +187,54 @@ def loop(record: Record, plan: Plan) -> None:
 
 
 def against(other: Path, record: Record, plan: Plan) -> None:
-    """Small messages and small arrays of this tree and of another commit's, both up at once."""
+    """Small messages and small arrays of this tree and of another commit's, both up at once. Processes of the same code
+    differ by a tenth for as long as they live: what counts is the median of LIVES."""
     before = f"commit {commit_of(other)}"
-    orders: dict[str, tuple[str, dict[str, Any], dict[str, float]]] = {  # what -> the order, its options, the bar
-        "a tell, microseconds": ("one_way", {"count": plan.count(2000)}, {"most": TELL_KEPT}),
-        "an ask, microseconds": ("round_trips", {"count": plan.count(100)}, {"most": ASK_KEPT}),
-    }
-    for label in ("64 KB", "1 MB"):
-        options = {"size": ARRAYS[label], "count": plan.count(10), "read": False}
-        orders[f"an array of {label}, microseconds"] = ("arrays", options, {})
+    headers = ("what", before, "this tree", "ratio", "least of a life", "most of a life")
+    record.table(f"Beside {before}, in {plan.rounds} turns of each of {LIVES} lives", *headers)
+    lives = [_life(other, plan, turned=bool(life % 2)) for life in range(LIVES)]
+    for what, *_, bar in orders(plan):
+        if any(what not in life for life in lives):
+            record.note(f"{what}: not measured, {before} knows no such order")
+            continue
+        then, now = (median(life[what][side] for life in lives) for side in (0, 1))
+        ratios = [life[what][2] for life in lives]
+        record.row(what, then * 1e6, now * 1e6, median(ratios), min(ratios), max(ratios))
+        if bar:
+            judge(record, f"{what.partition(',')[0]}, of {before}", median(ratios), most=bar)
+
+
+def orders(plan: Plan) -> list[tuple[str, str, dict[str, Any], float | None]]:
+    """What is measured beside another commit: the order, its options, the bar."""
+    arrays = {f"an array of {label}, microseconds": ARRAYS[label] for label in ("64 KB", "1 MB")}
+    return [
+        ("a tell, microseconds", "one_way", {"count": plan.count(2000)}, TELL_KEPT),
+        ("an ask, microseconds", "round_trips", {"count": plan.count(100)}, ASK_KEPT),
+        *(
+            (what, "arrays", {"size": size, "count": plan.count(10), "read": False}, None)
+            for what, size in arrays.items()
+        ),
+    ]
+
+
+def _life(other: Path, plan: Plan, *, turned: bool) -> dict[str, tuple[float, float, float]]:
+    """Seconds there, seconds here and their ratio, as far as the other commit's benchmark knows the orders. `turned`:
+    this tree's processes are started first."""
+    found = {}
+    trees = {"there": other, "here": ROOT}
     with ExitStack() as up:
-        sides = {}
-        for number, (label, tree) in enumerate({before: other, "this tree": ROOT}.items()):
-            bind = {name: f"unix://{plan.folder}/{number}{name}.{{lane}}" for name in "ab"}
-            sides[label] = up.enter_context(Pair("convoy", tree=tree, bind=bind, shared=True))
-        headers = ("what", *sides, "ratio", "first quarter", "last quarter")
-        record.table(f"Beside {before}, in {plan.rounds} turns", *headers)
-        for what, (order, options, bar) in orders.items():
+        sides: dict[str, Pair] = {}
+        for side in list(trees)[:: -1 if turned else 1]:
+            bind = {name: f"unix://{plan.folder}/{side}-{name}.{{lane}}" for name in "ab"}
+            sides[side] = up.enter_context(Pair("convoy", tree=trees[side], bind=bind, shared=True))
+        for what, order, options, _ in orders(plan):
             try:
                 taken = turns(sides, order, plan.rounds, **options)
-            except Lost as error:  # its own benchmark was another one
-                record.note(f"{what}: not measured, {before} does not know the order ({error})")
+            except Lost:
                 break
-            then, now = (list(map(seconds_in, found)) for found in taken.values())
-            low, middle, high = quantiles([ours / theirs for theirs, ours in zip(then, now, strict=True)], n=4)
-            record.row(what, median(then) * 1e6, median(now) * 1e6, middle, low, high)
-            if bar:
-                judge(record, f"{what.partition(',')[0]}, of {before}", middle, **bar)
+            then, now = (list(map(seconds_in, taken[side])) for side in trees)
+            found[what] = median(then), median(now), ratio(now, then)
+    return found
 
 
 def seconds_in(found: float | dict[str, float]) -> float:
