@@ -87,7 +87,7 @@ def test_sums_that_take_longer_than_those_of_another_commit_are_told(monkeypatch
     monkeypatch.setattr(allreduce_pair, "_life", lambda *shape, turned: begun.append(turned) or next(lives))
     allreduce_pair.compare(record, Path("elsewhere"), [(2, 30)], lives=3, sums=3)
     (row,) = record.tables[0].rows
-    assert row == [2, 30, 2000.0, pytest.approx(1200.0), pytest.approx(1.1), 1.0, pytest.approx(1.2), 9]
+    assert row == [2, 30, 1000.0, pytest.approx(1200.0), pytest.approx(1.1), 1.0, pytest.approx(1.2), 9]
     assert begun == [False, True, False]
     assert record.notes == ["1.100 of commit abc's time, at most 1.03: 2 processes, 30 MB"]
 
