@@ -201,7 +201,7 @@ def against(other: Path, record: Record, plan: Plan) -> None:
         ratios = [life[what][2] for life in lives]
         record.row(what, then * 1e6, now * 1e6, median(ratios), min(ratios), max(ratios))
         if bar:
-            judge(record, f"{what.partition(',')[0]}, of {before}", median(ratios), most=bar)
+            record.judge(f"{what.partition(',')[0]}, of {before}", median(ratios), most=bar)
 
 
 def orders(plan: Plan) -> list[tuple[str, str, dict[str, Any], float | None]]:
