@@ -187,8 +187,8 @@ def loop(record: Record, plan: Plan) -> None:
 
 
 def against(other: Path, record: Record, plan: Plan) -> None:
-    """Small messages and small arrays of this tree and of another commit's, both up at once. Processes of the same code
-    differ by a tenth for as long as they live: what counts is the median of LIVES."""
+    """Small messages and small arrays of this tree and of another commit's, both up at once. A ratio belongs
+    to one life of the processes: what counts is the median of LIVES."""
     before = f"commit {commit_of(other)}"
     headers = ("what", before, "this tree", "ratio", "least of a life", "most of a life")
     record.table(f"Beside {before}, in {plan.rounds} turns of each of {LIVES} lives", *headers)
