@@ -2,14 +2,63 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+from runtime.errors import ConfigError
+
+if TYPE_CHECKING:
+    from runtime.cluster.operators.card import Card
+    from runtime.runs.seen import Seen
+
+KEY = Path("operator.key")
 
 Settings = Annotated[
     tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())
 ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Connection:
+    """Where a run is that is not of this machine.
+
+    Parameters
+    ----------
+    connect
+        A run on another machine: a copy of operator.key of its run directory, or HOST:PORT where a tunnel to it begins.
+    key
+        With HOST:PORT: the copy of operator.key.
+    """
+
+    connect: str | None = None
+    key: Path = KEY
+
+
+HERE = Connection()
+
+
+def seen(run: Path | str | None, connection: Connection = HERE) -> AbstractAsyncContextManager[Seen]:
+    """The run that is meant, to be entered. ConfigError, ConvoyError."""
+    from runtime.runs.seen import run_here, run_there
+
+    if connection.connect is None:
+        return run_here(None if run is None else Path(run), runs_here())
+    if run is not None:
+        raise ConfigError([f"{run}: found a run beside --connect, which leads to the one run that listens there"])
+    return run_there(_card(connection.connect, connection.key))
+
+
+def _card(said: str, key: Path) -> Card:
+    from runtime.cluster.operators.card import Card, is_address
+
+    if Path(said).exists() or not is_address(said):
+        return Card.read(Path(said))
+    return Card.read(key).at(said)
 
 
 def runs_here() -> Path:

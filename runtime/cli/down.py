@@ -8,8 +8,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from runtime.cli.arguments import HERE, Connection, seen
 
-def down(run: Path | None = None, *, now: Annotated[bool, Parameter(negative=())] = False) -> int:
+
+def down(
+    run: Path | None = None, *, now: Annotated[bool, Parameter(negative=())] = False, connection: Connection = HERE
+) -> int:
     """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is over.
 
     Parameters
@@ -19,23 +23,20 @@ def down(run: Path | None = None, *, now: Annotated[bool, Parameter(negative=())
     now
         End it at once, without saving.
     """
-    from runtime.cli.arguments import runs_here
-
-    return asyncio.run(_ended(run, runs_here(), now))
+    return asyncio.run(_ended(run, connection, now))
 
 
-async def _ended(run: Path | None, below: Path, now: bool) -> int:
+async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
     from runtime.report.console import RunConsole
-    from runtime.runs.attach import Client
-    from runtime.runs.finding import PATIENCE, listens, meant
     from runtime.runs.standing import standing
 
-    directory, error = await meant(run, below), ""
-    living = await asyncio.to_thread(listens, directory)
-    if living:
-        async with Client(directory, PATIENCE) as client:
-            error = await client.end(now=now)
-    left = (await standing(directory))["checkpoint"]
+    error = ""
+    async with seen(run, connection) as looked:
+        living = await looked.lives()
+        if living:
+            async with looked.client() as client:
+                error = await client.end(now=now)
+        left = (await standing(looked))["checkpoint"]
     how = f"failed: {error}" if error else "has ended" if living else "was over before: nobody listens at its socket"
-    RunConsole(live=False).say(f"{directory.name} {how}; last checkpoint: {directory / left if left else 'none'}")
+    RunConsole(live=False).say(f"{looked.name} {how}; last checkpoint: {looked.place / left if left else 'none'}")
     return 1 if error else 0

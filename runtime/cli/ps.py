@@ -9,8 +9,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from runtime.cli.arguments import HERE, Connection, runs_here, seen
 
-def ps(below: Path | None = None, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> int:
+
+def ps(
+    below: Path | None = None,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    connection: Connection = HERE,
+) -> int:
     """Show the live runs: since when, how far, which program, where.
 
     Parameters
@@ -20,10 +27,9 @@ def ps(below: Path | None = None, *, as_json: Annotated[bool, Parameter(name="--
     as_json
         Write an array of objects, for scripts.
     """
-    from runtime.cli.arguments import runs_here
     from runtime.report.console import RunConsole
 
-    found = asyncio.run(_living(below or runs_here()))
+    found = asyncio.run(_living(below or runs_here()) if connection.connect is None else _there(below, connection))
     console = RunConsole(live=False)
     if as_json:
         console.say(json.dumps(found, indent=1))
@@ -41,12 +47,20 @@ async def _living(below: Path) -> list[dict[str, Any]]:
     return list(await asyncio.gather(*map(_one, await live(below))))
 
 
+async def _there(below: Path | None, connection: Connection) -> list[dict[str, Any]]:
+    from runtime.runs.standing import standing
+
+    async with seen(below, connection) as looked:
+        return [await standing(looked)]
+
+
 async def _one(directory: Path) -> dict[str, Any]:
     from runtime.errors import ConvoyError
+    from runtime.runs.seen import Here
     from runtime.runs.standing import standing
 
     try:
-        return await standing(directory)
+        return await standing(Here(directory))
     except ConvoyError as error:
         return {"name": directory.name, "directory": str(directory), "state": "does not answer", "error": str(error)}
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from runtime.cli.arguments import HERE, Connection, seen
 
-def save(run: Path | None = None) -> int:
+
+def save(run: Path | None = None, *, connection: Connection = HERE) -> int:
     """Have a live run save a checkpoint after what is under way, and go on. Waits for it and writes its path.
 
     Parameters
@@ -14,24 +16,19 @@ def save(run: Path | None = None) -> int:
     run
         A run directory or its name; without it the only live run.
     """
-    from runtime.cli.arguments import runs_here
-
-    return asyncio.run(_saved(run, runs_here()))
+    return asyncio.run(_saved(run, connection))
 
 
-async def _saved(run: Path | None, below: Path) -> int:
+async def _saved(run: Path | None, connection: Connection) -> int:
     from runtime.errors import ProgramFailed
     from runtime.report.console import RunConsole
-    from runtime.runs.attach import Client
-    from runtime.runs.finding import PATIENCE, meant
 
-    directory = await meant(run, below)
-    async with Client(directory, PATIENCE) as client:
+    async with seen(run, connection) as looked, looked.client() as client:
         await client.save()
         async for event in client.events():
             if event.name == "unsaved":
-                raise ProgramFailed(f"{directory.name}: no checkpoint: {event.fields.get('why')}")
+                raise ProgramFailed(f"{looked.name}: no checkpoint: {event.fields.get('why')}")
             if event.name == "checkpoint" and not event.fields.get("timed"):
-                RunConsole(live=False).say(str(directory / event["file"]))
+                RunConsole(live=False).say(str(looked.place / event["file"]))
                 return 0
-    raise ProgramFailed(f"{directory.name}: it ended, and saved nothing before")
+    raise ProgramFailed(f"{looked.name}: it ended, and saved nothing before")

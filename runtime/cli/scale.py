@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+
+from runtime.cli.arguments import HERE, Connection, seen
+
+if TYPE_CHECKING:
+    from runtime.runs.seen import Seen
 
 Machines = Annotated[tuple[str, ...], Parameter(negative=())]
 LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
@@ -20,6 +25,7 @@ def scale(
     groups: int | None = None,
     without: Machines = (),
     including: Annotated[Machines, Parameter(name="--with")] = (),
+    connection: Connection = HERE,
 ) -> int:
     """Let a live run go on with more or fewer workers, in other groups, or on other machines. Waits until it does.
 
@@ -38,7 +44,6 @@ def scale(
     including
         A machine of cluster.toml that left, and takes part again; may be said several times.
     """
-    from runtime.cli.arguments import runs_here
     from runtime.errors import ConfigError
 
     for name, said in (("--workers", workers), ("--groups", groups)):
@@ -47,44 +52,42 @@ def scale(
     if workers is groups is None and not (without or including):
         raise ConfigError(["say what is to change: --workers, --groups, --without or --with"])
     wish = {"workers": workers or 0, "groups": groups or 0, "without": without, "including": including}
-    return asyncio.run(_scaled(run, runs_here(), wish))
+    return asyncio.run(_scaled(run, connection, wish))
 
 
-async def _scaled(run: Path | None, below: Path, wish: dict[str, Any]) -> int:
+async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]) -> int:
     from runtime.report.console import RunConsole
-    from runtime.runs.attach import Client
-    from runtime.runs.finding import PATIENCE, meant
 
-    directory, console = await meant(run, below), RunConsole(live=False)
-    async with Client(directory, PATIENCE) as client:
-        scaled = await client.scale(**wish)
-        began = asyncio.get_running_loop().time()
-    for warning in scaled.warnings:
-        console.warn(warning)
-    following = directory.parent / scaled.run
-    await _begun(following)
-    console.say(
-        f"{following}: goes on at {scaled.at}, {asyncio.get_running_loop().time() - began:.1f} s after it was saved"
-    )
+    console, clock = RunConsole(live=False), asyncio.get_running_loop().time
+    async with seen(run, connection) as looked:
+        async with looked.client() as client:
+            scaled = await client.scale(**wish)
+            began = clock()
+        for warning in scaled.warnings:
+            console.warn(warning)
+        await looked.follow(scaled.run, VANISHED_SECONDS)
+        await _begun(looked)
+        console.say(f"{looked.place}: goes on at {scaled.at}, {clock() - began:.1f} s after it was saved")
     return 0
 
 
-async def _begun(directory: Path) -> None:
-    """Wait until the run with this directory has begun. ConvoyError if it cannot."""
+async def _begun(following: Seen) -> None:
+    """Wait until this run has begun. ConvoyError if it cannot."""
+    from runtime.cluster.operators.words import JOURNAL
     from runtime.errors import ProgramFailed
-    from runtime.runs.finding import listens
     from runtime.runs.standing import journal
 
     heard = asyncio.get_running_loop().time()
     while True:
-        told = await asyncio.to_thread(journal, directory)
+        await following.refresh(JOURNAL)
+        told = await asyncio.to_thread(journal, following.directory)
         if "began" in told:
             return
         if "failed" in told:
             why = str(told["failed"]["error"]).splitlines()[0]
-            raise ProgramFailed(f"{directory.name} could not begin: {why}; what `up` does now, it says itself")
-        if await asyncio.to_thread(listens, directory):
+            raise ProgramFailed(f"{following.name} could not begin: {why}; what `up` does now, it says itself")
+        if await following.lives():
             heard = asyncio.get_running_loop().time()
         elif asyncio.get_running_loop().time() - heard > VANISHED_SECONDS:
-            raise ProgramFailed(f"{directory.name} has not begun, and nobody listens at its socket")
+            raise ProgramFailed(f"{following.name} has not begun, and nobody listens at its socket")
         await asyncio.sleep(LOOK_SECONDS)

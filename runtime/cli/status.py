@@ -10,8 +10,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from runtime.cli.arguments import HERE, Connection, seen
 
-def status(run: Path | None = None, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> int:
+
+def status(
+    run: Path | None = None,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    connection: Connection = HERE,
+) -> int:
     """Show how far a run is, and what each of its processes is at; of one that is over, how it ended.
 
     Parameters
@@ -21,21 +28,20 @@ def status(run: Path | None = None, *, as_json: Annotated[bool, Parameter(name="
     as_json
         Write one object, for scripts.
     """
-    from runtime.cli.arguments import runs_here
     from runtime.report.console import RunConsole
 
-    found = asyncio.run(_found(run, runs_here()))
+    found = asyncio.run(_found(run, connection))
     console = RunConsole(live=False)
     for line in [json.dumps(found, indent=1)] if as_json else _lines(found):
         console.say(line)
     return 0
 
 
-async def _found(run: Path | None, below: Path) -> dict[str, Any]:
-    from runtime.runs.finding import meant
+async def _found(run: Path | None, connection: Connection) -> dict[str, Any]:
     from runtime.runs.standing import standing
 
-    return await standing(await meant(run, below))
+    async with seen(run, connection) as looked:
+        return await standing(looked)
 
 
 def _lines(run: dict[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ roll  sameness            who has greeted, from where; do all machines run and r
 causes  supervisor        which of several reports is told; starting and ending everything
 agent  process            in each role process: who answers the supervisor; from its fork to its end
 launcher  launchers       what starts processes; a kind of place a file
+operators                 people elsewhere who look at the run and steer it
 machines                  machines elsewhere: their link with `up`
 kubernetes                what a run says to a Kubernetes cluster, and hears of it
 birth                     starts the process that role processes are forked from

@@ -1,7 +1,7 @@
 """Who is outside a run and takes part in it, as the supervisor sees it. `runs/attach.py` is the other end.
 
       client                             supervisor
-         |  --- Attach ------------------>   over its private socket, which plan.json names
+         |  --- Attach ------------------>   over its private socket, which plan.json names, or from elsewhere
          |  <-- Attached -----------------
          |  --- a message to an actor --->   asked or told in the supervisor's name; the answer goes back
          |  --- GetStatus --------------->   answered by what the supervisor knows: no process is asked
@@ -27,8 +27,7 @@ from runtime.cluster.lifecycle import EventReport, Heartbeat, is_agent
 from runtime.errors import ConvoyError, Refused
 from runtime.messages.message import Envelope, Json, Message, Refusal, message
 from runtime.plan.topology import SUPERVISOR
-from runtime.transport import Endpoints, Release
-from runtime.transport.sockets import SocketTransport
+from runtime.transport import Endpoints, Release, Transport
 
 Answer = Callable[[Any], Awaitable[Message]]
 CLIENT = "client-"  # how the names of clients begin
@@ -105,9 +104,14 @@ class Parting(Message):
     error: str
 
 
+async def nobody_reads() -> None:
+    """Of a run whose clients are all of this host."""
+
+
 @dataclass
 class _Client:
     incarnation: int
+    road: Transport
     reports: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
     missed: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -121,31 +125,31 @@ class Clients:
     def __init__(
         self,
         home: Node,
-        road: SocketTransport,
         voice: Actor,
         began: asyncio.Event,
         status: Callable[[], tuple[dict[str, Any], dict[str, Any]]],
         end: Callable[[bool], Awaitable[None]],
         answers: Mapping[type[Message], Answer],
     ) -> None:
-        self._home, self._road, self._voice, self._began = home, road, voice, began
+        self._home, self._voice, self._began = home, voice, began
         self._status, self._end, self._answers = status, end, answers
         self._clients: dict[str, _Client] = {}
         self._error, self._over = "", False
+        self.read_out = nobody_reads  # awaited when all have heard of the end, before they are let go
         self._tasks: set[asyncio.Task[None]] = set()  # of all, also of those that are gone
 
     def __repr__(self) -> str:
         return f"<{len(self._clients)} clients>"
 
-    def take(self, envelope: Envelope, release: Release) -> bool:
-        """Take what is a client's business; False if it is somebody else's."""
+    def take(self, envelope: Envelope, release: Release, road: Transport) -> bool:
+        """Take what is a client's business; False if it is somebody else's. `road`: where it came from."""
         name, client = envelope.sender, self._clients.get(envelope.sender)
         if client is None and isinstance(envelope.message, Attach) and name.startswith(CLIENT):
             if not self._over:  # or it hears that the connection broke
-                self._admit(envelope, envelope.message)
+                self._admit(envelope, envelope.message, road)
             release()
             return True
-        if client is None or client.incarnation != envelope.incarnation:
+        if client is None or client.incarnation != envelope.incarnation or client.road is not road:
             return False
         if isinstance(envelope.message, GetStatus):
             release()
@@ -160,11 +164,11 @@ class Clients:
             self._spawn(client, self._relay(envelope, release))
         return True
 
-    def _admit(self, envelope: Envelope, attach: Attach) -> None:
+    def _admit(self, envelope: Envelope, attach: Attach, road: Transport) -> None:
         name = envelope.sender
         where = Endpoints(attach.control, attach.bulk, host=attach.host)
-        self._home.connect(name, envelope.incarnation, where, [name], self._road)
-        client = self._clients[name] = _Client(envelope.incarnation)
+        self._home.connect(name, envelope.incarnation, where, [name], road)
+        client = self._clients[name] = _Client(envelope.incarnation, road)
         self._spawn(client, self._feed(name, client, envelope.id))
 
     async def _feed(self, name: str, client: _Client, attached: int) -> None:
@@ -256,7 +260,7 @@ class Clients:
         if client is not None:
             for task in client.tasks:
                 task.cancel()
-            self._road.disconnect(process, f"{process} is gone")
+            client.road.disconnect(process, f"{process} is gone")
 
     async def close(self) -> None:
         """The run is over: say so to those that listen, and admit nobody more."""
@@ -266,6 +270,7 @@ class Clients:
             client.reports.put_nowait(Parting(error=self._error))
         if tasks:
             await asyncio.wait(tasks, timeout=PARTING_SECONDS)
+        await self.read_out()
         for name in list(self._clients):
             self.lost(name)
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -21,7 +21,8 @@ LOOPBACK = "127.0.0.1"
 MOST_BYTES = 1 << 24  # of a file of hosts
 
 
-def _address(value: str) -> str:
+def listened_at(value: str) -> str:
+    """An address that a machine may listen at, see `machine.addresses`. ValueError."""
     if wrong := mistake(value):
         raise ValueError(wrong)
     return value
@@ -76,7 +77,7 @@ class Machine(Section):
         Expected("hosts such as 'node[1-8]', '$SLURM_NODELIST', or an array of them"),
     ] = Field(default=(), strict=False)
     hostfile: Text | None = None
-    address: Annotated[str, AfterValidator(_address)] = LOOPBACK
+    address: Annotated[str, AfterValidator(listened_at)] = LOOPBACK
     cores: Count | None = None
     threads: Count | Literal["auto"] = "auto"
     port: Port | None = None

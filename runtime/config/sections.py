@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from runtime.config.engines import Kubernetes, Ray, of_another_kind
 from runtime.config.hosts import matching
 from runtime.config.kinds import Bytes, Count, Name, Port, Seconds, Section, Text, parse_bytes
-from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, tables
+from runtime.config.machines import LOCAL_NAME, LOOPBACK, Entries, Machine, listened_at, tables
 from runtime.config.problems import Expected
 from runtime.config.source import Problem, RawConfig, show_text
 from runtime.config.toml_lines import KeyPath
@@ -143,6 +143,14 @@ class Metrics(Section):
     readers: tuple[Text, ...] = Field(default=(), strict=False)
 
 
+class Operators(Section):
+    """[operators]: where `--connect` reaches `up` from elsewhere; without an `address` nowhere. Port 0 takes any free
+    one. Links are encrypted, and only who has the key of the run directory comes in."""
+
+    address: Annotated[Text, AfterValidator(listened_at)] | None = None
+    port: int = Field(default=0, ge=0, le=65535)
+
+
 class SimulatedLink(Section):
     """What is different on some links of a simulated network."""
 
@@ -183,6 +191,7 @@ class ClusterConfig(BaseModel):
     liveness: Liveness = Liveness()
     recovery: Recovery = Recovery()
     metrics: Metrics = Metrics()
+    operators: Operators = Operators()
     simulation: Simulation = Simulation()
 
     _raw: RawConfig = PrivateAttr(default_factory=lambda: RawConfig(Path("cluster.toml")))

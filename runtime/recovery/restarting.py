@@ -17,6 +17,7 @@ from typing import Any
 from runtime.cluster.clients import Scale, Scaled
 from runtime.cluster.launcher import Early
 from runtime.cluster.launchers import Nursery
+from runtime.cluster.operators.card import FILE, Cards
 from runtime.config.file import dump
 from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refused
 from runtime.messages.message import HandedOver, HandOver
@@ -58,6 +59,7 @@ class Restarting:
         recovery = checked.loaded.config.recovery
         self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
         self._reachable = recovery.machines == "reachable"
+        self._cards = Cards()
         self._deaths = 0  # after which it began anew, one after another
         self._run = self._made(early, directory)
         self._over = asyncio.Event()  # somebody wants the end
@@ -90,6 +92,8 @@ class Restarting:
             self._console.say(f"metrics    {self._run.metrics_url} lists every process")
         if self._run.report_url:
             self._console.say(f"report     {self._run.report_url} shows the run in a browser")
+        if self._run.operators_at:
+            self._console.say(f"operators  {self._run.operators_at} lets in who has {self._run.directory / FILE}")
         return await self._run.ended()
 
     # -- what follows
@@ -174,7 +178,7 @@ class Restarting:
         checked, console = self._checked, self._console
         return Run(
             checked.placement, checked.loaded.config, options=checked.loaded.options, console=lambda: console,
-            early=early, directory=directory, restarts=self._deaths, scale=self.scale,
+            early=early, directory=directory, restarts=self._deaths, scale=self.scale, cards=self._cards,
         )  # fmt: skip
 
     def _directory_of(self, checked: Checked) -> RunDirectory:

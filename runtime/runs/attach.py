@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from runtime.actors.actor import Actor
+from runtime.actors.homes import Home
 from runtime.actors.looks import BeginTrace, EndTrace, GetSnapshot, Looked, ShowStacks, Snapshot
 from runtime.actors.metrics import Metrics
 from runtime.actors.node import Node
@@ -42,6 +43,7 @@ from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import SUPERVISOR, Placement
 from runtime.report.events import Event, Events
 from runtime.suggest import hint
+from runtime.transport import Endpoints, Transport
 from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
@@ -69,16 +71,16 @@ class Client:
 
     def __init__(self, directory: str | Path, patience: float = ANSWER_SECONDS) -> None:
         self.directory, self._patience = Path(directory), patience
-        try:
-            self._plan = RunPlan.read(self.directory)
-        except OSError as error:
-            raise ConfigError([f"{self.directory / FILE}: {error.strerror}, expected a run directory"]) from None
-        except (KeyError, TypeError, ValueError, AttributeError):
-            text = f"{self.directory / FILE}: not the plan of a run whose actors live in processes, or damaged, or of "
-            raise ConfigError([f"{text}another version of Convoy"]) from None
+        self._plan = plan_in(self.directory)
+        self.name = f"{CLIENT}{os.getpid()}-{next(_numbers)}"
 
     def __repr__(self) -> str:
-        return f"<client of the run in {self.directory}>"
+        return f"<client of the run {self.called}>"
+
+    @property
+    def called(self) -> str:
+        """Which run, in the words after "the run"."""
+        return f"in {self.directory}"
 
     @property
     def placement(self) -> Placement:
@@ -87,34 +89,21 @@ class Client:
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
-        began, name = loop.time(), f"{CLIENT}{os.getpid()}-{next(_numbers)}"
+        began, name = loop.time(), self.name
         self._events = Events(lambda: loop.time() - began)
         self._over: asyncio.Future[str] = loop.create_future()
         self._over.add_done_callback(lambda over: self._events.end())
-        self._check_socket()
         self._voice = _Voice(self._events, self._over)
         self._node = Node(name, FIRST, InlineCompute(), Metrics())
-        self._road = SocketTransport(
-            name,
-            self._node.deliver,
-            self._node.reject,
-            self._plan.limits,
-            incarnation=FIRST,
-            bind=lambda lane: (f"unix://{self._plan.socket_directory}/{name}.{lane}",),
-            on_link_lost=lambda process: self._lost(),
-        )
+        self._road = await self._way()
         try:
             here = await self._road.open()
-            actors = [actor.name for actor in self.placement.topology.actors]
-            agents = [agent_of(process.name) for process in self.placement.processes]
-            known = [SUPERVISOR, *actors, *agents]
-            self._node.connect(SUPERVISOR, FIRST, self._plan.supervisor.nearest(), known, self._road)
+            self._node.connect(SUPERVISOR, FIRST, self._where(), [SUPERVISOR], self._road)
             self._node.add(name, "client", self._voice)
             self._node.begin([name])
-            patience = self._patience
-            await self._asked(
-                SUPERVISOR, Attach(control=here.control, bulk=here.bulk, host=here.host), Attached, patience
-            )
+            attach = Attach(control=here.control, bulk=here.bulk, host=here.host)
+            await self._asked(SUPERVISOR, attach, Attached, self._patience)
+            await self._arrive()
         except BaseException:
             await self._close()
             raise
@@ -124,6 +113,38 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._close()
+
+    # -- the way to it: that of this host; see `far` for another
+
+    async def _way(self) -> Transport:
+        """The road to the supervisor. ConvoyError if it is known that nobody is there."""
+        self._check_socket()
+        return SocketTransport(
+            self.name,
+            self._node.deliver,
+            self._node.reject,
+            self._plan.limits,
+            incarnation=FIRST,
+            bind=lambda lane: (f"unix://{self._plan.socket_directory}/{self.name}.{lane}",),
+            on_link_lost=lambda process: self._lost(),
+        )
+
+    def _where(self) -> Endpoints:
+        """Where the supervisor listens."""
+        return self._plan.supervisor.nearest()
+
+    async def _arrive(self) -> None:
+        """It takes part: know everybody, who are all reached by the supervisor."""
+        actors = [actor.name for actor in self.placement.topology.actors]
+        agents = [agent_of(process.name) for process in self.placement.processes]
+        self._node.router.know([*actors, *agents], Home(SUPERVISOR, FIRST, self._road))
+
+    # -- talking to it
+
+    @property
+    def over(self) -> bool:
+        """Has the run ended, or is the connection to it gone?"""
+        return self._over.done()
 
     async def tell(self, actor: str, message: Message) -> None:
         """See Run.tell."""
@@ -198,9 +219,13 @@ class Client:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
                 return await asking
+        except ActorStopped:
+            if self._over.done():
+                raise self._ended() from None
+            raise
         except AskTimeout:
             if actor == SUPERVISOR:
-                raise ConvoyError(f"the run in {self.directory} does not answer") from None
+                raise ConvoyError(f"the run {self.called} does not answer") from None
             raise
         finally:
             asking.cancel()
@@ -217,13 +242,13 @@ class Client:
         try:
             living = Path(self._plan.supervisor.control[0].removeprefix("unix://")).exists()
         except PermissionError:
-            raise ConvoyError(f"the run in {self.directory} is another user's") from None
+            raise ConvoyError(f"the run {self.called} is another user's") from None
         if not living:
             raise self._ended()
 
     def _ended(self) -> ConvoyError:
         why = self._over.result() if self._over.done() else ""
-        return ActorStopped(f"the run in {self.directory} is over{': ' if why else ''}{why}")
+        return ActorStopped(f"the run {self.called} is over{': ' if why else ''}{why}")
 
     def _lost(self) -> None:
         if not self._over.done():
@@ -233,6 +258,17 @@ class Client:
         await self._node.stop()
         await self._road.close()
         self._lost()
+
+
+def plan_in(directory: Path) -> RunPlan:
+    """The plan of a run. ConfigError if there is none that can be read."""
+    try:
+        return RunPlan.read(directory)
+    except OSError as error:
+        raise ConfigError([f"{directory / FILE}: {error.strerror}, expected a run directory"]) from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        text = f"{directory / FILE}: not the plan of a run whose actors live in processes, or damaged, or of "
+        raise ConfigError([f"{text}another version of Convoy"]) from None
 
 
 def attach(directory: str | Path) -> Client:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from runtime.cluster.lifecycle import Heartbeat
+from runtime.cluster.operators.card import Cards
 from runtime.cluster.watcher import Watcher
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ConvoyError
@@ -55,7 +56,7 @@ class Watchers:
 class Site:
     """What a house is built on: who is to live there, as the configuration says; where it writes, whom it tells.
     `restarts`: runs of this `up` that died one after another before it. `scale` makes another run of it, which goes on
-    with other workers or on other machines."""
+    with other workers or on other machines. `cards`: what operators elsewhere come in by."""
 
     placement: Placement
     config: ClusterConfig
@@ -63,6 +64,7 @@ class Site:
     watcher: Watcher
     scale: Scaling = not_scaled
     restarts: int = 0
+    cards: Cards = field(default_factory=Cards)
 
     @property
     def limits(self) -> Limits:
@@ -81,6 +83,7 @@ class House(ABC):
     asked_to_end = False
     metrics_url = ""
     report_url = ""
+    operators_at = ""
     summary = ""
 
     @abstractmethod

@@ -21,6 +21,7 @@ from runtime.cluster.clients import Answer, Clients, Scale
 from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
+from runtime.cluster.operators.desk import Desk
 from runtime.cluster.process import SHOW_STACKS
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
@@ -107,7 +108,9 @@ class ProcessHouse(House):
             BeginTrace: self._begin_trace,
             EndTrace: self._end_trace,
         }
-        self._clients = Clients(self._node, self._road, self._supervisor, self.began, known, self._end, answers)
+        self._clients = Clients(self._node, self._supervisor, self.began, known, self._end, answers)
+        self._desk = Desk(directory.path, site.cards, self._clients.take, self._node.reject, self._clients.lost)
+        self._clients.read_out = self._desk.read_out
         self._watchers.add(self._clients)
         self._show_run()
         self._watchers.add(self._tracing)
@@ -140,6 +143,9 @@ class ProcessHouse(House):
             self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
+        operators = self._config.operators
+        if operators.address is not None:
+            self.operators_at = await self._desk.open(own(operators.address), operators.port)
         if not all(map(self._config.is_here, self._config.machine)):  # those here are forked from one nursery
             mine = await asyncio.to_thread(identity, topology.program)
             self._supervisor.sameness.runs(UP, platform.node(), mine)
@@ -158,6 +164,7 @@ class ProcessHouse(House):
             follows = restarts or self._continuing.done
             self._lingers.seconds = 0.0 if follows else self._config.metrics.linger_seconds
             await self._clients.close()
+            await self._desk.close()
             await self._continuing.close()
 
     async def _end(self, now: bool) -> None:
@@ -181,7 +188,7 @@ class ProcessHouse(House):
 
     def _deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A process of the run is linked by its first message, which is then judged like any; clients are relayed."""
-        if not self._clients.take(envelope, release):
+        if not self._clients.take(envelope, release, self._road):
             self._supervisor.admit(envelope)
             self._node.deliver(envelope, size, release)
 
@@ -218,6 +225,7 @@ class ProcessHouse(House):
     async def close(self) -> None:
         """See House.close."""
         await self._tracing.close()
+        await self._desk.close()  # if nobody was to be supervised
         if self._observation is not None:
             await self._observation.close()
         await self._node.stop()

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
+from runtime.cluster.operators.card import Cards
 from runtime.cluster.process import event_loop_factory
 from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
@@ -68,7 +69,7 @@ class Run:
     """One run of a placement, shown on what `console` makes, if given. `async with run:` starts it; leaving the block
     waits for its end, leaving it by an exception ends it at once. `early`: its processes may be born there.
     `directory`: its run directory, if it has one already. `restarts`: runs that it follows. `scale` makes another of
-    it. `loop_factory` makes an event loop that has its kind of time.
+    it. `cards`: of the runs before it. `loop_factory` makes an event loop that has its kind of time.
 
     A ConvoyError that ends the run is raised by whoever hears of it first: `events`, `result`, or leaving the block.
     """
@@ -85,8 +86,9 @@ class Run:
         directory: RunDirectory | None = None,
         scale: Scaling = not_scaled,
         restarts: int = 0,
+        cards: Cards | None = None,
     ) -> None:
-        self.placement, self._restarts = placement, restarts
+        self.placement, self._restarts, self._cards = placement, restarts, cards or Cards()
         self._config, self._options, self._console = config, options, console
         self._build = house_of(placement, config, here=here, early=early)
         self._virtual = config.simulation.clock == "virtual"
@@ -143,7 +145,7 @@ class Run:
                 board = TensorBoard(directory.path, directory.on_trouble)
                 watcher.add(board)
             self._house = self._build(
-                Site(self.placement, self._config, directory, watcher, scale=self._scale, restarts=self._restarts)
+                Site(self.placement, self._config, directory, watcher, self._scale, self._restarts, self._cards)
             )
             await self._house.open()
             self._opened.set()
@@ -234,6 +236,12 @@ class Run:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""
         self._started()
         return self._house.statuses() if self._house else {}
+
+    @property
+    def operators_at(self) -> str:
+        """HOST:PORT where operators elsewhere reach it; "" if they do not."""
+        self._started()
+        return self._house.operators_at if self._house else ""
 
     # -- talking to its actors
 

@@ -7,14 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
 from runtime.report.course import ENDING, ENDS, after
 from runtime.report.picture import HEADLINE
 from runtime.report.reading import events
-from runtime.runs.attach import Client
-from runtime.runs.finding import PATIENCE, listens
+from runtime.runs.attach import plan_in
+from runtime.runs.seen import Seen
 from runtime.transport import host
 
 KEPT = (
@@ -33,21 +34,22 @@ WORDS = {"stopping": "winding down", "killed": "over"}  # for people, of a cours
 SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
-async def standing(directory: Path) -> dict[str, Any]:
+async def standing(seen: Seen) -> dict[str, Any]:
     """As plain data. ConfigError if its plan cannot be read, ConvoyError if its supervisor does not answer."""
-    client = await asyncio.to_thread(Client, directory, PATIENCE)
-    told = await asyncio.to_thread(journal, directory)
-    found = await asyncio.to_thread(_recorded, directory, told)
-    found["program"] = client.placement.topology.program
-    if not await asyncio.to_thread(listens, directory):
+    await seen.refresh(JOURNAL)
+    placement = (await asyncio.to_thread(plan_in, seen.directory)).placement
+    told = await asyncio.to_thread(journal, seen.directory)
+    found = await asyncio.to_thread(_recorded, seen, told)
+    found["program"] = placement.topology.program
+    if not await seen.lives():
         return found
     try:
-        async with client:
+        async with seen.client() as client:
             known = await client.status()
     except ActorStopped:  # it has ended meanwhile
         return found
     found["state"] = _state(told, lives=True)
-    for spec in client.placement.processes:
+    for spec in placement.processes:
         facts = dict(known.processes.get(spec.name, {}))
         used = usage(facts["pid"]) if facts.pop("host", "") == host.identity() else None
         processor, memory = used or (None, None)
@@ -56,14 +58,14 @@ async def standing(directory: Path) -> dict[str, Any]:
     return found
 
 
-def _recorded(directory: Path, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _recorded(seen: Seen, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """What the run directory says."""
     slower = told.get(SLOWER, {})
     return {
-        "name": directory.name,
-        "directory": str(directory.resolve()),
+        "name": seen.name,
+        "directory": str(seen.place.resolve() if seen.is_here else seen.place),
         "program": "",
-        "since": (directory / FILE).stat().st_mtime,
+        "since": (seen.directory / FILE).stat().st_mtime,
         "state": _state(told, lives=False),
         "progress": _plain(told.get(HEADLINE, {})),
         "eta_seconds": _remaining(told),

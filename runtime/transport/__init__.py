@@ -3,6 +3,7 @@
 base                    what every road promises
 inproc  network_model   inside one process; how long messages travel in a simulated network
 sockets                 between processes: envelopes over sockets, arrays in shared memory
+dialed                  one end dials, and both speak on that connection: to who listens nowhere
 ports                   what a kind of sockets is:
 unix  stream  backlog   within a host, on the event loop: whole messages; what the system has no room for yet
 zeromq  parts           between hosts; large frames in parts

@@ -254,6 +254,10 @@ class ZmqListener(Listener):
             return False
         return True
 
+    def forget(self, identity: bytes) -> None:
+        """A peer has left for good: nothing more of it is to be put together."""
+        self._parts.pop(identity, None)
+
     def close(self) -> None:
         """See Listener.close."""
         self._monitor.close()
@@ -290,7 +294,7 @@ class ZmqPorts(Ports):
         self._gate: _Gate | None = None
         self._files: list[Path] = []
 
-    def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> Listener:
+    def listen(self, address: str, lane: Lane, on_message: OnMessage, on_refused: OnRefused) -> ZmqListener:
         """See Ports.listen. A file's directory says who may connect; TCP lets in who has the keys for it."""
         guard: _Options = {zmq.ZAP_DOMAIN: USER} if self._guarded(address) else {}
         if address.startswith(_CURVE):

@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from runtime.cli.arguments import HERE, Connection, seen
+
+if TYPE_CHECKING:
+    from runtime.runs.seen import Seen
+
+FOLLOW_SECONDS = 90.0  # for the run that follows one to listen: a machine may be waited for
 LOOK_SECONDS = 0.2  # between two looks at a journal that is followed
 
 
@@ -17,6 +23,7 @@ def events(
     *,
     follow: Annotated[bool, Parameter(alias="-f", negative=())] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    connection: Connection = HERE,
 ) -> int:
     """Show what has happened in a run, from its first event on.
 
@@ -29,45 +36,46 @@ def events(
     as_json
         Write the lines of events.jsonl as they are, for scripts.
     """
-    from runtime.cli.arguments import runs_here
-
-    asyncio.run(_shown(run, runs_here(), follow, as_json))
+    asyncio.run(_shown(run, connection, follow, as_json))
     return 0
 
 
-async def _shown(run: Path | None, below: Path, follow: bool, as_json: bool) -> None:
+async def _shown(run: Path | None, connection: Connection, follow: bool, as_json: bool) -> None:
     from runtime.report.console import RunConsole
     from runtime.report.events import Event
     from runtime.report.reading import event_of
     from runtime.runs.continuing import CONTINUED
-    from runtime.runs.finding import meant
     from runtime.text import bounded
 
     console = RunConsole(live=False)
-    directory: Path | None = await meant(run, below)
-    while directory is not None:
-        following = None
-        async for line in _lines(directory, follow):
-            fields = event_of(line)
-            if fields is None:
-                console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
-                continue
-            t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
-            fields.pop("unix_seconds", None)
-            console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
-            if follow and event == CONTINUED:
-                following = directory.parent / str(fields.get("in"))
-        directory = following
+    async with seen(run, connection) as looked:
+        while True:
+            following = ""
+            async for line in _lines(looked, follow):
+                fields = event_of(line)
+                if fields is None:
+                    console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
+                    continue
+                t, actor, event = (fields.pop(name) for name in ("t", "actor", "event"))
+                fields.pop("unix_seconds", None)
+                console.say(line.rstrip() if as_json else str(Event(t, actor, event, fields)))
+                if follow and event == CONTINUED:
+                    following = str(fields.get("in"))
+            if not following:
+                return
+            await looked.follow(following, FOLLOW_SECONDS)
 
 
-async def _lines(directory: Path, follow: bool) -> AsyncIterator[str]:
+async def _lines(looked: Seen, follow: bool) -> AsyncIterator[str]:
     """Whole lines of the journal. It is looked at once more after the run is over."""
-    from runtime.runs.finding import listens
+    from runtime.cluster.operators.words import JOURNAL
 
-    with (directory / "events.jsonl").open() as journal:  # nothing else waits for this loop
+    await looked.refresh(JOURNAL)
+    with (looked.directory / JOURNAL).open() as journal:  # nothing else waits for this loop
         left, lives = "", follow
         while True:
-            lives = lives and await asyncio.to_thread(listens, directory)
+            lives = lives and await looked.lives()
+            await looked.refresh(JOURNAL)
             *whole, left = (left + journal.read()).split("\n")
             for line in whole:
                 yield line

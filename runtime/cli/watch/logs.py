@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+
+from runtime.cli.arguments import HERE, Connection
 
 LOOK_SECONDS = 0.2  # between two looks at logs that are followed
 
@@ -16,6 +17,7 @@ def logs(
     process: str | None = None,
     *,
     follow: Annotated[bool, Parameter(alias="-f", negative=())] = False,
+    connection: Connection = HERE,
 ) -> int:
     """Show the logs of all processes of a run in the order of their times, each line behind the name of its process.
 
@@ -30,30 +32,30 @@ def logs(
     follow
         Stay until the run is over, and show what is logged.
     """
-    from runtime.cli.arguments import runs_here
-
-    asyncio.run(_shown(run, process, runs_here(), follow))
+    asyncio.run(_shown(run, process, connection, follow))
     return 0
 
 
-async def _shown(run: str | None, process: str | None, below: Path, follow: bool) -> None:
-    from runtime.cli.watch.looking import meant_by, named
+async def _shown(run: str | None, process: str | None, connection: Connection, follow: bool) -> None:
+    from runtime.cli.watch.looking import named, seen_by
     from runtime.cli.watch.tails import Tails
+    from runtime.cluster.operators.words import LOGS
     from runtime.plan.run_plan import RunPlan
     from runtime.report.console import RunConsole
-    from runtime.runs.finding import listens
 
-    directory, process = await meant_by(run, process, below)
-    names = [spec.name for spec in RunPlan.read(directory).placement.processes]
-    if process is not None:
-        named(process, names, "process")
-    console, tails = RunConsole(live=False), Tails(directory, process)
-    width = len(process) if process is not None else max(map(len, names))
-    lives = follow
-    while True:
-        lives = lives and await asyncio.to_thread(listens, directory)
-        for name, line in tails.lines(last=not lives):
-            console.say(f"{name:<{width}}  {line}")
-        if not lives:
-            return
-        await asyncio.sleep(LOOK_SECONDS)
+    seen, process = seen_by(run, process, connection)
+    async with seen as looked:
+        names = [spec.name for spec in RunPlan.read(looked.directory).placement.processes]
+        if process is not None:
+            named(process, names, "process")
+        console, tails = RunConsole(live=False), Tails(looked.directory, process)
+        width = len(process) if process is not None else max(map(len, names))
+        lives = follow
+        while True:
+            lives = lives and await looked.lives()
+            await looked.refresh(LOGS)
+            for name, line in tails.lines(last=not lives):
+                console.say(f"{name:<{width}}  {line}")
+            if not lives:
+                return
+            await asyncio.sleep(LOOK_SECONDS)

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from runtime.cli.arguments import Connection, runs_here, seen
 from runtime.errors import ConfigError
 from runtime.runs.attach import Client
-from runtime.runs.finding import meant
+from runtime.runs.seen import Seen
 from runtime.suggest import hint
 
 State = Mapping[str, Any]  # of a process, see `actors.snapshot`
@@ -28,15 +30,14 @@ class Look:
 
 
 class Looking:
-    """A client that looks. `async with` it. ConvoyError when the run is over."""
+    """Looks by a client, which is there as long as this is entered. ConvoyError when the run is over."""
 
-    def __init__(self, directory: Path, patience: float) -> None:
-        self.client = Client(directory, patience)
+    def __init__(self, client: Client) -> None:
+        self.client = client
         self._asking: dict[str, asyncio.Task[State | None]] = {}
         self._since: dict[str, float] = {}
 
     async def __aenter__(self) -> Self:
-        await self.client.__aenter__()
         return self
 
     async def __aexit__(
@@ -45,7 +46,6 @@ class Looking:
         for task in self._asking.values():
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)
-        await self.client.__aexit__(kind, error, trace)
 
     async def look(self, within: float) -> Look:
         """Everybody's state, as far as it comes within so many seconds."""
@@ -67,14 +67,15 @@ class Looking:
         return Look(now(), states, silent)
 
 
-async def meant_by(run: str | None, name: str | None, below: Path) -> tuple[Path, str | None]:
-    """The run directory, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word that is no
-    run is a name in the only live run, or the newest."""
+def seen_by(
+    run: str | None, name: str | None, connection: Connection
+) -> tuple[AbstractAsyncContextManager[Seen], str | None]:
+    """The run, and the name of an actor or process in it, of `COMMAND [RUN] [NAME]`: a single word that is no run is a
+    name in the only live run, or the newest, or the one that `--connect` leads to."""
     if run is None or name is not None:
-        return await meant(None if run is None else Path(run), below), name
-    if any(map(Path.is_dir, (Path(run), below / run))):  # nothing else waits for this loop
-        return await meant(Path(run), below), None
-    return await meant(None, below), run
+        return seen(run, connection), name
+    is_run = connection.connect is None and any(map(Path.is_dir, (Path(run), runs_here() / run)))
+    return (seen(run, connection), None) if is_run else (seen(None, connection), run)
 
 
 def named(name: str, known: Sequence[str], what: str) -> None:

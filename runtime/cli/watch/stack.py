@@ -12,20 +12,27 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from runtime.cli.watch.looking import Look, Looking, State, meant_by, named
+from runtime.cli.arguments import HERE, Connection
+from runtime.cli.watch.looking import Look, Looking, State, named, seen_by
 from runtime.cli.watch.rates import doing, spoken
 from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
 from runtime.cli.watch.stacks import native as native_stacks
+from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.report import reading
-from runtime.runs.finding import PATIENCE, listens
+from runtime.runs.attach import Client
+from runtime.runs.seen import Seen
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
 
 
 def stack(
-    run: str | None = None, actor: str | None = None, *, native: Annotated[bool, Parameter(negative=())] = False
+    run: str | None = None,
+    actor: str | None = None,
+    *,
+    native: Annotated[bool, Parameter(negative=())] = False,
+    connection: Connection = HERE,
 ) -> int:
     """Show what the actors of a live run wait for, and the Python stacks of all threads of their processes.
 
@@ -40,32 +47,35 @@ def stack(
     native
         The frames of libraries and kernels, too, of processes of this host; needs py-spy and the right to trace.
     """
-    from runtime.cli.arguments import runs_here
-
-    return asyncio.run(_shown(run, actor, runs_here(), native))
+    return asyncio.run(_shown(run, actor, connection, native))
 
 
-async def _shown(run: str | None, actor: str | None, below: Path, native: bool) -> int:
+async def _shown(run: str | None, actor: str | None, connection: Connection, native: bool) -> int:
     from runtime.report.console import RunConsole
 
-    directory, actor = await meant_by(run, actor, below)
-    console, placement = RunConsole(live=False), RunPlan.read(directory).placement
-    if actor is not None:
-        named(actor, list(placement.process_of()), "actor")
-    if not await asyncio.to_thread(listens, directory):
-        raise ActorStopped(f"the run in {directory} is over; what its processes wrote is in {directory / 'logs'}")
-    greetings = await asyncio.to_thread(_greetings, directory)
+    console = RunConsole(live=False)
+    seen, actor = seen_by(run, actor, connection)
     async with AsyncExitStack() as stack:
-        look, looking = Look(0.0, {}), None
+        looked = await stack.enter_async_context(seen)
+        placement = RunPlan.read(looked.directory).placement
+        if actor is not None:
+            named(actor, list(placement.process_of()), "actor")
+        if not await looked.lives():
+            place = looked.place
+            raise ActorStopped(f"the run in {place} is over; what its processes wrote is in {place / 'logs'}")
+        await looked.refresh(JOURNAL)
+        greetings = await asyncio.to_thread(_greetings, looked.directory)
+        look, client = Look(0.0, {}), None
         try:
-            looking = await stack.enter_async_context(Looking(directory, PATIENCE))
+            client = await stack.enter_async_context(looked.client())
+            looking = await stack.enter_async_context(Looking(client))
             look = await looking.look(LOOK_SECONDS)
         except ConvoyError as error:  # `up` is stuck or stopped itself: its processes are here all the same
             console.say(f"up: {error}: what follows is told by its processes alone")
         for spec in placement.processes:
             if actor is None or actor in spec.actors:
                 actors, greeting = [actor] if actor else spec.actors, greetings.get(spec.name)
-                process = _Process(spec.name, actors, greeting, look.states.get(spec.name), directory, looking)
+                process = _Process(spec.name, actors, greeting, look.states.get(spec.name), looked, client)
                 async for line in process.lines(native):
                     console.say(line)
     return 0
@@ -79,8 +89,8 @@ class _Process:
     actors: Sequence[str]
     greeting: dict[str, Any] | None
     state: State | None
-    directory: Path
-    looking: Looking | None
+    seen: Seen
+    client: Client | None
 
     async def lines(self, native: bool) -> AsyncIterator[str]:
         """For the person."""
@@ -88,7 +98,11 @@ class _Process:
             yield f"process {self.name}: has not greeted yet"
             return
         yield f"process {self.name}: pid {self.greeting['pid']} on {self.greeting['host']}"
-        here = self.greeting["host"] == platform.node() and is_called(self.greeting["pid"], self.name)
+        here = (
+            self.seen.is_here
+            and self.greeting["host"] == platform.node()
+            and is_called(self.greeting["pid"], self.name)
+        )
         pid: int | None = self.greeting["pid"] if here else None
         if pid is not None and (still := stands_still(pid)):
             yield f"  it is {still}"
@@ -104,7 +118,7 @@ class _Process:
             return
         if native:
             yield "  --native: it is on another host; these are its Python stacks"
-        text = await written(self.directory, self.name, pid, self.looking.client if self.looking else None)
+        text = await written(self.seen, self.name, pid, self.client)
         for line in with_names(text, self.state["threads"] if self.state else {}):
             yield f"    {line}"
         if not text:

@@ -14,9 +14,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from runtime.cluster.operators.words import STACKS
 from runtime.cluster.process import SHOW_STACKS, stacks_of
 from runtime.errors import ConfigError
 from runtime.runs.attach import Client
+from runtime.runs.seen import Seen
 
 HERE_SECONDS, FAR_SECONDS = 2.0, 8.0  # until they are written; until they have been copied from another host
 LOOK_SECONDS = 0.05
@@ -44,9 +46,10 @@ def stands_still(pid: int) -> str:
     return STATES.get(state, "") + more if state in STATES else ""
 
 
-async def written(directory: Path, process: str, pid: int | None, client: Client | None) -> str:
+async def written(seen: Seen, process: str, pid: int | None, client: Client | None) -> str:
     """The stacks of a process of this host (by its pid) or of another one; "" if none came in time."""
-    path = stacks_of(directory, process)
+    path = stacks_of(seen.directory, process)
+    await seen.refresh(STACKS)
     before = _size(path)
     if pid is not None:
         with suppress(ProcessLookupError):
@@ -58,6 +61,7 @@ async def written(directory: Path, process: str, pid: int | None, client: Client
         async with asyncio.timeout(FAR_SECONDS if pid is None else HERE_SECONDS):
             while True:  # they are written in one go: what has not grown for a moment is whole
                 await asyncio.sleep(LOOK_SECONDS)
+                await seen.refresh(STACKS)
                 size, last = _size(path), size
                 if size == last > before:
                     break

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from runtime.cli.arguments import HERE, Connection, seen
 from runtime.cli.watch.bottleneck import bottleneck
 from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
@@ -28,6 +29,7 @@ def top(
     *,
     once: Annotated[bool, Parameter(negative=())] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    connection: Connection = HERE,
 ) -> int:
     """Show what every actor of a live run computes, waits for and is sent, each second anew; `q` ends it.
 
@@ -40,39 +42,39 @@ def top(
     as_json
         Write one second as an object, for scripts.
     """
-    from runtime.cli.arguments import runs_here
-
-    return asyncio.run(_shown(run, runs_here(), once, as_json))
+    return asyncio.run(_shown(run, connection, once, as_json))
 
 
-async def _shown(run: Path | None, below: Path, once: bool, as_json: bool) -> int:
+async def _shown(run: Path | None, connection: Connection, once: bool, as_json: bool) -> int:
+    from runtime.cluster.operators.words import JOURNAL
     from runtime.errors import ActorStopped
     from runtime.report.console import RunConsole
-    from runtime.runs.finding import PATIENCE, meant
 
-    directory, console = await meant(run, below), RunConsole(live=False)
-    async with Looking(directory, PATIENCE) as looking:
+    console = RunConsole(live=False)
+    async with seen(run, connection) as looked, looked.client() as client, Looking(client) as looking:
+        await looked.refresh(JOURNAL)
+        name, directory = looked.name, looked.directory
         if as_json or once or not console.console.is_terminal:
             async with aclosing(_looks(looking, directory, asyncio.Event())) as looks:
                 events, found = await anext(looks)
             if as_json:
                 actors = [row.plain() for row in found]
-                told: dict[str, Any] = {"run": directory.name, "bottleneck": bottleneck(found), "actors": actors}
+                told: dict[str, Any] = {"run": name, "bottleneck": bottleneck(found), "actors": actors}
                 told |= {name: events.get(name, {}) for name in ("progress", "prediction")}
                 console.say(json.dumps(told, indent=1))
             else:
                 width = console.console.width if console.console.is_terminal else WIDE
-                for line in sheet(directory.name, events, found, width, 0):
+                for line in sheet(name, events, found, width, 0):
                     console.say(line)
             return 0
         try:
-            await _live(looking, directory, console)
+            await _live(looking, name, directory, console)
         except ActorStopped as over:
             console.say(str(over))
     return 0
 
 
-async def _live(looking: Looking, directory: Path, console: Any) -> None:
+async def _live(looking: Looking, name: str, directory: Path, console: Any) -> None:
     """Until a key or Ctrl-C ends it, or the run is over."""
     from rich.live import Live
 
@@ -83,7 +85,7 @@ async def _live(looking: Looking, directory: Path, console: Any) -> None:
         async with aclosing(_looks(looking, directory, ended)) as looks:
             async for events, found in looks:
                 width, height = console.console.size
-                lines = sheet(f"{directory.name}   q: end", events, found, width, height)
+                lines = sheet(f"{name}   q: end", events, found, width, height)
                 live.update(as_lines(lines), refresh=True)
 
 

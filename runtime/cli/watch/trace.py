@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter, validators
+
+from runtime.cli.arguments import HERE, Connection, seen
+
+if TYPE_CHECKING:
+    from runtime.runs.seen import Seen
 
 
 def trace(
@@ -14,6 +19,7 @@ def trace(
     run: Path | None = None,
     *,
     iterations: Annotated[int, Parameter(alias="-n", validator=validators.Number(gte=0))] = 0,
+    connection: Connection = HERE,
 ) -> int:
     """Trace a live run, or end that and write trace.json into its run directory: open it at ui.perfetto.dev.
 
@@ -28,32 +34,42 @@ def trace(
     iterations
         Trace so many, and end then; without it until `trace stop` or the end of the run.
     """
-    from runtime.cli.arguments import runs_here
-
-    return asyncio.run(_done(action, run, runs_here(), iterations))
+    return asyncio.run(_done(action, run, connection, iterations))
 
 
-async def _done(action: str, run: Path | None, below: Path, iterations: int) -> int:
-    from runtime.errors import ActorStopped, ProgramFailed, Refused
+async def _done(action: str, run: Path | None, connection: Connection, iterations: int) -> int:
+    from runtime.cluster.operators.words import TRACE
+    from runtime.errors import ConfigError, ProgramFailed, Refused
     from runtime.report.console import RunConsole
-    from runtime.runs.attach import Client
-    from runtime.runs.finding import PATIENCE, listens, meant
+
+    say = RunConsole(live=False).say
+    async with seen(run, connection) as looked:
+        if not await looked.lives():
+            say(await _of_one_that_is_over(action, looked))
+            return 0
+        try:
+            async with looked.client() as client:
+                lines = await (client.begin_trace(iterations) if action == "start" else client.end_trace())
+        except Refused as error:
+            raise ProgramFailed(f"{looked.name}: {str(error).partition(': ')[2]}") from None
+        for line in lines:
+            say(line)
+        if action == "stop" and not looked.is_here:
+            try:
+                say(f"copied here: {await looked.bring(TRACE)}")
+            except OSError as error:
+                raise ConfigError([f"{error.filename}: the trace cannot be written here: {error.strerror}"]) from None
+    return 0
+
+
+async def _of_one_that_is_over(action: str, looked: Seen) -> str:
+    from runtime.errors import ActorStopped, ProgramFailed
     from runtime.tracing.merging import is_unmerged, merge
 
-    directory, say = await meant(run, below), RunConsole(live=False).say
-    if not await asyncio.to_thread(listens, directory):
-        if action == "start" or not is_unmerged(directory):
-            raise ActorStopped(f"the run in {directory} is over" + ("" if action == "start" else ": it was not traced"))
-        try:
-            say(str(await asyncio.to_thread(merge, directory)))
-        except (OSError, ValueError) as error:
-            raise ProgramFailed(f"no trace of {directory.name}: {error}") from None
-        return 0
+    if action == "start" or not is_unmerged(looked.directory):
+        why = "" if action == "start" else ": it was not traced"
+        raise ActorStopped(f"the run in {looked.place} is over{why}")
     try:
-        async with Client(directory, PATIENCE) as client:
-            lines = await (client.begin_trace(iterations) if action == "start" else client.end_trace())
-    except Refused as error:
-        raise ProgramFailed(f"{directory.name}: {str(error).partition(': ')[2]}") from None
-    for line in lines:
-        say(line)
-    return 0
+        return str(await asyncio.to_thread(merge, looked.directory))
+    except (OSError, ValueError) as error:
+        raise ProgramFailed(f"no trace of {looked.name}: {error}") from None

@@ -1,0 +1,171 @@
+"""A run as who is outside sees it, on this machine or, by `--connect`, on another. Every command looks through this.
+
+    async with run_here(run, below) as seen: ...       a run directory
+    async with run_there(card) as seen: ...            whatever listens there
+
+Its files are read below `directory`, after they were refreshed; people are told of `place`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from runtime.cluster.operators.card import Card
+from runtime.errors import ConvoyError
+from runtime.runs.attach import Client
+from runtime.runs.far import FarClient
+from runtime.runs.finding import PATIENCE, listens, meant
+
+FAR_SECONDS = 10.0  # in which a run elsewhere lets a client in
+DIAL_AGAIN_SECONDS = 0.25
+
+
+class Seen(ABC):
+    """See the module docstring. `is_here`: its run directory is one of this machine."""
+
+    directory: Path
+    place: Path
+    is_here: bool
+
+    def __repr__(self) -> str:
+        return f"<run {self.place}, seen from {'here' if self.is_here else 'elsewhere'}>"
+
+    @property
+    def name(self) -> str:
+        """Of the run directory."""
+        return self.place.name
+
+    @abstractmethod
+    async def lives(self) -> bool:
+        """Is anybody there, even if he does not answer?"""
+
+    @abstractmethod
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """Take part in it. ConvoyError if it is over, or does not answer."""
+
+    @abstractmethod
+    async def refresh(self, *patterns: str) -> None:
+        """Have these files (some of `operators.words.OPEN`) in `directory` as they are now."""
+
+    @abstractmethod
+    async def bring(self, path: str) -> Path:
+        """One of these files, where the person can open it. OSError if it cannot be written here; ConvoyError."""
+
+    @abstractmethod
+    async def follow(self, name: str, patience: float) -> None:
+        """See another run from now on, which goes on from this one. ConvoyError if it is not there in time."""
+
+
+class Here(Seen):
+    """By its run directory."""
+
+    is_here = True
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = self.place = directory
+
+    async def lives(self) -> bool:
+        """See Seen.lives."""
+        return await asyncio.to_thread(listens, self.directory)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """See Seen.client."""
+        async with await asyncio.to_thread(Client, self.directory, PATIENCE) as client:
+            yield client
+
+    async def refresh(self, *patterns: str) -> None:
+        """See Seen.refresh: they are."""
+
+    async def bring(self, path: str) -> Path:
+        """See Seen.bring: it is."""
+        return self.directory / path
+
+    async def follow(self, name: str, patience: float) -> None:
+        """See Seen.follow."""
+        self.directory = self.place = self.directory.parent / name
+
+
+class There(Seen):
+    """Over a connection, which stands as long as it is entered."""
+
+    is_here = False
+
+    def __init__(self, card: Card) -> None:
+        self._card, self._stack = card, AsyncExitStack()
+        self._client: FarClient | None = None
+
+    async def __aenter__(self) -> There:
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="convoy-copies-"))
+        self.directory = Path(folder)
+        client = FarClient(self._card, self.directory, FAR_SECONDS)
+        try:
+            self._client = await self._stack.enter_async_context(client)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        self.place = Path(client.place)
+        return self
+
+    async def __aexit__(self, *told: object) -> None:
+        self._client = None
+        await self._stack.aclose()
+
+    async def lives(self) -> bool:
+        """See Seen.lives."""
+        return self._client is not None and not self._client.over
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        """See Seen.client: the one that there is."""
+        yield self._joined()
+
+    async def refresh(self, *patterns: str) -> None:
+        """See Seen.refresh."""
+        await self._joined().refresh(*patterns)
+
+    async def bring(self, path: str) -> Path:
+        """See Seen.bring: into the working directory, behind the name of the run."""
+        to = Path(f"{self.name}-{path}")
+        await self._joined().fetch(path, to)
+        return to
+
+    async def follow(self, name: str, patience: float) -> None:
+        """See Seen.follow: it will listen where this one did, with the same keys."""
+        until = asyncio.get_running_loop().time() + patience
+        while True:
+            await self.__aexit__()
+            try:
+                await self.__aenter__()
+            except ConvoyError as error:
+                why = str(error)
+            else:
+                if self.name == name:
+                    return
+                why = f"{self.name} answers there"
+            if asyncio.get_running_loop().time() > until:
+                raise ConvoyError(f"{name} has not begun within {patience:g} s: {why}")
+            await asyncio.sleep(DIAL_AGAIN_SECONDS)
+
+    def _joined(self) -> FarClient:
+        if self._client is None:
+            raise ConvoyError(f"no run at {self._card.address} is looked at")
+        return self._client
+
+
+@asynccontextmanager
+async def run_here(run: Path | None, below: Path) -> AsyncIterator[Seen]:
+    """The run of this path or name, see `finding.meant`."""
+    yield Here(await meant(run, below))
+
+
+@asynccontextmanager
+async def run_there(card: Card) -> AsyncIterator[Seen]:
+    """The run that lets this card in. ConvoyError if none does."""
+    async with There(card) as seen:
+        yield seen

@@ -1,0 +1,249 @@
+"""A road of which one end dials and the other answers on the same connection: the way to whoever nobody can dial.
+
+It is encrypted, always, and each end proves by its key who it is. Messages and credits of both directions share one
+connection; the first frame says what the others are:
+
+    MESSAGE  an envelope                GRANT  bytes that may be sent again                LEAVES  nothing more comes
+
+Those who dial share a key, and so a `user`. The name that each has besides is its process: it may send as itself only.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+
+from runtime.errors import ActorStopped, LaunchError, MessageError
+from runtime.messages import wire
+from runtime.messages.credits import CreditGate, GrantBook, cost_of
+from runtime.messages.message import Envelope
+from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
+from runtime.transport.keys import Keys
+from runtime.transport.ports import Frames, Port
+from runtime.transport.zeromq import ZmqListener, ZmqPorts
+
+SCHEME = "curve://"
+_MESSAGE, _GRANT, _LEAVES = b"message", b"grant", b"leaves"
+_NUMBER = struct.Struct("!Q")
+_LANE = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end
+
+
+class _Account:
+    """What may still be sent to the other end, and what it is owed. `put(frames)`: False if it is there no more."""
+
+    def __init__(self, limits: Limits, put: Callable[[Frames], bool]) -> None:
+        self.gate, self._book = CreditGate(limits.credit_bytes), GrantBook(limits.credit_bytes)
+        self._limits, self.put = limits, put
+
+    async def send(self, envelope: Envelope) -> bool:
+        """Wait for credits, then hand it over. MessageError if it is too large, ActorStopped once closed."""
+        frames = wire.encode(envelope)
+        size = wire.size_of(frames)
+        if size > self._limits.message_bytes:
+            raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self._limits.message_bytes}")
+        await self.gate.acquire(cost_of(size))
+        return self.put([_MESSAGE, *frames])
+
+    def granted(self, frames: Frames) -> None:
+        """The other end is done with so many bytes."""
+        if len(frames) == 1 and len(frames[0]) == _NUMBER.size:
+            self.gate.grant(_NUMBER.unpack(frames[0])[0])
+
+    def take(self, frames: Frames, peer: str, deliver: Deliver, reject: Reject, *, only: bool) -> None:
+        """Hand over what the other end says; `only`: it may speak for itself alone."""
+        size = wire.size_of(frames)
+        try:
+            envelope = wire.decode(frames)
+        except MessageError as error:
+            self._release(size)
+            reject(peer, error)
+            return
+        if only and envelope.sender != peer:
+            self._release(size)
+            reject(peer, MessageError("refused", f"it claims to be {envelope.sender}"))
+            return
+        deliver(envelope, size, partial(self._release, size))
+
+    def _release(self, size: int) -> None:
+        due = self._book.release(cost_of(size))
+        if due:
+            self.put([_GRANT, _NUMBER.pack(due)])
+
+
+class Answering(Transport):
+    """The end that is dialed. A process is there from its first message on; `on_link_lost(process)` is called when it
+    has left, or could not be answered. `keys`: this end's pair, and user -> public key of those that may dial."""
+
+    def __init__(
+        self, process: str, deliver: Deliver, reject: Reject, limits: Limits, *, address: str, keys: Keys,
+        on_link_lost: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        super().__init__(process, deliver, reject, limits)
+        self._address, self._keys, self.on_link_lost = address, keys, on_link_lost
+        self._ports: ZmqPorts | None = None
+        self._listener: ZmqListener | None = None
+        self._there: dict[str, tuple[bytes, _Account]] = {}
+
+    def __repr__(self) -> str:
+        return f"<road to {len(self._there)} that dialed {self._address}>"
+
+    async def open(self) -> Endpoints:
+        """See Transport.open."""
+        self._ports = ZmqPorts(self.limits, self._keys)
+        try:
+            self._listener = self._ports.listen(SCHEME + self._address, _LANE, self._arrived, self._refused)
+        except OSError as error:
+            await self.close()
+            raise LaunchError(f"process '{self.process}' cannot listen on {self._address}: {error}") from None
+        return Endpoints((self._listener.address,), (self._listener.address,))
+
+    def connect(self, peer: str, endpoints: Endpoints) -> None:
+        """See Transport.connect: it has dialed, or there is no way to it."""
+        if peer not in self._there:
+            raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which has not dialed")
+
+    def disconnect(self, peer: str, why: str) -> None:
+        """See Transport.disconnect."""
+        found = self._there.pop(peer, None)
+        if found is not None and self._listener is not None:
+            identity, account = found
+            account.gate.close(why)
+            account.put([_LEAVES])
+            self._listener.forget(identity)
+
+    async def send(self, peer: str, envelope: Envelope) -> None:
+        """See Transport.send."""
+        if peer not in self._there:
+            raise ActorStopped(f"{self.process} has no link to {peer}")
+        if not await self._there[peer][1].send(envelope):
+            self._left(peer)
+            raise ActorStopped(f"{peer} is gone")
+
+    def _arrived(self, identity: bytes, frames: Frames) -> None:
+        peer = identity.decode(errors="replace").partition("/")[2]  # behind the user, whose key it was
+        kind, *said = frames or [b""]
+        if kind == _LEAVES:
+            self._left(peer)
+            return
+        if peer not in self._there:
+            self._there[peer] = identity, _Account(self.limits, partial(self._put, identity))
+        account = self._there[peer][1]
+        if kind == _GRANT:
+            account.granted(said)
+        else:
+            account.take(said, peer, self.deliver, self.reject, only=True)
+
+    def _put(self, identity: bytes, frames: Frames) -> bool:
+        return self._listener is not None and self._listener.answer(identity, frames)
+
+    def _left(self, peer: str) -> None:
+        if peer in self._there:
+            self.disconnect(peer, f"{peer} is gone")
+            self.on_link_lost(peer)
+
+    def _refused(self, who: str, why: str) -> None:
+        self.reject(who, MessageError("refused", why))
+
+    async def close(self) -> None:
+        """See Transport.close."""
+        for peer in list(self._there):
+            self.disconnect(peer, f"{self.process} is stopping")
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self._ports is not None:
+            await self._ports.close()
+            self._ports = None
+
+    def queued_bytes(self) -> dict[str, int]:
+        """See Transport.queued_bytes."""
+        return {peer: account.gate.outstanding for peer, (_, account) in self._there.items()}
+
+
+class Dialing(Transport):
+    """The end that dials, as a process of a `user`, with its keys. `on_link_lost()` is called once when the connection
+    broke or the other end let go, also when it refused the key."""
+
+    def __init__(
+        self, process: str, deliver: Deliver, reject: Reject, limits: Limits, *, user: str, keys: Keys,
+        on_link_lost: Callable[[], None],
+    ) -> None:  # fmt: skip
+        super().__init__(process, deliver, reject, limits)
+        self._user, self._keys, self.on_link_lost = user, keys, on_link_lost
+        self._ports: ZmqPorts | None = None
+        self._peer, self._port = "", _NOWHERE
+        self._account = _Account(limits, self._put)
+
+    def __repr__(self) -> str:
+        return f"<road that {self.process} dialed to {self._peer or 'nobody yet'}>"
+
+    async def open(self) -> Endpoints:
+        """See Transport.open: it listens nowhere."""
+        self._ports = ZmqPorts(self.limits, self._keys)
+        return Endpoints()
+
+    def connect(self, peer: str, endpoints: Endpoints) -> None:
+        """See Transport.connect: there is one peer, and one connection to it."""
+        if self._ports is None or self._port is not _NOWHERE:
+            raise LaunchError(f"process '{self.process}' cannot dial '{peer}': this road is not open, or is taken")
+        identity = f"{self._user}/{self.process}".encode()
+        address = endpoints.reached_at(_LANE, near=False)
+        self._peer = peer
+        self._port = self._ports.connect(peer, address, _LANE, identity, self._arrived, self._lost)
+
+    def disconnect(self, peer: str, why: str) -> None:
+        """See Transport.disconnect."""
+        self._account.gate.close(why)
+
+    async def send(self, peer: str, envelope: Envelope) -> None:
+        """See Transport.send."""
+        if peer != self._peer:
+            raise ActorStopped(f"{self.process} has no link to {peer}")
+        await self._account.send(envelope)
+
+    def _arrived(self, frames: Frames) -> None:
+        kind, *said = frames or [b""]
+        if kind == _LEAVES:
+            self._lost()
+        elif kind == _GRANT:
+            self._account.granted(said)
+        else:
+            self._account.take(said, self._peer, self.deliver, self.reject, only=False)
+
+    def _put(self, frames: Frames) -> bool:
+        self._port.send(frames)
+        return True
+
+    def _lost(self) -> None:
+        on_link_lost, self.on_link_lost = self.on_link_lost, lambda: None
+        self.disconnect(self._peer, f"the connection to {self._peer} is gone")
+        on_link_lost()
+
+    async def close(self) -> None:
+        """See Transport.close."""
+        self.on_link_lost = lambda: None
+        self._account.gate.close(f"{self.process} is stopping")
+        if self._port is not _NOWHERE:
+            self._put([_LEAVES])
+            self._port.close(flush=True)
+        if self._ports is not None:
+            await self._ports.close()
+            self._ports = None
+
+    def queued_bytes(self) -> dict[str, int]:
+        """See Transport.queued_bytes."""
+        return {self._peer: self._account.gate.outstanding} if self._peer else {}
+
+
+class _Nowhere(Port):
+    """Before anybody was dialed."""
+
+    def send(self, frames: Frames) -> None:
+        """Nothing comes of it."""
+
+    def close(self, *, flush: bool) -> None:
+        """There is nothing to let go of."""
+
+
+_NOWHERE = _Nowhere()
