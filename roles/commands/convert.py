@@ -24,7 +24,7 @@ from nets.tools.convert import (
 from roles.commands.common import job_of_file, say, source_config, told
 from roles.learning.job import Job
 from roles.messages import TRAIN
-from runtime.cli.arguments import Settings
+from runtime.cli.arguments import Settings, Switch
 
 WEIGHTS = (".caffemodel", ".h5", ".hdf5", ".safetensors")
 TARGETS = (
@@ -54,8 +54,8 @@ class Images:
 
     new_height: int = 0
     new_width: int = 0
-    gray: bool = False
-    encoded: bool = False
+    gray: Switch = False
+    encoded: Switch = False
     shuffle_seed: int | None = None
 
 
@@ -69,7 +69,7 @@ def convert(
     state: Path | None = None,
     file: Path = Path("cluster.toml"),
     settings: Settings = (),
-    mean: bool = False,
+    mean: Switch = False,
     net: str | None = None,
     images: Images = AS_THEY_ARE,
 ) -> int:

@@ -18,6 +18,7 @@ from nets.predict.deployment import ORDERS, read_classes
 from nets.predict.given import mean_given
 from nets.predict.ranking import best
 from roles.commands.common import say, source_config, told
+from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
 
 FAILED = 1  # exit code: some image could not be read
@@ -77,7 +78,7 @@ def predict(
     top: int = 5,
     data: str | None = None,
     batch: int = 64,
-    json: bool = False,
+    json: Switch = False,
     said: Said = NOTHING,
 ) -> int:
     """Classify images with a trained net.

@@ -21,7 +21,7 @@ from ops import Array
 from roles.commands.common import job_of_file, say, told
 from roles.learning.job import Job
 from roles.messages import TEST
-from runtime.cli.arguments import Settings
+from runtime.cli.arguments import Settings, Switch
 from runtime.errors import ConfigError
 
 WIDEST = 20  # classes of a confusion matrix that is written as a table; of more the worst pairs
@@ -46,8 +46,8 @@ def test(
     file: Path = Path("cluster.toml"),
     *,
     top: int | None = None,
-    confusion: bool = False,
-    json: bool = False,
+    confusion: Switch = False,
+    json: Switch = False,
     settings: Settings = (),
 ) -> int:
     """Score a model on the test data.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from runtime.runs.seen import Seen
 
 KEY = Path("operator.key")
+Switch = Annotated[bool, Parameter(negative=())]  # off unless it is said
 
 Settings = Annotated[
     tuple[str, ...], Parameter(name="--set", help="Override a value: --set train.strategy.groups=4", negative=())

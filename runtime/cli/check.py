@@ -20,11 +20,11 @@ def check(file: Path = Path("cluster.toml"), *, settings: Settings = ()) -> int:
         The cluster's description.
     """
     from runtime.plan.placement import unknown
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
     from runtime.runs.checking import check as check_config
 
     checked = check_config(file, settings)
-    placement, console = checked.placement, RunConsole(live=False)
+    placement, console = checked.placement, Teller()
     checked.tell(console)
     console.say(f"{file}: {len(placement.topology.actors)} actors in {len(placement.processes)} processes")
     for spec in placement.processes:

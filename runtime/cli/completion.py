@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
+from runtime.cli.arguments import Switch
 from runtime.errors import ConfigError
 
 Shell = Literal["bash", "zsh", "fish"]
 
 
-def completion(shell: Shell | None = None, *, install: Annotated[bool, Parameter(negative=())] = False) -> int:
+def completion(shell: Shell | None = None, *, install: Switch = False) -> int:
     """Write the script by which a shell completes `convoy`.
 
     `eval "$(convoy completion bash)"` completes in this shell; --install in every new one.

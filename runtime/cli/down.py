@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from runtime.cli.arguments import HERE, Connection, seen
+from runtime.cli.arguments import HERE, Connection, Switch, seen
 
 
-def down(
-    run: Path | None = None, *, now: Annotated[bool, Parameter(negative=())] = False, connection: Connection = HERE
-) -> int:
+def down(run: Path | None = None, *, now: Switch = False, connection: Connection = HERE) -> int:
     """Bring a live run to a good end: it finishes what is under way and saves. Waits until it is over.
 
     Parameters
@@ -27,7 +22,7 @@ def down(
 
 
 async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
     from runtime.runs.standing import standing
 
     error = ""
@@ -38,5 +33,5 @@ async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
                 error = await client.end(now=now)
         left = (await standing(looked))["checkpoint"]
     how = f"failed: {error}" if error else "has ended" if living else "was over before: nobody listens at its socket"
-    RunConsole(live=False).say(f"{looked.name} {how}; last checkpoint: {looked.place / left if left else 'none'}")
+    Teller().say(f"{looked.name} {how}; last checkpoint: {looked.place / left if left else 'none'}")
     return 1 if error else 0

@@ -1,5 +1,5 @@
 """The command line: collects the commands, runs one and tells its errors. Exit codes: 0 done, 1 the program failed,
-2 bad configuration, 3 could not place or launch, 4 a role died, 130/143 ended by a signal.
+2 bad configuration, 3 could not place or launch, 4 a role died, 130/143 ended by a signal, 141 nobody reads any more.
 
 A command is a function with type hints in a file of its own, imported when it is called.
 """
@@ -23,6 +23,7 @@ from runtime.text import printable
 
 HELP = "Train convolutional networks as a convoy of role processes."
 SCRIPT = "convoy"  # the same command line as `python -m runtime`, see pyproject.toml
+NOBODY_READS = 141  # as what SIGPIPE has ended
 COMMANDS = {
     "up": "runtime.cli.up:up",
     "check": "runtime.cli.check:check",
@@ -54,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tells of it at its end
-        return 0
+        return NOBODY_READS
     except ConvoyError as error:
         print(printable(str(error)), file=sys.stderr)  # noqa: T201  # what went wrong belongs on stderr
         return error.exit_code

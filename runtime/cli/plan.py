@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from runtime.cli.arguments import Settings
+from runtime.cli.arguments import Settings, Switch
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def plan(
     measured: Runs = (),
     target: str = "",
     learnt: Runs = (),
-    presets: Annotated[bool, Parameter(negative=())] = False,
+    presets: Switch = False,
     settings: Settings = (),
 ) -> int:
     """Show what `up` would start: processes, memory, the links and how much they carry; and how long it would take.
@@ -87,11 +87,11 @@ def _tell(checked: Checked, found: Sequence[Prospects], svg: Path | None) -> Non
     from runtime.drawing.telling import outline as told
     from runtime.plan.forecast import Forecast
     from runtime.plan.placement import unknown
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
     tell = getattr(checked.loaded.program, "forecast", None)
     forecast = tell(checked.placement.topology) if tell is not None else Forecast()
-    console = RunConsole(live=False)
+    console = Teller()
     checked.tell(console)
     console.say(outline(checked.placement, forecast))
     if text := unknown(checked.placement, checked.loaded.config):

@@ -27,10 +27,10 @@ def ps(
     as_json
         Write an array of objects, for scripts.
     """
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
     found = asyncio.run(_living(below or runs_here()) if connection.connect is None else _there(below, connection))
-    console = RunConsole(live=False)
+    console = Teller()
     if as_json:
         console.say(json.dumps(found, indent=1))
         return 0

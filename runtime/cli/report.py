@@ -32,7 +32,7 @@ def report(
     from runtime.cli.arguments import runs_here
     from runtime.page.lineage import whole
     from runtime.page.page import page
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
     from runtime.runs.finding import listens, meant
 
     found = [*map(_located, runs)] if runs else [asyncio.run(meant(None, runs_here()))]
@@ -44,7 +44,7 @@ def report(
         file.write_text(text, "utf-8")
     except OSError as error:
         raise ConfigError([f"--output {file}: cannot be written: {error.strerror}"]) from None
-    RunConsole(live=False).say(f"report     {file}")
+    Teller().say(f"report     {file}")
     return 0
 
 

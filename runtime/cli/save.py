@@ -21,7 +21,7 @@ def save(run: Path | None = None, *, connection: Connection = HERE) -> int:
 
 async def _saved(run: Path | None, connection: Connection) -> int:
     from runtime.errors import ProgramFailed
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
     async with seen(run, connection) as looked, looked.client() as client:
         await client.save()
@@ -29,6 +29,6 @@ async def _saved(run: Path | None, connection: Connection) -> int:
             if event.name == "unsaved":
                 raise ProgramFailed(f"{looked.name}: no checkpoint: {event.fields.get('why')}")
             if event.name == "checkpoint" and not event.fields.get("timed"):
-                RunConsole(live=False).say(str(looked.place / event["file"]))
+                Teller().say(str(looked.place / event["file"]))
                 return 0
     raise ProgramFailed(f"{looked.name}: it ended, and saved nothing before")

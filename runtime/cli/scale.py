@@ -56,9 +56,9 @@ def scale(
 
 
 async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]) -> int:
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
-    console, clock = RunConsole(live=False), asyncio.get_running_loop().time
+    console, clock = Teller(), asyncio.get_running_loop().time
     async with seen(run, connection) as looked:
         async with looked.client() as client:
             scaled = await client.scale(**wish)

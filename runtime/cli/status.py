@@ -28,10 +28,10 @@ def status(
     as_json
         Write one object, for scripts.
     """
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
     found = asyncio.run(_found(run, connection))
-    console = RunConsole(live=False)
+    console = Teller()
     for line in [json.dumps(found, indent=1)] if as_json else _lines(found):
         console.say(line)
     return 0

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from runtime.cli.arguments import Settings
+from runtime.cli.arguments import Settings, Switch
 from runtime.cluster.launchers import Nursery
 from runtime.config.source import read
 from runtime.errors import ConfigError
@@ -22,7 +22,7 @@ def up(
     file: Path = Path("cluster.toml"),
     *,
     resume: Runs = None,
-    test: Annotated[bool, Parameter(negative=())] = False,
+    test: Switch = False,
     sbatch: Script = None,
     settings: Settings = (),
 ) -> int:

@@ -5,6 +5,8 @@ It shows any program's events by their fields and any actor's state; it knows no
 
 from __future__ import annotations
 
+import errno
+import select
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -58,10 +60,15 @@ class RunConsole:
         """A line for the person. Once stdout is gone (a closed pipe, a full disk) stderr says so, and no more comes."""
         try:
             self.console.print(Text(printable(line)))
-        except (OSError, SystemExit) as error:  # rich ends the program when a pipe is closed
-            self.console.quiet = True
-            why = error.strerror if isinstance(error, OSError) else "the reader of its pipe has gone"
-            print(f"stdout: {why}: what happens is told in events.jsonl only", file=sys.stderr, flush=True)  # noqa: T201
+        except SystemExit:  # rich ends the program when a pipe is closed
+            self._unheard(BrokenPipeError(errno.EPIPE, "the reader of its pipe has gone"))
+        except OSError as error:
+            self._unheard(error)
+
+    def _unheard(self, error: OSError) -> None:
+        self.console.quiet = True
+        told = f"stdout: {error.strerror}: what happens is told in events.jsonl only"
+        print(told, file=sys.stderr, flush=True)  # noqa: T201
 
     def warn(self, text: str) -> None:
         """What the person should know before anything starts, on stderr."""
@@ -107,6 +114,27 @@ class RunConsole:
         if self._is_over:
             return as_lines(final(self._picture, self._now(), width))
         return as_lines(screen(self._picture, self._now(), width, height))
+
+
+class Teller(RunConsole):
+    """What a command tells that does nothing else: it ends with whoever reads it. BrokenPipeError when he has gone;
+    ConvoyError when stdout takes nothing more for another reason."""
+
+    def __init__(self) -> None:
+        super().__init__(live=False)
+
+    def _unheard(self, error: OSError) -> None:
+        if isinstance(error, BrokenPipeError):
+            raise error
+        raise ConvoyError(f"stdout: {error.strerror}") from None
+
+    def check(self) -> None:
+        """BrokenPipeError if nobody reads any more, though nothing is told now."""
+        stdout = select.poll()
+        with suppress(OSError, ValueError):  # it has no descriptor: nobody can go
+            stdout.register(sys.stdout, 0)
+        if any(event & select.POLLERR for _, event in stdout.poll(0)):
+            raise BrokenPipeError(errno.EPIPE, "the reader of its pipe has gone")
 
 
 def describe(fields: dict[str, Any]) -> str:

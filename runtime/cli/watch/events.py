@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
+    from runtime.report.console import Teller
     from runtime.runs.seen import Seen
 
 FOLLOW_SECONDS = 90.0  # for the run that follows one to listen: a machine may be waited for
@@ -41,17 +42,17 @@ def events(
 
 
 async def _shown(run: Path | None, connection: Connection, follow: bool, as_json: bool) -> None:
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
     from runtime.report.events import Event
     from runtime.report.reading import event_of
     from runtime.runs.continuing import CONTINUED
     from runtime.text import bounded
 
-    console = RunConsole(live=False)
+    console = Teller()
     async with seen(run, connection) as looked:
         while True:
             following = ""
-            async for line in _lines(looked, follow):
+            async for line in _lines(looked, follow, console):
                 fields = event_of(line)
                 if fields is None:
                     console.warn(f"a line of events.jsonl is damaged and left out: {bounded(line)}")
@@ -66,7 +67,7 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
             await looked.follow(following, FOLLOW_SECONDS)
 
 
-async def _lines(looked: Seen, follow: bool) -> AsyncIterator[str]:
+async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[str]:
     """Whole lines of the journal. It is looked at once more after the run is over."""
     from runtime.cluster.operators.words import JOURNAL
 
@@ -82,3 +83,4 @@ async def _lines(looked: Seen, follow: bool) -> AsyncIterator[str]:
             if not lives:
                 return
             await asyncio.sleep(LOOK_SECONDS)
+            console.check()

@@ -41,14 +41,14 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
     from runtime.cli.watch.tails import Tails
     from runtime.cluster.operators.words import LOGS
     from runtime.plan.run_plan import RunPlan
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
     seen, process = seen_by(run, process, connection)
     async with seen as looked:
         names = [spec.name for spec in RunPlan.read(looked.directory).placement.processes]
         if process is not None:
             named(process, names, "process")
-        console, tails = RunConsole(live=False), Tails(looked.directory, process)
+        console, tails = Teller(), Tails(looked.directory, process)
         width = len(process) if process is not None else max(map(len, names))
         lives = follow
         while True:
@@ -59,3 +59,4 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
             if not lives:
                 return
             await asyncio.sleep(LOOK_SECONDS)
+            console.check()

@@ -8,11 +8,9 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
-from runtime.cli.arguments import HERE, Connection
+from runtime.cli.arguments import HERE, Connection, Switch
 from runtime.cli.watch.looking import Look, Looking, State, named, seen_by
 from runtime.cli.watch.rates import doing, spoken
 from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
@@ -31,7 +29,7 @@ def stack(
     run: str | None = None,
     actor: str | None = None,
     *,
-    native: Annotated[bool, Parameter(negative=())] = False,
+    native: Switch = False,
     connection: Connection = HERE,
 ) -> int:
     """Show what the actors of a live run wait for, and the Python stacks of all threads of their processes.
@@ -51,9 +49,9 @@ def stack(
 
 
 async def _shown(run: str | None, actor: str | None, connection: Connection, native: bool) -> int:
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
-    console = RunConsole(live=False)
+    console = Teller()
     seen, actor = seen_by(run, actor, connection)
     async with AsyncExitStack() as stack:
         looked = await stack.enter_async_context(seen)

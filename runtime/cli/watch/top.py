@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from runtime.cli.arguments import HERE, Connection, seen
+from runtime.cli.arguments import HERE, Connection, Switch, seen
 from runtime.cli.watch.bottleneck import bottleneck
 from runtime.cli.watch.looking import Look, Looking
 from runtime.cli.watch.rates import Row, rows
@@ -27,7 +27,7 @@ Shown = tuple[dict[str, dict[str, Any]], list[Row]]  # the latest of each event,
 def top(
     run: Path | None = None,
     *,
-    once: Annotated[bool, Parameter(negative=())] = False,
+    once: Switch = False,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     connection: Connection = HERE,
 ) -> int:
@@ -48,9 +48,9 @@ def top(
 async def _shown(run: Path | None, connection: Connection, once: bool, as_json: bool) -> int:
     from runtime.cluster.operators.words import JOURNAL
     from runtime.errors import ActorStopped
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
-    console = RunConsole(live=False)
+    console = Teller()
     async with seen(run, connection) as looked, looked.client() as client, Looking(client) as looking:
         await looked.refresh(JOURNAL)
         name, directory = looked.name, looked.directory

@@ -40,9 +40,9 @@ def trace(
 async def _done(action: str, run: Path | None, connection: Connection, iterations: int) -> int:
     from runtime.cluster.operators.words import TRACE
     from runtime.errors import ConfigError, ProgramFailed, Refused
-    from runtime.report.console import RunConsole
+    from runtime.report.console import Teller
 
-    say = RunConsole(live=False).say
+    say = Teller().say
     async with seen(run, connection) as looked:
         if not await looked.lives():
             say(await _of_one_that_is_over(action, looked))

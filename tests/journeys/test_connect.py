@@ -1,0 +1,224 @@
+"""`--connect`: the commands that talk to a live run, from another machine; and who is turned away there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import runtime
+from runtime import Run
+from runtime.cli.main import main
+from runtime.cluster.clients import Attach
+from runtime.cluster.operators.card import FILE, OPERATOR, Card
+from runtime.config.file import load
+from runtime.errors import ConfigError
+from runtime.messages.message import Envelope
+from runtime.runs.seen import There
+from tests.journeys.adders import Add, Total, adders
+from tests.journeys.chrome_trace import closed
+from tests.journeys.watched import Hello, Line, watched
+from tests.strangers import STRANGERS, Door, recording
+from tests.support import environment, runtime_command
+
+OPEN = {"address": "127.0.0.1"}
+PATIENT = {"missed": 400, "standstill_seconds": 600.0}
+FLOOD = 200  # connections at once
+
+
+@asynccontextmanager
+async def live(folder: Path) -> AsyncIterator[tuple[Run, Path]]:
+    """A run, and the copy of its key that an operator has."""
+    async with runtime.launch(watched(), directory=folder, processes="one", liveness=PATIENT, operators=OPEN) as run:
+        await run.ask("deaf", Hello(), Hello)
+        yield run, copied(run.directory, folder)
+        await run.end_now()
+
+
+def copied(directory: Path, folder: Path) -> Path:
+    """What the operator does, with any name."""
+    copy = folder / "mine.key"
+    copy.write_bytes((directory / FILE).read_bytes())
+    copy.chmod(0o600)
+    return copy
+
+
+async def said(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str]:
+    code = await asyncio.to_thread(main, list(map(str, words)))
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+async def test_every_command_that_looks_at_a_run_does_so_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path / "runs") as (run, key):
+        (elsewhere := tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(elsewhere)
+        code, out = await said(capsys, "status", "--json", "--connect", key)
+        near = await said(capsys, "status", run.directory, "--json")
+        found, expected = json.loads(out), json.loads(near[1])
+        assert code == 0 and found["processes"].keys() == expected["processes"].keys()
+        for name in ("name", "directory", "state", "program", "since", "checkpoint"):
+            assert found[name] == pytest.approx(expected[name]), name
+        code, out = await said(capsys, "ps", "--connect", key)
+        assert code == 0 and out.startswith(run.directory.name) and " running " in out
+        code, out = await said(capsys, "top", "--json", "--connect", key)
+        assert code == 0 and {row["actor"] for row in json.loads(out)["actors"]} >= {"busy", "asker"}
+        code, out = await said(capsys, "stack", "asker", "--connect", key)
+        assert code == 0 and "asker: waits for deaf (Question) for " in out and "in _lifeline" in out
+        await run.ask("deaf", Line(text="far and wide"), Hello)
+        code, out = await said(capsys, "logs", "--connect", key)
+        assert code == 0 and "far and wide" in out
+        code, out = await said(capsys, "events", "--json", "--connect", key)
+        assert (code, out) == (0, (run.directory / "events.jsonl").read_text())
+        code, out = await said(capsys, "trace", "start", "--connect", key)
+        assert (code, out) == (0, "tracing 1 process until `trace stop`\n")
+        code, out = await said(capsys, "trace", "stop", "--connect", key)
+        assert code == 0 and f"copied here: {run.directory.name}-trace.json" in out
+        here = elsewhere / f"{run.directory.name}-trace.json"
+        assert here.read_bytes() == (run.directory / "trace.json").read_bytes() and closed(here)
+        assert [path.name for path in elsewhere.iterdir()] == [here.name]
+
+
+async def test_a_run_is_followed_from_elsewhere_to_its_last_event_and_ended_from_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
+        key = copied(run.directory, tmp_path)
+        await run.ask("one", Add(number=3), Total)
+        words = runtime_command("events", "-f", "--json", "--connect", str(key))
+        following = await asyncio.create_subprocess_exec(*words, env=environment(), stdout=asyncio.subprocess.PIPE)
+        assert following.stdout is not None
+        heard = b""
+        while b"added" not in heard:
+            heard += await following.stdout.readline()
+        code, out = await said(capsys, "down", "--connect", key)
+        assert (code, out) == (0, f"{run.directory.name} has ended; last checkpoint: none\n")
+        heard += await following.stdout.read()
+        assert await following.wait() == 0
+    assert await run.ended() is None and run.asked_to_end
+    journal = (run.directory / "events.jsonl").read_text().splitlines()
+    names = [json.loads(line)["event"] for line in journal]
+    told = heard.decode().splitlines()
+    assert told == journal[: len(told)] and names[len(told) - 1 :] in (["sum", "ended"], ["ended"])
+    assert not (run.directory / FILE).exists()
+    code, out = await said(capsys, "status", "--connect", key)
+    assert code == 1 and "no run can be reached at 127.0.0.1:" in out and "Connection refused" in out
+
+
+@pytest.mark.parametrize("kind", STRANGERS)
+async def test_nobody_without_the_key_learns_or_does_anything(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
+        await run.ask("one", Add(number=1), Total)
+        card = Card.read(run.directory / FILE)
+        host, _, port = card.address.rpartition(":")
+        wanted = Envelope(Attach(control=(), bulk=(), host=""), 1, "client-x", 1, "supervisor")
+        door = Door(host, int(port), card.up, f"{OPERATOR}/client-x".encode(), wanted)
+        with recording(host, int(port)) as recorder:
+            async with There(card.at(f"127.0.0.1:{recorder.port}")) as seen:
+                assert seen.name == run.directory.name
+            door.recorded = recorder.sent
+        assert len(door.recorded) > 500
+        assert not await asyncio.to_thread(STRANGERS[kind], door)
+        async with There(card) as seen, seen.client() as client:
+            assert (await client.status()).processes
+        for held in door.held:
+            held.close()
+        await run.end_now()
+
+
+async def test_a_flood_of_strangers_keeps_no_operator_out(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
+        await run.ask("one", Add(number=1), Total)
+        card = Card.read(run.directory / FILE)
+        host, _, port = card.address.rpartition(":")
+        flood = [socket.create_connection((host, int(port)), 5) for _ in range(FLOOD)]
+        try:
+            for number, each in enumerate(flood):
+                each.sendall(os.urandom(2000) if number % 2 else b"\xff")
+            async with asyncio.timeout(30), There(card) as seen, seen.client() as client:
+                assert (await client.status()).processes
+            assert (await run.ask("one", Add(number=1), Total, timeout=10)).total == 2
+        finally:
+            for each in flood:
+                each.close()
+        await run.end_now()
+
+
+async def test_a_wrong_key_and_a_key_of_a_run_that_is_over_are_told_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as first:
+        await first.ask("one", Add(number=1), Total)
+        old = copied(first.directory, tmp_path)
+        await first.end_now()
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
+        await run.ask("one", Add(number=1), Total)
+        address = Card.read(run.directory / FILE).address
+        code, out = await said(capsys, "status", "--connect", address, "--key", old)
+        assert code == 1 and f"{address} lets nobody in with this key" in out and out.count("\n") == 1
+        code, out = await said(capsys, "status", "--connect", address, "--key", run.directory / FILE)
+        assert code == 0 and out.startswith(run.directory.name)
+        code, out = await said(capsys, "status", run.directory, "--connect", address)
+        assert code == 2 and "found a run beside --connect" in out
+        await run.end_now()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "No such file or directory: expected a copy of operator.key of the run's directory"),
+        ("", "expected a copy of operator.key of the run's directory, found something else"),
+        ("[1, 2]", "found something else"),
+        ('{"address": "here", "up": "", "public": "", "private": ""}', "found something else"),
+    ],
+)
+async def test_what_is_no_key_is_told_and_not_repeated(
+    text: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.key"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(0o600)
+    code, out = await said(capsys, "ps", "--connect", path)
+    assert code == 2 and f"{path}: " in out and told in out and out.count("\n") == 1
+
+
+async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with live(tmp_path) as (run, key):
+        path, card = run.directory / FILE, Card.read(key)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        secrets = (card.private.hex().encode(), card.private)
+        pids = [json.loads(line)["pid"] for line in (run.directory / "events.jsonl").open() if '"pid"' in line]
+        places = [Path(f"/proc/{pid}") / name for pid in (*pids, os.getpid()) for name in ("cmdline", "environ")]
+        places += [each for each in run.directory.rglob("*") if each.is_file() and each != path]
+        assert len(places) > 6
+        assert not [each for each in places if any(secret in each.read_bytes() for secret in secrets)]
+        assert card.private.hex() not in repr(card) and repr(card.private) not in repr(card)
+        key.chmod(0o644)
+        code, out = await said(capsys, "ps", "--connect", key)
+        assert code == 2 and f"{key}: others may read it (mode 644): chmod 600" in out
+
+
+async def test_nothing_listens_for_operators_unless_it_is_asked_for(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        await run.ask("one", Add(number=1), Total)
+        assert run.operators_at == "" and not (run.directory / FILE).exists()
+        await run.end_now()
+
+
+def test_an_address_that_nobody_can_reach_or_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cluster.toml").write_text('[operators]\naddress = "0.0.0.0"\n')
+    with pytest.raises(ConfigError, match=re.escape("operators.address: found '0.0.0.0', others cannot reach it")):
+        load(tmp_path / "cluster.toml")
