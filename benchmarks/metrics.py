@@ -1,8 +1,9 @@
-"""`python -m benchmarks.metrics`: what metrics cost: how long a scrape takes while a run is busy, and images a second.
+"""`python -m benchmarks.metrics`: what operation costs: how long a scrape takes while a run is busy, images a second.
 
 Both parts train LeNet on the digits with two workers, in processes. `scrape` reads every page once a second over kept
-connections, as Prometheus does. `training` compares runs whose pages are read once a second with runs that nobody
-reads, or with runs of another checkout (`--against`, as one from before a change), round by round.
+connections, as Prometheus does, and counts their series. `training` compares runs whose pages are read once a second
+with runs that are not observed at all (`run.observe = false`), or with runs of another checkout that nobody reads
+(`--against`, as one from before a change), round by round.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ train = { format = "digits", split = "train" }
 preset = "omnivore"
 workers = 2
 """
+UNOBSERVED = "[run]\nobserve = false\n"
+SERIES_MOST = 200  # of a role's page
 SOLVER = 'base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: 20 snapshot: 0\n'
 
 
@@ -66,29 +69,37 @@ def main(arguments: list[str] | None = None) -> int:
 
 def scrape(record: Record, seconds: float) -> None:
     """Every page once a second, while two workers train."""
-    record.table("Milliseconds of a scrape at 1 Hz", "page", "bytes", "scrapes", "median", "99 of 100", "most")
+    record.table(
+        "Milliseconds of a scrape at 1 Hz", "page", "bytes", "series", "scrapes", "median", "99 of 100", "most"
+    )
     with up(ROOT) as run:
         time.sleep(WARM)
-        taken, sizes = read_pages(run, seconds)
+        taken, last = read_pages(run, seconds)
+    series = {page: sum(not line.startswith(b"#") for line in text.splitlines()) for page, text in last.items()}
     for page, times in taken.items():
-        record.row(page, sizes[page], len(times), *(1e3 * share(times, part) for part in (0.5, 0.99, 1.0)))
+        record.row(
+            page, len(last[page]), series[page], len(times), *(1e3 * share(times, part) for part in (0.5, 0.99, 1.0))
+        )
     together = [each for times in taken.values() for each in times]
-    record.row("all", "", len(together), *(1e3 * share(together, part) for part in (0.5, 0.99, 1.0)))
+    record.row("all", "", "", len(together), *(1e3 * share(together, part) for part in (0.5, 0.99, 1.0)))
     judged(record, "p99 of a scrape, seconds", share(together, 0.99), most=SCRAPE_MOST)
+    judged(record, "series of a role's page", max(series[page] for page in series if page != "up"), most=SERIES_MOST)
 
 
 def training(record: Record, rounds: int, seconds: float, against: Path | None) -> None:
     """Runs in turns; the ratio is the median of the rounds' ratios."""
-    other = f"of {against}, not read" if against else "not read"
+    other = f"of {against}, not read" if against else "not observed"
     record.table("Images a second", "round", other.split("/")[0].strip(), "read at 1 Hz", "ratio")
     ratios = []
     for number in range(rounds):
         found = {}
         for is_read in (False, True) if number % 2 else (True, False):
-            found[is_read] = images_a_second(ROOT if is_read or against is None else against, seconds, is_read=is_read)
+            checkout = ROOT if is_read or against is None else against
+            more = "" if is_read or against is not None else UNOBSERVED
+            found[is_read] = images_a_second(checkout, seconds, is_read=is_read, more=more)
         ratios.append(found[True] / found[False])
         record.row(number + 1, found[False], found[True], ratios[-1])
-    judged(record, "images a second, with metrics read, of those without", median(ratios), least=IMAGES_LEAST)
+    judged(record, f"images a second, with metrics read, of those {other}", median(ratios), least=IMAGES_LEAST)
 
 
 class Up:
@@ -104,11 +115,11 @@ class Up:
 
 
 @contextmanager
-def up(checkout: Path) -> Iterator[Up]:
+def up(checkout: Path, more: str = "") -> Iterator[Up]:
     """A run of a checkout that has begun to train; it is wound down at the end."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
         folder = Path(name)
-        (folder / "cluster.toml").write_text(CLUSTER)
+        (folder / "cluster.toml").write_text(CLUSTER + more)
         (folder / "solver.prototxt").write_text(SOLVER)
         command = [sys.executable, "-m", "runtime", "up"]
         environ = {**os.environ, "PYTHONPATH": str(checkout)}
@@ -126,27 +137,27 @@ def up(checkout: Path) -> Iterator[Up]:
                 process.communicate()
 
 
-def read_pages(run: Up, seconds: float) -> tuple[dict[str, list[float]], dict[str, int]]:
-    """Seconds of each scrape of each page, and bytes of the last; the pages are read one after the other."""
+def read_pages(run: Up, seconds: float) -> tuple[dict[str, list[float]], dict[str, bytes]]:
+    """Seconds of each scrape of each page, and what the last was; the pages are read one after the other."""
     connections = {page: http.client.HTTPConnection(target, timeout=10) for page, target in run.pages().items()}
     taken: dict[str, list[float]] = {page: [] for page in connections}
-    sizes = {}
+    last = {}
     began = time.perf_counter()
     for number in range(max(1, round(seconds))):
         time.sleep(max(0.0, began + number - time.perf_counter()))
         for page, connection in connections.items():
             start = time.perf_counter()
             connection.request("GET", "/metrics")
-            sizes[page] = len(connection.getresponse().read())
+            last[page] = connection.getresponse().read()
             taken[page].append(time.perf_counter() - start)
     for connection in connections.values():
         connection.close()
-    return taken, sizes
+    return taken, last
 
 
-def images_a_second(checkout: Path, seconds: float, *, is_read: bool) -> float:
+def images_a_second(checkout: Path, seconds: float, *, is_read: bool, more: str = "") -> float:
     """Of one run, by its journal, without its first seconds."""
-    with up(checkout) as run:
+    with up(checkout, more) as run:
         time.sleep(WARM)
         if is_read:
             read_pages(run, seconds)

@@ -65,6 +65,8 @@ ROOMS: dict[str, str] = {
     "runtime.drawing": "runtime.plan",
     "runtime.cluster.machines": "runtime runtime.machine runtime.messages runtime.transport",
     "runtime.cluster.kubernetes": "runtime runtime.config",
+    "runtime.cluster.operators": "runtime runtime.cluster runtime.config runtime.machine runtime.messages runtime.plan"
+    " runtime.transport",
     "runtime.cluster": "runtime runtime.actors runtime.compute runtime.config runtime.machine runtime.memory"
     " runtime.messages runtime.plan runtime.tracing runtime.transport",
     "runtime.cluster.launchers": "runtime runtime.cluster runtime.cluster.kubernetes runtime.cluster.machines"
@@ -72,13 +74,13 @@ ROOMS: dict[str, str] = {
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
     "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
     "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
-    "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.compute runtime.config"
-    " runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.serving runtime.simulation"
+    "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.cluster.operators"
+    " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
-    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.config runtime.messages runtime.plan"
+    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.cluster.operators runtime.config runtime.messages runtime.plan"
     " runtime.report runtime.runs",
-    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.plan runtime.report runtime.runs runtime.tracing",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.config runtime.drawing runtime.page runtime.plan"
+    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.cluster.operators runtime.plan runtime.report runtime.runs runtime.tracing",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.cluster.operators runtime.config runtime.drawing runtime.page runtime.plan"
     " runtime.recovery"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"

@@ -52,12 +52,32 @@ class _Kept:
         return [family]
 
 
-class Metrics:
-    """The metrics registry of one process."""
+class _Unheard:
+    """In place of any child where nobody observes (`run.observe`)."""
 
-    def __init__(self) -> None:
+    def inc(self, amount: float = 1) -> None:
+        """Nothing."""
+
+    def set(self, value: float) -> None:
+        """Nothing."""
+
+    def observe(self, amount: float) -> None:
+        """Nothing."""
+
+    def set_function(self, function: Callable[[], float]) -> None:
+        """Nothing."""
+
+
+_UNHEARD = _Unheard()
+
+
+class Metrics:
+    """The metrics registry of one process; if it is not `observed`, nothing is counted in it."""
+
+    def __init__(self, *, observed: bool = True) -> None:
         self.registry = prometheus.CollectorRegistry()
         self._known: dict[str, Any] = {}
+        self._observed = observed
 
     def counter(self, name: str, help_text: str, **labels: str) -> Counter:
         """The child of counter `convoy_<name>_total` for these labels."""
@@ -66,11 +86,13 @@ class Metrics:
 
     def tally(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
         """A counter `convoy_<name>_total` that is kept elsewhere and asked for when a page is made, in its thread."""
-        self.registry.register(_Kept(CounterMetricFamily, f"convoy_{name}", help_text, labels, samples))
+        if self._observed:
+            self.registry.register(_Kept(CounterMetricFamily, f"convoy_{name}", help_text, labels, samples))
 
     def reading(self, name: str, help_text: str, labels: tuple[str, ...], samples: Samples) -> None:
         """A gauge `convoy_<name>` of the same kind: series whose labels go are no longer shown."""
-        self.registry.register(_Kept(GaugeMetricFamily, f"convoy_{name}", help_text, labels, samples))
+        if self._observed:
+            self.registry.register(_Kept(GaugeMetricFamily, f"convoy_{name}", help_text, labels, samples))
 
     def of_process(self) -> None:
         """The processor time, memory, descriptors and beginning of this process, as `convoy_process_...`. On Linux."""
@@ -101,6 +123,8 @@ class Metrics:
         return prometheus.generate_latest(self.registry).decode()
 
     def _child(self, kind: Any, name: str, help_text: str, labels: dict[str, str], **options: Any) -> Any:
+        if not self._observed:
+            return _UNHEARD
         metric = self._known.get(name)
         if metric is None:
             metric = kind(name, help_text, tuple(labels), namespace="convoy", registry=self.registry, **options)

@@ -110,7 +110,7 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys) -> int:
-    metrics = Metrics()
+    metrics = Metrics(observed=plan.observe)
     node = Node(spec.name, incarnation, ThreadCompute(), metrics)
     node.directory = directory
     node.lead = plan.placement.topology.lead
@@ -139,10 +139,11 @@ async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: 
         address = plan.address(spec.machine) if plan.metrics_address == MACHINE else plan.metrics_address
         metrics.of_process()
         metrics.info("build", "What this process runs.", role="node", **build(plan.placement.topology.program))
-        port = plan.metrics_port(spec.name)
-        pages = Pages(metrics, address, port, plan.metrics_readers, "metrics.process_ports")
+        if plan.observe:
+            port = plan.metrics_port(spec.name)
+            pages = Pages(metrics, address, port, plan.metrics_readers, "metrics.process_ports")
         _add_actors(node, plan, spec)
-        agent = _agent(node, road, endpoints, plan, spec, (address, pages.port))
+        agent = _agent(node, road, endpoints, plan, spec, (address, pages.port if pages else 0))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.halted.set)
         node.add(me, "agent", agent)
         await node.prepare([me])

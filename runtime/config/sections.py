@@ -42,13 +42,15 @@ class Run(Section):
     """[run]: where the run directory is made. A relative `directory` is meant from the working directory of `up`.
     With `record_service_times` it holds how long each kind of array work took (`service_times`), with `tensorboard` the
     numbers of progress reports and tests as TensorBoard reads them, with `trace` what the actors did in so many
-    iterations, from the first on (`tracing`)."""
+    iterations, from the first on (`tracing`). Without `observe` there are no pages and no metrics, and beside the
+    journal no log.csv, no usage.jsonl and no comparison with the prediction."""
 
     directory: Text = "runs"
     name: Name | None = None
     record_service_times: bool = False
     trace: Annotated[int, Field(ge=0)] = 0
     tensorboard: bool = False
+    observe: bool = True
 
 
 class Launcher(Section):

@@ -37,7 +37,7 @@ class RunPlan:
     `shared_memory`: processes of one host read one another's arrays in place; `record_service_times`: each process
     leaves how long its array work took; `namespaces`: machine -> the network namespace that stands for it;
     `metrics_ports`: see `metrics_port`; `files`: machine -> where its files lie, if not as here; `trace`: from
-    the first moment on."""
+    the first moment on; `observe`: count and serve metrics."""
 
     placement: Placement
     import_path: tuple[str, ...]
@@ -56,6 +56,7 @@ class RunPlan:
     metrics_ports: int = 0
     files: dict[str, Files] = dataclasses.field(default_factory=dict)
     trace: bool = False
+    observe: bool = True
 
     def bind_addresses(self, process: str, lane: Lane) -> tuple[str, ...]:
         """The addresses that `process` listens on for one lane, the nearest first."""

@@ -32,11 +32,17 @@ class RunDirectory:
     """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what cannot be made.
 
     `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time of the day, and runs
-    repeat themselves to the byte. `on_trouble` hears in words what of the journal is lost.
+    repeat themselves to the byte. What is not `observed` has no files beside its journal. `on_trouble` hears in words what of the journal is lost.
     """
 
     def __init__(
-        self, below: Path, name: str, now: Callable[[], float] = time.monotonic, *, virtual: bool = False
+        self,
+        below: Path,
+        name: str,
+        now: Callable[[], float] = time.monotonic,
+        *,
+        virtual: bool = False,
+        observed: bool = True,
     ) -> None:
         stamp = time.strftime("%Y%m%d-%H%M%S")
         self.on_trouble: Callable[[str], None] = lambda text: None
@@ -49,7 +55,7 @@ class RunDirectory:
             raise LaunchError(f"{text} ({error.filename})") from None
         self._now, self._began, self._made = now, now(), time.monotonic()
         self._virtual = virtual
-        self._refused: set[str] = set()
+        self._refused: set[str] = set() if observed else {table.FILE, usage.FILE}
         self._table: Journal | None = None
         self._lines: Journal | None = None  # of the usage
         self._usage = Usage(self._use)

@@ -63,7 +63,7 @@ class Observation:
         self._loop = asyncio.get_running_loop()
         self._heard: list[Callable[[Observer], Told]] = []
         self._task: asyncio.Task[None] | None = None
-        self._due, self._over = self._loop.time() + PERIOD, False
+        self._due, self._over = self._loop.time() + PERIOD, not site.config.run.observe
 
     def __repr__(self) -> str:
         return f"<observation by {self._observer!r}, {len(self._heard)} things not yet told it>"

@@ -75,7 +75,7 @@ class ProcessHouse(House):
         self._roads = roads_of(placement, config)
         self._sockets, self._here = Path(), ""  # no folder until it is opened; where other hosts reach this one
         self._keys = credentials(placement, encrypted=self._roads.encrypted)
-        self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics())
+        self._node = Node(SUPERVISOR, FIRST, ThreadCompute(), Metrics(observed=config.run.observe))
         self._road = SocketTransport(
             SUPERVISOR,
             self._deliver,
@@ -129,13 +129,8 @@ class ProcessHouse(House):
             self._keys[spec.name].write(key_file(self._sockets, spec.name))
         if self._roads.far and not self._roads.encrypted:
             self._watchers.event(SUPERVISOR, WARNING, {"text": OPEN})
-        metrics = self._config.metrics
-        address = self._here or self._own_address() if metrics.address == MACHINE else metrics.address
-        self._report = self._live_page(address)
-        numbers, more = self._node.metrics, {"report": self._report}
-        self._pages = Pages(numbers, address, metrics.port, metrics.readers, applications=more, sd=self._targets)
-        self.metrics_url = f"http://{address}:{self._pages.port}/sd"
-        self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
+        if self._config.run.observe:
+            self._serve_pages()
         self._plan(await self._road.open()).write(self._directory.path)
         self._node.connect(SUPERVISOR, FIRST, await self._inside.open(), [SUPERVISOR], self._inside)
         topology = self._placement.topology
@@ -143,14 +138,21 @@ class ProcessHouse(House):
             self._node.router.vocabulary = vocabulary_of(roles_of(program), topology)
         self._node.add(SUPERVISOR, SUPERVISOR, self._supervisor)
         self._node.begin([SUPERVISOR])
-        operators = self._config.operators
-        if operators.address is not None:
-            self.operators_at = await self._desk.open(own(operators.address), operators.port)
+        self.operators_at = await self._desk.open(self._config.operators)
         if not all(map(self._config.is_here, self._config.machine)):  # those here are forked from one nursery
             mine = await asyncio.to_thread(identity, topology.program)
             self._supervisor.sameness.runs(UP, platform.node(), mine)
         self._observation = Observation(self._site, self._supervisor.gauge, ThreadCompute(), self._watchers.event)
         self._watchers.add(self._observation)
+
+    def _serve_pages(self) -> None:
+        metrics = self._config.metrics
+        address = self._here or self._own_address() if metrics.address == MACHINE else metrics.address
+        self._report = self._live_page(address)
+        numbers, more = self._node.metrics, {"report": self._report}
+        self._pages = Pages(numbers, address, metrics.port, metrics.readers, applications=more, sd=self._targets)
+        self.metrics_url = f"http://{address}:{self._pages.port}/sd"
+        self.report_url = f"http://{address}:{self._pages.port}/report{self._report.query}"
 
     async def supervise(self) -> ConvoyError | None:
         """See House.supervise."""
@@ -303,6 +305,7 @@ class ProcessHouse(House):
             namespaces=self._namespaces,
             files=files_of(config),
             trace=config.run.trace > 0,
+            observe=config.run.observe,
         )
 
     def _targets(self) -> list[dict[str, Any]]:

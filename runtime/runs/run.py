@@ -57,7 +57,9 @@ def house_of(
 def directory_of(config: ClusterConfig, now: Callable[[], float]) -> RunDirectory:
     """A new run directory, where the configuration says. LaunchError."""
     virtual = config.simulation.clock == "virtual"
-    return RunDirectory(Path(config.run.directory), config.run.name or config.program, now, virtual=virtual)
+    return RunDirectory(
+        Path(config.run.directory), config.run.name or config.program, now, virtual=virtual, observed=config.run.observe
+    )
 
 
 def loop_factory_of(config: ClusterConfig) -> Callable[[], asyncio.AbstractEventLoop]:

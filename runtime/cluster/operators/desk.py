@@ -23,7 +23,9 @@ import numpy as np
 from runtime.cluster.lifecycle import FIRST
 from runtime.cluster.operators.card import FILE, LIMITS, Cards
 from runtime.cluster.operators.words import OPEN, PART_BYTES, FilePart, FilesFound, FindFiles, ReadFile, is_open
+from runtime.config.sections import Operators
 from runtime.errors import ConvoyError, LaunchError, MessageError
+from runtime.machine.addresses import own
 from runtime.messages.message import Envelope, Message, Refusal
 from runtime.plan.topology import SUPERVISOR
 from runtime.transport import Reject, Release, Transport
@@ -55,8 +57,11 @@ class Desk:
     def __repr__(self) -> str:
         return f"<desk for operators: {self.road!r}>"
 
-    async def open(self, address: str, port: int) -> str:
-        """Listen there, and write the card; where that is. LaunchError."""
+    async def open(self, wanted: Operators) -> str:
+        """Listen there, and write the card; where that is, "" if nobody wants it. LaunchError."""
+        if wanted.address is None:
+            return ""
+        address, port = own(wanted.address), wanted.port
         if not can_encrypt():
             raise LaunchError("operators.address: pyzmq was built without libsodium, which encrypts what they say")
         try:
