@@ -75,12 +75,16 @@ ROOMS: dict[str, str] = {
     "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
     "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.cluster.operators"
-    " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan runtime.report runtime.serving runtime.simulation"
+    " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan"
+    " runtime.report runtime.serving runtime.simulation"
     " runtime.transport",
-    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.cluster.operators runtime.config runtime.messages runtime.plan"
+    "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.cluster.operators runtime.config"
+    " runtime.messages runtime.plan"
     " runtime.report runtime.runs",
-    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.cluster.operators runtime.plan runtime.report runtime.runs runtime.tracing",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.cluster.operators runtime.config runtime.drawing runtime.page runtime.plan"
+    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.cluster.operators runtime.plan runtime.report"
+    " runtime.runs runtime.tracing",
+    "runtime.cli": "runtime runtime.cluster.launchers runtime.cluster.operators runtime.config runtime.drawing"
+    " runtime.page runtime.plan"
     " runtime.recovery"
     " runtime.report runtime.runs",
     "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"

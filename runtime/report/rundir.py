@@ -32,7 +32,8 @@ class RunDirectory:
     """Makes the directory of one run, with mode 0700, and writes its journal. LaunchError says what cannot be made.
 
     `now` is the run's clock, `virtual` if that is no clock of this world: then nothing has a time of the day, and runs
-    repeat themselves to the byte. What is not `observed` has no files beside its journal. `on_trouble` hears in words what of the journal is lost.
+    repeat themselves to the byte. What is not `observed` has no files beside its journal. `on_trouble` hears in
+    words what of the journal is lost.
     """
 
     def __init__(
