@@ -96,7 +96,8 @@ class Metrics:
 
     def of_process(self) -> None:
         """The processor time, memory, descriptors and beginning of this process, as `convoy_process_...`. On Linux."""
-        prometheus.ProcessCollector(namespace="convoy", registry=self.registry)
+        if self._observed:
+            prometheus.ProcessCollector(namespace="convoy", registry=self.registry)
 
     def gauge(self, name: str, help_text: str, **labels: str) -> Gauge:
         """The child of gauge `convoy_<name>` for these labels."""
