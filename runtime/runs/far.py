@@ -37,6 +37,7 @@ class FarClient(Client):
         self.name = f"{CLIENT}far-{secrets.token_hex(8)}"
         self.place, self._card = "", card  # where its files are, once it takes part
         self._copied: dict[str, int] = {}
+        self.is_broken = False  # the connection, before the run was over
 
     def __repr__(self) -> str:
         return f"<client of the run {self.place or 'that answers'} at {self._card.address}>"
@@ -145,6 +146,7 @@ class FarClient(Client):
 
     def _cut(self) -> None:
         """The connection is gone: nobody will answer."""
+        self.is_broken = not self.over
         self._node.lost(SUPERVISOR)
         self._lost()
 

@@ -117,7 +117,9 @@ class There(Seen):
         await self._stack.aclose()
 
     async def lives(self) -> bool:
-        """See Seen.lives."""
+        """See Seen.lives. ConvoyError if the connection broke: nobody knows."""
+        if self._client is not None and self._client.is_broken:
+            raise ConvoyError(f"the connection to {self._card.address} broke; the run {self.name} may go on")
         return self._client is not None and not self._client.over
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ Those who dial share a key, and so a `user`. The name that each has besides is i
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from runtime.errors import ActorStopped, LaunchError, MessageError
@@ -88,6 +88,11 @@ class Answering(Transport):
     def __repr__(self) -> str:
         return f"<road to {len(self._there)} that dialed {self._address}>"
 
+    @property
+    def peers(self) -> Collection[str]:
+        """Those that have dialed, and have not left."""
+        return self._there.keys()
+
     async def open(self) -> Endpoints:
         """See Transport.open."""
         self._ports = ZmqPorts(self.limits, self._keys)
@@ -126,13 +131,13 @@ class Answering(Transport):
         if kind == _LEAVES:
             self._left(peer)
             return
+        if kind == _GRANT:
+            if peer in self._there:
+                self._there[peer][1].granted(said)
+            return
         if peer not in self._there:
             self._there[peer] = identity, _Account(self.limits, partial(self._put, identity))
-        account = self._there[peer][1]
-        if kind == _GRANT:
-            account.granted(said)
-        else:
-            account.take(said, peer, self.deliver, self.reject, only=True)
+        self._there[peer][1].take(said, peer, self.deliver, self.reject, only=True)
 
     def _put(self, identity: bytes, frames: Frames) -> bool:
         return self._listener is not None and self._listener.answer(identity, frames)

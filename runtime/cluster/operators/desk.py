@@ -32,6 +32,7 @@ from runtime.transport import Reject, Release, Transport
 from runtime.transport.dialed import SCHEME, Answering
 from runtime.transport.zeromq import can_encrypt
 
+MOST_BYTES = 1 << 62  # of a file
 LAST_SECONDS = 2.0  # to read what is left when the run is over
 
 
@@ -88,7 +89,7 @@ class Desk:
         """Everybody has heard that the run is over: wait until they have read the rest, for a moment."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_SECONDS):
-                while self.road is not None and self.road.queued_bytes():
+                while self.road is not None and self.road.peers:
                     self._leaves.clear()
                     await self._leaves.wait()
 
@@ -115,6 +116,7 @@ class Desk:
         elif not self._take(envelope, release, self.road):  # nobody but a client comes in here, whatever it says
             release()
             self._reject(envelope.sender, MessageError("refused", f"{envelope!r}: it is no client that has attached"))
+            self.road.disconnect(envelope.sender, "it is no client")
 
     async def _answer(self, envelope: Envelope, release: Release) -> None:
         said: Message
@@ -141,7 +143,7 @@ def answer(directory: Path, wanted: Message) -> Message:
         return FilesFound(directory=str(directory.resolve()), files=np.frombuffer(json.dumps(facts).encode(), np.uint8))
     assert isinstance(wanted, ReadFile)
     path = directory / wanted.path
-    if not is_open(wanted.path) or wanted.offset < 0 or not _is_its_own(path):
+    if not is_open(wanted.path) or not 0 <= wanted.offset < MOST_BYTES or not _is_its_own(path):
         return Refusal(error=f"{wanted.path!r:.80} is no file that operators may read")
     with path.open("rb") as file:
         file.seek(wanted.offset)
