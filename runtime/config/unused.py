@@ -26,7 +26,10 @@ REAL_ONLY: tuple[KeyPath, ...] = (
     ("metrics", "port"),
     ("metrics", "process_ports"),
     ("metrics", "linger_seconds"),
+    ("operators", "address"),
+    ("operators", "port"),
 )
+PAGES = ("address", "port", "process_ports", "linger_seconds", "readers")  # keys of [metrics]
 
 
 def unused(config: ClusterConfig) -> Iterator[str]:
@@ -41,6 +44,11 @@ def _unused(config: ClusterConfig) -> Iterator[tuple[KeyPath, str]]:
         yield from ((keys, "with simulation.clock = 'virtual'") for keys in REAL_ONLY if _said(config, keys))
         if simulation.interfaces != "process" and simulation.bytes_per_second is None and not simulation.links:
             yield ("simulation", "interfaces"), "without simulation.bytes_per_second: interfaces have no limit"
+    for key in PAGES if not (virtual or config.run.observe) else ():
+        if _said(config, ("metrics", key)):
+            yield ("metrics", key), "with run.observe = false: there are no pages"
+    if config.operators.address is None and config.operators.port and not virtual:
+        yield ("operators", "port"), "without operators.address: nothing listens"
     for key in BETWEEN_HOSTS if not virtual and not _several_hosts(config) else ():
         if _said(config, ("links", key)):
             yield ("links", key), "where all machines are this one: no link leaves it"
