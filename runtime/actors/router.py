@@ -46,10 +46,6 @@ class Router:
             self._homes[actor] = home
             self._lost.pop(actor, None)
 
-    def forget(self, actor: str) -> None:
-        """It is gone, and nobody will ask for it again."""
-        self._homes.pop(actor, None)
-
     # -- sending
 
     def send(

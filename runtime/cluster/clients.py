@@ -261,7 +261,6 @@ class Clients:
             for task in client.tasks:
                 task.cancel()
             client.road.disconnect(process, f"{process} is gone")
-            self._home.router.forget(process)
 
     async def close(self) -> None:
         """The run is over: say so to those that listen, and admit nobody more."""

@@ -128,7 +128,8 @@ class FarClient(Client):
                 _, writer = await asyncio.open_connection(host, int(port))
             writer.close()
         except (OSError, ValueError, OverflowError) as error:  # of these also TimeoutError
-            why = getattr(error, "strerror", None) or str(error) or f"no answer within {DIAL_SECONDS:g} s"
+            number = getattr(error, "errno", None)
+            why = os.strerror(number) if number and number > 0 else str(error) or f"no answer within {DIAL_SECONDS:g} s"
             text = f"no run can be reached at {self._card.address}: {why}; it may be over, or listen elsewhere"
             raise ConvoyError(text) from None
 

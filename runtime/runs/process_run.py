@@ -70,7 +70,6 @@ class ProcessHouse(House):
         self._site = site
         self._observation: Observation | None = None
         self._placement, self._config, self._directory = placement, config, directory
-        self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
         self._roads = roads_of(placement, config)
         self._sockets, self._here = Path(), ""  # no folder until it is opened; where other hosts reach this one
@@ -96,7 +95,6 @@ class ProcessHouse(House):
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
-        known = self._supervisor.known
         self._tracing = Tracing(
             self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
         )
@@ -108,7 +106,7 @@ class ProcessHouse(House):
             BeginTrace: self._begin_trace,
             EndTrace: self._end_trace,
         }
-        self._clients = Clients(self._node, self._supervisor, self.began, known, self._end, answers)
+        self._clients = Clients(self._node, self._supervisor, self.began, self._supervisor.known, self._end, answers)
         self._desk = Desk(directory.path, site.cards, self._clients.take, self._node.reject, self._clients.lost)
         self._clients.read_out = self._desk.read_out
         self._watchers.add(self._clients)
@@ -302,7 +300,7 @@ class ProcessHouse(House):
             shared_memory=self._roads.shared_memory,
             scheme=self._roads.scheme,
             record_service_times=config.run.record_service_times,
-            namespaces=self._namespaces,
+            namespaces={machine.name: machine.namespace for machine in config.machine if machine.namespace},
             files=files_of(config),
             trace=config.run.trace > 0,
             observe=config.run.observe,

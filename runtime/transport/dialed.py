@@ -229,9 +229,9 @@ class Dialing(Transport):
         """See Transport.close."""
         self.on_link_lost = lambda: None
         self._account.gate.close(f"{self.process} is stopping")
-        if self._port is not _NOWHERE:
-            self._put([_LEAVES])
-            self._port.close(flush=True)
+        self._put([_LEAVES])
+        self._port.close(flush=True)
+        self._port = _NOWHERE
         if self._ports is not None:
             await self._ports.close()
             self._ports = None

@@ -18,6 +18,7 @@ from nets.files import checkpoint
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
 from runtime.runs.finding import live, meant
+from runtime.runs.seen import Here
 from runtime.runs.standing import standing
 from tests.journeys.adders import Add, Total, adders
 from tests.support import ROOT, environment, runtime_command
@@ -90,10 +91,10 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
 async def test_a_run_that_its_tests_end_early_is_winding_down(tmp_path: Path) -> None:
     async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
         await run.ask("two", Add(number=1), Total)
-        assert (await standing(run.directory))["state"] == "running"
+        assert (await standing(Here(run.directory)))["state"] == "running"
         with (run.directory / "events.jsonl").open("a") as journal:
             journal.write('{"t": 1.0, "actor": "lead", "event": "stopping early", "iteration": 40}\n')
-        assert (await standing(run.directory))["state"] == "winding down"
+        assert (await standing(Here(run.directory)))["state"] == "winding down"
         await run.tell("one", Add(number=10))
 
 
@@ -107,7 +108,7 @@ async def test_save_writes_a_checkpoint_and_its_path_and_the_run_goes_on(
         saved = Path(capsys.readouterr().out.strip())
         assert saved.parent == run.directory
         checkpoint.verify(saved)
-        found = await standing(run.directory)
+        found = await standing(Here(run.directory))
         assert (found["state"], found["checkpoint"]) == ("running", saved.name)
         assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
         assert "last checkpoint: " in capsys.readouterr().out
@@ -149,7 +150,7 @@ async def test_status_of_a_run_that_is_over_is_what_its_journal_says(tmp_path: P
         assert await live(tmp_path) == [run.directory]
         await run.tell("one", Add(number=10))
     assert await live(tmp_path) == []
-    found = await standing(await meant(None, tmp_path))
+    found = await standing(Here(await meant(None, tmp_path)))
     assert (found["name"], found["state"], found["processes"]) == (run.directory.name, "finished", {})
 
 
