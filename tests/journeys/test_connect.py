@@ -223,5 +223,5 @@ async def test_nothing_listens_for_operators_unless_it_is_asked_for(tmp_path: Pa
 
 def test_an_address_that_nobody_can_reach_or_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cluster.toml").write_text('[operators]\naddress = "0.0.0.0"\n')
-    with pytest.raises(ConfigError, match="operators.address: found '0.0.0.0' .*others cannot reach it"):
+    with pytest.raises(ConfigError, match=r"operators.address: found '0.0.0.0' .*others cannot reach it"):
         load(tmp_path / "cluster.toml")
