@@ -17,11 +17,15 @@ import runtime
 from runtime import Run
 from runtime.cli.main import main
 from runtime.cluster.clients import Attach
-from runtime.cluster.operators.card import FILE, OPERATOR, Card
+from runtime.cluster.operators.card import FILE, LIMITS, OPERATOR, Card
+from runtime.cluster.operators.desk import answer
+from runtime.cluster.operators.words import FilePart, FilesFound, FindFiles, ReadFile
 from runtime.config.file import load
-from runtime.errors import ConfigError
-from runtime.messages.message import Envelope
+from runtime.errors import ConfigError, ConvoyError
+from runtime.messages.message import Envelope, Refusal
 from runtime.runs.seen import There
+from runtime.transport import Endpoints
+from runtime.transport.dialed import Dialing
 from tests.journeys.adders import Add, Total, adders
 from tests.journeys.chrome_trace import closed
 from tests.journeys.watched import Hello, Line, watched
@@ -212,6 +216,68 @@ async def test_the_key_is_its_users_alone_and_nowhere_else(tmp_path: Path, capsy
         key.chmod(0o644)
         code, out = await said(capsys, "ps", "--connect", key)
         assert code == 2 and f"{key}: others may read it (mode 644): chmod 600" in out
+
+
+async def test_who_has_the_key_says_nothing_but_as_a_client(tmp_path: Path) -> None:
+    """Not as a process of the run, nor to an actor before he takes part."""
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
+        card = Card.read(run.directory / FILE)
+        for name, said_there in (("one", Hello()), ("client-x", Add(number=1))):
+            gone = asyncio.Event()
+            road = Dialing(
+                name, lambda *came: None, lambda *why: None, LIMITS, user=OPERATOR, keys=card.keys,
+                on_link_lost=gone.set,
+            )  # fmt: skip
+            await road.open()
+            road.connect("supervisor", Endpoints((f"curve://{card.address}",), (f"curve://{card.address}",)))
+            await road.send("supervisor", Envelope(said_there, 1, name, 1, "one"))
+            async with asyncio.timeout(20):
+                await gone.wait()
+            await road.close()
+        assert (await run.ask("one", Add(number=2), Total)).total == 2
+        await run.end_now()
+
+
+def test_of_the_files_of_a_run_no_others_than_those_that_commands_need_are_read_out(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in ("events.jsonl", "logs/one.log", "logs/one.stacks", FILE, "checkpoint-0000001.safetensors"):
+        (tmp_path / name).write_text("secret")
+    (tmp_path / "logs" / "link.log").symlink_to(tmp_path / FILE)
+    found = answer(tmp_path, FindFiles(patterns=("events.jsonl", "logs/*.log", "logs/*.stacks", "*", FILE)))
+    assert isinstance(found, FilesFound)
+    assert json.loads(found.files.tobytes()).keys() == {"events.jsonl", "logs/one.log", "logs/one.stacks"}
+    part = answer(tmp_path, ReadFile(path="logs/one.log", offset=3))
+    assert isinstance(part, FilePart) and part.data.tobytes() == b"ret"
+    closed_to_all = (
+        FILE,
+        "logs/link.log",
+        "logs/../operator.key",
+        f"{tmp_path}/events.jsonl",
+        "checkpoint-0000001.safetensors",
+        "",
+        "logs/\0.log",
+        "runs/logs/one.log",
+    )
+    for path in closed_to_all:
+        refused = answer(tmp_path, ReadFile(path=path, offset=0))
+        assert isinstance(refused, Refusal) and "is no file that operators may read" in refused.error, path
+    assert isinstance(answer(tmp_path, ReadFile(path="events.jsonl", offset=1 << 63)), Refusal)
+
+
+async def test_a_connection_that_breaks_is_not_taken_for_the_end_of_the_run(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one", operators=OPEN) as run:
+        await run.ask("one", Add(number=1), Total)
+        card = Card.read(run.directory / FILE)
+        host, _, port = card.address.rpartition(":")
+        with recording(host, int(port)) as cable:
+            async with There(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
+                assert await seen.lives()
+                await asyncio.to_thread(cable.close)
+                async with asyncio.timeout(20):
+                    assert [event.name async for event in client.events()] == []
+                with pytest.raises(ConvoyError, match=r"broke; the run .* may go on"):
+                    await seen.lives()
+        await run.end_now()
 
 
 async def test_nothing_listens_for_operators_unless_it_is_asked_for(tmp_path: Path) -> None:
