@@ -29,7 +29,7 @@ from runtime.transport.dialed import Dialing
 from tests.journeys.adders import Add, Total, adders
 from tests.journeys.chrome_trace import closed
 from tests.journeys.watched import Hello, Line, watched
-from tests.strangers import STRANGERS, Door, recording
+from tests.strangers import STRANGERS, Door, Recorder, recording
 from tests.support import environment, runtime_command
 
 OPEN = {"address": "127.0.0.1"}
@@ -269,14 +269,14 @@ async def test_a_connection_that_breaks_is_not_taken_for_the_end_of_the_run(tmp_
         await run.ask("one", Add(number=1), Total)
         card = Card.read(run.directory / FILE)
         host, _, port = card.address.rpartition(":")
-        with recording(host, int(port)) as cable:
-            async with There(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
-                assert await seen.lives()
-                await asyncio.to_thread(cable.close)
-                async with asyncio.timeout(20):
-                    assert [event.name async for event in client.events()] == []
-                with pytest.raises(ConvoyError, match=r"broke; the run .* may go on"):
-                    await seen.lives()
+        cable = Recorder(host, int(port))
+        async with There(card.at(f"127.0.0.1:{cable.port}")) as seen, seen.client() as client:
+            assert await seen.lives()
+            await asyncio.to_thread(cable.close)
+            async with asyncio.timeout(20):
+                assert [event.name async for event in client.events()] == []
+            with pytest.raises(ConvoyError, match=r"broke; the run .* may go on"):
+                await seen.lives()
         await run.end_now()
 
 
