@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from runtime.actors.metrics import Metrics
+from runtime.compute.compute import InlineCompute
+from runtime.config.sections import ClusterConfig
+from runtime.config.sections import Run as RunSection
+from runtime.runs.observation import Observation
 from tests.support import configure, environment, events, run_directory, runtime_command
 
 
@@ -24,8 +30,16 @@ def test_a_run_that_is_not_observed_serves_and_writes_nothing_for_operators(tmp_
     directory = run_directory(cluster)
     assert not {"log.csv", "usage.jsonl"} & {path.name for path in directory.iterdir()}
     assert [event["iterations"] for event in events(directory, "finished")] == [30]
-    assert events(directory, "prediction") == []
     assert {event["metrics_port"] for event in events(directory, "process")} == {0}
+
+
+async def test_no_observer_hears_of_a_run_that_is_not_observed() -> None:
+    for observe in (True, False):
+        site: Any = SimpleNamespace(config=ClusterConfig(run=RunSection(observe=observe)))
+        observation = Observation(site, Metrics().gauge, InlineCompute(), lambda *told: None)
+        observation.worked({})
+        assert f" {int(observe)} things not yet told it" in repr(observation)
+        await observation.close()
 
 
 def test_a_metric_of_a_process_that_is_not_observed_takes_everything_and_shows_nothing() -> None:
