@@ -177,7 +177,8 @@ class Dialing(Transport):
         super().__init__(process, deliver, reject, limits)
         self._user, self._keys, self.on_link_lost = user, keys, on_link_lost
         self._ports: ZmqPorts | None = None
-        self._peer, self._port = "", _NOWHERE
+        self._peer = ""
+        self._port: Port = _NOWHERE
         self._account = _Account(limits, self._put)
 
     def __repr__(self) -> str:
