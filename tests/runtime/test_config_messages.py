@@ -239,7 +239,7 @@ def test_all_mistakes_of_runtime_program_and_overrides_come_at_once_in_line_orde
 def test_a_program_without_options_accepts_no_sections_of_its_own() -> None:
     assert problems("[train]\nseed = 1", program="bare_program") == [
         "cluster.toml:2: train: unknown key (allowed: launcher, links, liveness, machine, "
-        "metrics, placement, "
+        "metrics, operators, placement, "
         "process, program, recovery, run, simulation)"
     ]
 
