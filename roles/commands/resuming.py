@@ -12,7 +12,7 @@ from nets import NetError
 from nets.files import checkpoint
 from roles.checkpoints.newest import newest, runs_below
 from roles.commands.common import told
-from roles.learning.resume import place_in
+from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
 from roles.options import AUTO, Options, Strategy
 from roles.planning.contents import Contents
@@ -28,8 +28,11 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     """The options of a run that goes on from the newest checkpoint of `run`, or, if that is None, of the runs that this
     cluster.toml has started; and what to tell: a line for it, and one for each that was skipped.
 
-    ConfigError if there is none, or cluster.toml has other mistakes.
+    `run` may be a file: what a run that died had in memory. ConfigError if there is none, or cluster.toml has other
+    mistakes.
     """
+    if run is not None and run.is_file():
+        return _in_memory(options, run)
     search = _Search(config, options, named=run is not None)
     runs = [search.located(run)] if run is not None else runs_below(search.directory, config.run.name or config.program)
     found, skipped = newest(runs, search.wrong_run, search.wrong_file)
@@ -39,6 +42,19 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     strategy, told = as_scaled(options.train.strategy, found.parent)
     train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
     return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
+
+
+def _in_memory(options: Options, file: Path) -> tuple[Options, list[str]]:
+    """The options of a run that goes on from what another held. ConfigError if it cannot be read."""
+    try:
+        facts = checkpoint.metadata(file)
+        iteration, _ = place_in(str(file), facts)
+    except NetError as error:
+        raise ConfigError(error.problems) from None
+    kept = kept_of(facts)
+    whose = kept.by if kept is not None else "somebody"
+    train = options.train.model_copy(update={"resume": str(file)})
+    return options.model_copy(update={"train": train}), [f"resumes    what {whose} had in memory: iteration {iteration}"]
 
 
 def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:

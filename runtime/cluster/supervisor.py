@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -76,6 +76,7 @@ class Supervisor(Actor):
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
         self._standstill = Standstill(placement.topology.lead, liveness.standstill_seconds)
         self._causes, self._memory = Causes(), MachineMemory()
+        self.before_stopping: Callable[[ConvoyError | None], Awaitable[None]] | None = None  # whoever lives answers yet
 
     # -- the run
 
@@ -86,6 +87,8 @@ class Supervisor(Actor):
             while not self.outcome.done():
                 await self._judge()
                 await asyncio.wait([self.outcome], timeout=TICK_SECONDS)
+            if self.before_stopping is not None:
+                await self.before_stopping(self.outcome.result())
         finally:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)

@@ -45,6 +45,7 @@ from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs.continuing import Continuing
+from runtime.runs.healing import Healing
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.serving.readers import EVERYBODY
@@ -95,6 +96,9 @@ class ProcessHouse(House):
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
+        if config.heals:
+            self.healing = Healing(self._supervisor, placement)
+            self._supervisor.before_stopping = self.healing.after
         known = self._supervisor.known
         self._tracing = Tracing(
             self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
