@@ -70,7 +70,7 @@ def in_memory(arrays: Arrays, metadata: Mapping[str, str]) -> int:
     try:
         for data in _parts(arrays, metadata):
             while len(data):
-                data = data[os.write(file, data) :]  # noqa: PLW2901  # what is left of it
+                data = data[os.write(file, data) :]
     except BaseException:
         os.close(file)
         raise

@@ -14,11 +14,12 @@ from roles.checkpoints.newest import newest, runs_below
 from roles.commands.common import told
 from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
-from roles.options import AUTO, Options, Strategy
+from roles.options import AUTO, Options, Strategy, Train
 from roles.planning.contents import Contents
 from roles.planning.measured import options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
+from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
@@ -32,7 +33,7 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     mistakes.
     """
     if run is not None and run.is_file():
-        return _in_memory(options, run)
+        return _in_memory(config, options, run)
     search = _Search(config, options, named=run is not None)
     runs = [search.located(run)] if run is not None else runs_below(search.directory, config.run.name or config.program)
     found, skipped = newest(runs, search.wrong_run, search.wrong_file)
@@ -41,10 +42,11 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
         raise ConfigError([f"--resume: found no checkpoint to go on from in {where}", *skipped])
     strategy, told = as_scaled(options.train.strategy, found.parent)
     train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
+    train = as_tuned(train, config, found.parent)
     return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
 
 
-def _in_memory(options: Options, file: Path) -> tuple[Options, list[str]]:
+def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Options, list[str]]:
     """The options of a run that goes on from what another held. ConfigError if it cannot be read."""
     try:
         facts = checkpoint.metadata(file)
@@ -54,7 +56,18 @@ def _in_memory(options: Options, file: Path) -> tuple[Options, list[str]]:
     kept = kept_of(facts)
     whose = kept.by if kept is not None else "somebody"
     train = options.train.model_copy(update={"resume": str(file)})
-    return options.model_copy(update={"train": train}), [f"resumes    what {whose} had in memory: iteration {iteration}"]
+    train = as_tuned(train, config, Path(kept.run)) if kept is not None else train
+    return options.model_copy(update={"train": train}), [
+        f"resumes    what {whose} had in memory: iteration {iteration}"
+    ]
+
+
+def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
+    """What the run before had found out about what is "auto" is where the tuner begins, if nothing else is said."""
+    if train.strategy.preset == AUTO:  # what can be tuned is not known yet
+        return train
+    base = config.raw.path.resolve().parent
+    return Tuned(train, preset_called(train.strategy.preset), base).going_on(run)
 
 
 def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:

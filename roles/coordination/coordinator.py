@@ -51,7 +51,8 @@ class CoordinatorOptions(JobOptions):
     """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
     must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`), who
     has something beside the model (`keepers`), when checkpoints are due by time (`timing`), what tests decide
-    (`watched`), what checkpoints say of their use (`seen`), who has the whole model after whole iterations (`replicas`)."""
+    (`watched`), what checkpoints say of their use (`seen`), who has the whole model after whole iterations
+    (`replicas`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -119,6 +120,7 @@ class Coordinator(Actor):
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
             self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
+        await self._shape.go_on(facts, self._schedule.completed)
         if (kept := kept_of(facts)) is not None:
             self._schedule.begin_unsettled(test=self._tests.due(kept))
         self._checkpoints.begin()
@@ -203,7 +205,7 @@ class Coordinator(Actor):
 
     async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
         """Somebody has died: who holds all of the run?"""
-        more = self._tests.facts(self._schedule.completed)
+        more = self._tests.facts(self._schedule.completed) | self._shape.facts()
         known = {"batch": self._shape.batch, "losses": self._scores.losses, "run": self.run_directory, "more": more}
         await self.reply(envelope, holders_of(self._replicas, self._schedule, self._probing, **known))
 
@@ -339,6 +341,7 @@ class Coordinator(Actor):
         place = self._schedule.completed, self._schedule.images
         wanted, regular = self._schedule.save_wanted, self._schedule.to_be_saved
         best = self._tests.best if self._schedule.best_wanted else {}
-        of = Snapshot(place, self._scores.losses, wanted, self._tests.facts(place[0]), best, regular)
+        facts = self._tests.facts(place[0]) | self._shape.facts()
+        of = Snapshot(place, self._scores.losses, wanted, facts, best, regular)
         await self._checkpoints.copy(of, began if idle_since is None else idle_since)
         self._scores.resume(self.now())

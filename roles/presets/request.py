@@ -154,8 +154,8 @@ def coordinator(
     replicas: Sequence[str] = (),
 ) -> ActorSpec:
     """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save;
-    `holders`: who holds parameters (none named: the same); `live`: what the run can become; `replicas`: who has the whole model
-    after whole iterations."""
+    `holders`: who holds parameters (none named: the same); `live`: what the run can become; `replicas`: who has the
+    whole model after whole iterations."""
     options = CoordinatorOptions(
         job=request.job,
         timetable=request.timetable,

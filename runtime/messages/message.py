@@ -233,8 +233,8 @@ class KeepState(Message):
 
 @message
 class KeptState(Message):
-    """Answer: all is in this `file` of the holder's memory, as long as it lives; whoever opens it keeps it. `at` says in
-    words where that is."""
+    """Answer: all is in this `file` of the holder's memory, as long as it lives; whoever opens it keeps it. `at` says
+    in words where that is."""
 
     file: str
     at: str
