@@ -91,16 +91,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def compare(record: Record, net: Net, rounds: int, iterations: int) -> None:
-    """Runs in turns. What a checkpoint costs beside what training waits for it: the seconds that its run took longer."""
-    headers = [
-        "restarts = 0",
-        "restarts = 3",
-        "ratio",
-        "and a checkpoint",
-        "checkpoints",
-        "exposed s of each",
-        "s of each",
-    ]
+    """Runs in turns. A checkpoint costs the seconds by which its run took longer, of which some are exposed."""
+    headers = ("restarts = 0", "restarts = 3", "ratio", "and saves", "times", "exposed s each", "s each")
     record.table(f"Images a second, batch {net.batch}", "round", *headers)
     ratios, exposed, costs = [], [], []
     train(net, 2, OFF)  # compiles what is not compiled yet
