@@ -130,7 +130,9 @@ class Shape:
 
     async def go_on(self, facts: Mapping[str, str], iteration: int) -> None:
         """Before anything is handed out: become what the run of this checkpoint had become, if it was planned alike."""
-        wish = gone_on(facts.get(BECAME, ""), self._planned)
+        fixed = () if self._live.trees else ("workers", "groups")
+        planned = {name: value for name, value in self._planned.items() if name not in fixed}
+        wish = gone_on(facts.get(BECAME, ""), planned)
         if wish is None:
             return
         try:

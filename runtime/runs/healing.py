@@ -56,13 +56,14 @@ def died_with(error: ConvoyError, placement: Placement) -> set[str]:
 
 
 class Healing:
-    """Of one run. Afterwards `memory` is what the next may begin with, or None: `why` not."""
+    """Of one run, before its processes are ended: `memory` is then what the next may begin with, or None: `why` not."""
 
     def __init__(self, supervisor: Supervisor, placement: Placement) -> None:
         self._supervisor, self._placement = supervisor, placement
         self._process_of = placement.process_of()
         self.memory: Memory | None = None
         self.why = ""
+        supervisor.before_stopping = self.after
 
     def __repr__(self) -> str:
         return f"<healing: {self.memory or self.why or 'nobody died'}>"

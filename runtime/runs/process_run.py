@@ -65,10 +65,13 @@ OPEN = (  # told at each start
 class ProcessHouse(House):
     """`early`: what was started before the configuration was read, see LaunchPlan."""
 
+    _observation: Observation | None = None
+    _pages: Pages | None = None
+    _report: LivePage | None = None
+
     def __init__(self, site: Site, early: Early | None = None) -> None:
         placement, config, directory = site.placement, site.config, site.directory
         self._site = site
-        self._observation: Observation | None = None
         self._placement, self._config, self._directory = placement, config, directory
         self._namespaces = {machine.name: machine.namespace for machine in config.machine if machine.namespace}
         self._limits = site.limits
@@ -96,10 +99,8 @@ class ProcessHouse(House):
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
-        if config.heals:
-            self.healing = Healing(self._supervisor, placement)
-            self._supervisor.before_stopping = self.healing.after
         known = self._supervisor.known
+        self.healing = Healing(self._supervisor, placement) if config.heals else None
         self._tracing = Tracing(
             self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
         )
@@ -115,9 +116,7 @@ class ProcessHouse(House):
         self._watchers.add(self._clients)
         self._show_run()
         self._watchers.add(self._tracing)
-        self._pages: Pages | None = None
         self._lingers = LastLook(self._tell_of_lingering)
-        self._report: LivePage | None = None
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or
