@@ -132,7 +132,8 @@ def ran(batch: int, events: list[dict[str, Any]]) -> Ran:
     seconds = last["elapsed_seconds"] - first["elapsed_seconds"]
     done = last["iteration"] - first["iteration"]
     saved = [event["exposed_seconds"] for event in events if event["event"] == "checkpoint" and event["t"] > first["t"]]
-    return Ran(batch * done / seconds, seconds, done, len(saved), sum(saved) / max(1, len(saved)))
+    speed = batch * done / seconds if done else 0.0
+    return Ran(speed, seconds, done, len(saved), sum(saved) / max(1, len(saved)))
 
 
 def judged(record: Record, what: str, value: float, least: float = 0.0, most: float = float("inf")) -> None:
