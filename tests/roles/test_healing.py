@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +19,8 @@ from roles.coordination.healing import HELD, NOBODY, holders_of
 from roles.coordination.regroup import gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
 from roles.learning.resume import Kept
-from roles.messages import Regroup
+from roles.messages import TRAIN, Regroup, Ticket
+from roles.workers.replica import Replica
 from runtime import Holders, LaunchError, RoleDied
 from runtime.errors import by
 from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
@@ -137,3 +141,46 @@ def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_pat
         assert checkpoint.verify(path) == {"iteration": "7"}
     finally:
         os.close(file)
+
+
+class Half(Replica):
+    """One whose second bucket is never summed: its peer has died."""
+
+    def __init__(self, *, atomic: bool) -> None:
+        self._atomic, self._clips, self._updating = atomic, False, asyncio.Lock()
+        self._buckets = [SimpleNamespace(number=number) for number in (0, 1)]  # type: ignore[misc]
+        self._exposure: Any = SimpleNamespace(measured=nullcontext)
+        self._exchange: Any = self
+        self.asked: list[int] = []
+        self.updated: list[int] = []
+
+    async def sum(self, key: tuple[int, int], mine: Any) -> Any:
+        self.asked.append(key[1])
+        if key[1]:
+            await asyncio.Event().wait()
+        return mine
+
+    async def compute(self, label: str, work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+    async def _before(self, ticket: Ticket) -> tuple[None, Callable[[], None]]:
+        return None, lambda: None
+
+    def _backward(self, bucket: Any) -> Any:
+        return np.zeros(1)
+
+    def _update(self, bucket: Any, total: Any) -> None:
+        self.updated.append(bucket.number)
+
+
+@pytest.mark.parametrize(("atomic", "updated"), [(True, []), (False, [0])])
+async def test_a_replica_that_may_be_asked_for_its_model_has_no_part_of_an_iteration_in_it(
+    atomic: bool, updated: list[int]
+) -> None:
+    replica = Half(atomic=atomic)
+    task = asyncio.create_task(replica._train(Ticket(phase=TRAIN, number=3)))
+    for _ in range(50):  # turns of the loop: nobody waits for anything but the second sum
+        await asyncio.sleep(0)
+    assert (replica.asked, replica.updated) == ([0, 1], updated)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
