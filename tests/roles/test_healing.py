@@ -20,6 +20,9 @@ from roles.coordination.regroup import gone_on
 from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
 from roles.learning.resume import Kept
 from roles.messages import TRAIN, Regroup, Ticket
+from roles.options import Train
+from roles.planning.strategies import preset_called
+from roles.planning.tuned import Tuned
 from roles.workers.replica import Replica
 from runtime import Holders, LaunchError, RoleDied
 from runtime.errors import by
@@ -184,3 +187,34 @@ async def test_a_replica_that_may_be_asked_for_its_model_has_no_part_of_an_itera
     assert (replica.asked, replica.updated) == ([0, 1], updated)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+RECORD = {
+    "choice": {"groups": 1, "momentum": 0.6, "base_lr": 0.01, "batch": 64},
+    "saturated_groups": 0,
+    "next_groups": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "said", "begins"),
+    [
+        (json.dumps(RECORD), {"momentum": "auto"}, True),
+        ("half of a rec", {"momentum": "auto"}, False),
+        (json.dumps(RECORD), {}, False),  # nothing is tuned
+        (json.dumps(RECORD), {"momentum": "auto", "tuning": {"momentum_by": "closed-loop"}}, False),  # nor probed
+    ],
+)
+def test_a_tuner_begins_with_what_the_run_before_had_chosen(
+    tmp_path: Path, record: str, said: dict[str, Any], begins: bool
+) -> None:
+    (tmp_path / "tuning.json").write_text(record)
+    train = Train.model_validate({"strategy": {"preset": "replicas", "workers": 2}, **said})
+    going_on = Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path)
+    assert going_on.tuning.start == (str(tmp_path / "tuning.json") if begins else None)
+
+
+def test_a_start_that_cluster_toml_names_stays(tmp_path: Path) -> None:
+    (tmp_path / "tuning.json").write_text(json.dumps(RECORD))
+    train = Train.model_validate({"momentum": "auto", "tuning": {"start": "other.json"}})
+    assert Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path).tuning.start == "other.json"
