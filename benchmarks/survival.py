@@ -105,10 +105,11 @@ def compare(record: Record, net: Net, rounds: int, iterations: int) -> None:
         costs.append(max(0.0, saves.seconds - saves.done * net.batch / on.images) / max(1, saves.checkpoints))
         row = off.images, on.images, ratios[-1], saves.images, saves.checkpoints, exposed[-1], costs[-1]
         record.row(number + 1, *row)
-    judged(record, "images a second, able to survive, of those of a run that is not", median(ratios), IMAGES_LEAST)
     every = f"of a run with a checkpoint every {EVERY} s"
-    judged(record, f"share {every} that training waits for them", median(exposed) / EVERY, most=EXPOSED_MOST)
-    judged(record, f"share {every} that they cost in all", median(costs) / EVERY, most=1 - IMAGES_LEAST)
+    record.judge("images a second, of those of a run that could not survive", median(ratios), least=IMAGES_LEAST)
+    record.judge(f"share {every} that training waits for them", median(exposed) / EVERY, most=EXPOSED_MOST)
+    record.judge(f"share {every} that they cost in all", median(costs) / EVERY, most=1 - IMAGES_LEAST)
+    record.status = "passed" if record.status == "running" else record.status
 
 
 def train(net: Net, iterations: int, more: str) -> Ran:
@@ -134,15 +135,6 @@ def ran(batch: int, events: list[dict[str, Any]]) -> Ran:
     saved = [event["exposed_seconds"] for event in events if event["event"] == "checkpoint" and event["t"] > first["t"]]
     speed = batch * done / seconds if done else 0.0
     return Ran(speed, seconds, done, len(saved), sum(saved) / max(1, len(saved)))
-
-
-def judged(record: Record, what: str, value: float, least: float = 0.0, most: float = float("inf")) -> None:
-    """Beside its bar."""
-    record.facts[what] = value
-    if record.status == "running":
-        record.status = "passed"
-    if not least <= value <= most:
-        record.fail(f"{what}: {value:.4g}, expected {f'at least {least:g}' if least else f'at most {most:g}'}")
 
 
 if __name__ == "__main__":

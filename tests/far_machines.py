@@ -10,13 +10,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import pytest
 
 from benchmarks.machines import Machine, Refused, machines
 from tests.support import environment
 
+Made = TypeVar("Made")
 PRIVILEGES = Path("/run/sshd")  # sshd insists on it
 HOST = """
 Host {name}
@@ -38,6 +42,18 @@ UsePAM no
 PasswordAuthentication no
 PermitRootLogin yes
 """
+RECOVERING = """
+[recovery]
+restarts = {restarts}
+machines = "{machines}"
+[launcher]
+kind = "ssh"
+[train]
+solver = "solver.prototxt"
+[train.strategy]
+preset = "sync"
+workers = 4
+"""  # four workers on machines that ssh reaches, behind their tables
 
 
 @dataclass(frozen=True)
@@ -86,6 +102,16 @@ def folders() -> list[str]:
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.1)
+
+
+@contextmanager
+def or_skip(made: AbstractContextManager[Made]) -> Iterator[Made]:
+    """Machines, or a skip that says why there are none here."""
+    try:
+        with made as found:
+            yield found
+    except Refused as why:
+        pytest.skip(f"no machines here: {why}")
 
 
 @contextmanager
