@@ -38,8 +38,10 @@ class Tests:
         kept = kept_of(facts)
         first = -1 if kept is not None and self.due(kept) else self._table.first
         self._history = History(self._history.watched, first, facts.get(KEY, ""))
-        iteration, before = self._history.best_iteration, Path(path) if kept is None else Path(kept.run, "its memory")
+        iteration, before = self._history.best_iteration, Path(path if kept is None else kept.run)
         here = self._actor.run_directory
+        if kept is not None:
+            before /= before.name  # who was in memory had no file beside the best one
         if iteration >= 0 and not await asyncio.to_thread(taken_over, before, iteration, here):
             text = "the best model so far, of iteration %d, is not beside %s: it is kept where it was, if it still is"
             self._actor.log.warning(text, iteration, before.name)
