@@ -205,9 +205,11 @@ class Coordinator(Actor):
 
     async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
         """Somebody has died: who holds all of the run?"""
-        more = self._tests.facts(self._schedule.completed) | self._shape.facts()
-        known = {"batch": self._shape.batch, "losses": self._scores.losses, "run": self.run_directory, "more": more}
-        await self.reply(envelope, holders_of(self._replicas, self._schedule, self._probing, **known))
+        found = holders_of(
+            self._replicas, self._schedule, self._probing, batch=self._shape.batch, losses=self._scores.losses,
+            run=self.run_directory, more=self._tests.facts(self._schedule.completed) | self._shape.facts(),
+        )  # fmt: skip
+        await self.reply(envelope, found)
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
         """Other groups, workers or rates after the iterations under way; answered when it is so."""

@@ -80,8 +80,8 @@ class ReplicaOptions(WholeOptions):
         for bucket, size in enumerate(sums):
             yield from self.exchange.options.steps(name, str(bucket), size, shapes)
             done.append((name, "update", str(bucket)))
-            above = summed if self.atomic else (summed[bucket],)
-            yield Step(done[-1], None if clips else Work("update"), above)
+            needs = summed if self.atomic else (summed[bucket],)
+            yield Step(done[-1], None if clips else Work("update"), needs)
         yield Step((name, "end"), Work("update") if clips else None, tuple(done))
 
     def sums(self, shapes: Shapes, turn: Turn) -> list[int]:

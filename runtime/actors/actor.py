@@ -20,17 +20,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from runtime.actors.conversation import Conversation
 from runtime.actors.measured import Gauges, Measured
 from runtime.compute.compute import Compute
-from runtime.messages.message import (
-    Array,
-    Envelope,
-    GetHolders,
-    Holders,
-    Message,
-    Save,
-    WindDown,
-    message_annotation,
-    snake_case,
-)
+from runtime.messages.message import Array, Envelope, Message, Save, WindDown, message_annotation, snake_case
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
@@ -110,10 +100,6 @@ class Actor(Measured):
     async def on_save(self, message: Save, envelope: Envelope) -> None:
         """Asked to write a checkpoint (only the lead is asked). The default has nothing to save."""
 
-    async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
-        """Asked who has all that a run goes on from (only the lead is asked). The default knows of nobody."""
-        await self.reply(envelope, Holders(actors=(), facts={}, why="its lead knows of nobody who has all of it"))
-
     async def tell(self, to: str, message: Message, *, step: int = -1) -> None:
         """Send and do not wait for an answer. Waits only while the link has no byte credits left."""
         await self._node.send(self.name, to, message, step=step)
@@ -176,4 +162,4 @@ class Actor(Measured):
         return f"<{type(self).__name__} {getattr(self, 'name', '(not placed)')}>"
 
 
-Actor.handlers = {WindDown: "on_wind_down", Save: "on_save", GetHolders: "on_get_holders"}
+Actor.handlers = {WindDown: "on_wind_down", Save: "on_save"}

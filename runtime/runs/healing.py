@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.cluster.supervisor import TICK_SECONDS, Supervisor
-from runtime.errors import ConvoyError, RoleDied
+from runtime.errors import ConvoyError, RoleDied, Unsendable
 from runtime.messages.message import GetHolders, GetReached, Holders, KeepState, KeptState, Reached
 from runtime.plan.topology import Placement
 from runtime.transport import host
@@ -108,7 +108,11 @@ class Healing:
         if elsewhere or self._process_of[lead] in lost:
             self.why = "other hosts cannot read this one's memory" if elsewhere else f"{lead} has died"
             return "", None
-        holders = await ask(lead, GetHolders(), Holders, timeout=ANSWER_SECONDS)
+        try:
+            holders = await ask(lead, GetHolders(), Holders, timeout=ANSWER_SECONDS)
+        except Unsendable:  # a program that does not take part
+            self.why = f"{lead} does not say who has all of the run"
+            return "", None
         living = [name for name in holders.actors if self._process_of[name] not in lost]
         answers = await asyncio.gather(*map(self._reached, living))
         reached = {name: steps for name, steps in zip(living, answers, strict=True) if steps is not None}
