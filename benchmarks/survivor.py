@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -62,12 +62,14 @@ class _Heard:
 
 
 class Survivor:
-    """`up` of a cluster.toml, or `up --resume` of it."""
+    """`up` of a cluster.toml, or `up --resume` of it; `more`: what else is typed."""
 
-    def __init__(self, cluster: Path, env: Mapping[str, str] | None = None, *, resume: bool = False) -> None:
+    def __init__(
+        self, cluster: Path, env: Mapping[str, str] | None = None, *, resume: bool = False, more: Sequence[str] = ()
+    ) -> None:
         self.runs = cluster.parent / "runs"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "runtime", "up", cluster.name, *(["--resume"] if resume else [])],
+            [sys.executable, "-m", "runtime", "up", cluster.name, *(["--resume"] if resume else []), *more],
             cwd=cluster.parent,
             env=dict(env or environment()),
             stdout=subprocess.PIPE,

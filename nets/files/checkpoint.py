@@ -45,16 +45,13 @@ def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[
 
     Nothing of a piece that takes long holds the interpreter's lock: checksum, write, flush.
     """
-    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in sorted(arrays.items())}
-    # one key only: equal checkpoints shall be equal files
-    said = {"version": VERSION, **metadata}
-    facts = json.dumps({**said, SUM: _sum_of(contiguous.items(), said)}, sort_keys=True)
+    parts = _parts(arrays, metadata)
     yield
     try:
         with replacing(path) as temporary:
             file = os.open(temporary, os.O_WRONLY)
             try:
-                for data in (_header(contiguous, facts), *(_bytes(array) for array in contiguous.values())):
+                for data in parts:
                     for low in range(0, len(data), PIECE):
                         _write(file, data[low : low + PIECE])
                         yield
@@ -62,6 +59,31 @@ def saving(path: Path, arrays: Arrays, metadata: Mapping[str, str]) -> Iterator[
                 os.close(file)
     except OSError as error:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from None
+
+
+def in_memory(arrays: Arrays, metadata: Mapping[str, str]) -> int:
+    """The same file without a name, in memory: its descriptor. It is gone when nobody has it open any more. Linux only.
+
+    OSError: no memory is left.
+    """
+    file = os.memfd_create("convoy-checkpoint", os.MFD_CLOEXEC)
+    try:
+        for data in _parts(arrays, metadata):
+            while len(data):
+                data = data[os.write(file, data) :]
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _parts(arrays: Arrays, metadata: Mapping[str, str]) -> list[memoryview]:
+    """What the file is made of, one behind the other."""
+    contiguous = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in sorted(arrays.items())}
+    # one key only: equal checkpoints shall be equal files
+    said = {"version": VERSION, **metadata}
+    facts = json.dumps({**said, SUM: _sum_of(contiguous.items(), said)}, sort_keys=True)
+    return [_header(contiguous, facts), *(_bytes(array) for array in contiguous.values())]
 
 
 def _header(arrays: Arrays, facts: str) -> memoryview:

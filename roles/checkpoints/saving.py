@@ -20,7 +20,7 @@ from roles.checkpoints.rhythm import Rhythm, Timing
 from roles.checkpoints.state_average import MeanState
 from roles.learning.job import Job
 from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, KeepCopy, PutBeside
-from roles.learning.resume import Place, checkpoint_path, writing
+from roles.learning.resume import Place, checkpoint_path, kept_of, writing
 from roles.messages import Done, State
 from runtime import Actor
 
@@ -132,7 +132,9 @@ class Checkpoints:
         if not self._job.resume:
             return {}
         arrays, facts = await asyncio.to_thread(checkpoint.load, Path(self._job.resume))
-        self._actor.emit("resumed", iteration=int(facts["iteration"]), checkpoint=self._job.resume)
+        kept = kept_of(facts)
+        where = {"checkpoint": self._job.resume} if kept is None else {"memory": kept.by}
+        self._actor.emit("resumed", iteration=int(facts["iteration"]), **where)
         beside = {name: array for name, array in arrays.items() if BESIDE in name}
         for actor in self._keepers:
             mine = {name: array for name, array in beside.items() if _owner(name) == actor}

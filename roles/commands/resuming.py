@@ -12,13 +12,14 @@ from nets import NetError
 from nets.files import checkpoint
 from roles.checkpoints.newest import newest, runs_below
 from roles.commands.common import told
-from roles.learning.resume import place_in
+from roles.learning.resume import kept_of, place_in
 from roles.messages import TRAIN
-from roles.options import AUTO, Options, Strategy
+from roles.options import AUTO, Options, Strategy, Train
 from roles.planning.contents import Contents
 from roles.planning.measured import options_of_run
 from roles.planning.planner import plan
 from roles.planning.strategies import preset_called
+from roles.planning.tuned import Tuned
 from runtime.config.file import ClusterConfig
 from runtime.errors import ConfigError
 from runtime.plan.run_plan import SAID
@@ -28,8 +29,11 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
     """The options of a run that goes on from the newest checkpoint of `run`, or, if that is None, of the runs that this
     cluster.toml has started; and what to tell: a line for it, and one for each that was skipped.
 
-    ConfigError if there is none, or cluster.toml has other mistakes.
+    `run` may be a file: what a run that died had in memory. ConfigError if there is none, or cluster.toml has other
+    mistakes.
     """
+    if run is not None and run.is_file():
+        return _in_memory(config, options, run)
     search = _Search(config, options, named=run is not None)
     runs = [search.located(run)] if run is not None else runs_below(search.directory, config.run.name or config.program)
     found, skipped = newest(runs, search.wrong_run, search.wrong_file)
@@ -38,7 +42,32 @@ def resumed(config: ClusterConfig, options: Options, run: Path | None) -> tuple[
         raise ConfigError([f"--resume: found no checkpoint to go on from in {where}", *skipped])
     strategy, told = as_scaled(options.train.strategy, found.parent)
     train = options.train.model_copy(update={"resume": str(found.absolute()), "strategy": strategy})
+    train = as_tuned(train, config, found.parent)
     return options.model_copy(update={"train": train}), [*skipped, search.taken(found), *told]
+
+
+def _in_memory(config: ClusterConfig, options: Options, file: Path) -> tuple[Options, list[str]]:
+    """The options of a run that goes on from what another held. ConfigError if it cannot be read."""
+    try:
+        facts = checkpoint.metadata(file)
+        iteration, _ = place_in(str(file), facts)
+    except NetError as error:
+        raise ConfigError(error.problems) from None
+    kept = kept_of(facts)
+    whose = kept.by if kept is not None else "somebody"
+    train = options.train.model_copy(update={"resume": str(file)})
+    train = as_tuned(train, config, Path(kept.run)) if kept is not None else train
+    return options.model_copy(update={"train": train}), [
+        f"resumes    what {whose} had in memory: iteration {iteration}"
+    ]
+
+
+def as_tuned(train: Train, config: ClusterConfig, run: Path) -> Train:
+    """What the run before had found out about what is "auto" is where the tuner begins, if nothing else is said."""
+    if train.strategy.preset == AUTO:  # what can be tuned is not known yet
+        return train
+    base = config.raw.path.resolve().parent
+    return Tuned(train, preset_called(train.strategy.preset), base).going_on(run)
 
 
 def as_scaled(strategy: Strategy, run: Path) -> tuple[Strategy, list[str]]:

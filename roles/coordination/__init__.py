@@ -9,6 +9,7 @@ regroup           other groups and rates while a run goes on: what may be asked
 shape             the groups and rates as they are; tells everybody of others
 probing           a run that is held, tried with other groups and rates, and released
 handing_over      a run that ends where another goes on
+healing           who holds all of it, should somebody die
 cohort            which workers are slower than their peers
 timetable         when what is due, as the solver says
 testing           what tests say, and what follows of it

@@ -19,6 +19,7 @@ from roles.checkpoints.saving import Checkpoints, Snapshot
 from roles.coordination.cohort import Cohort
 from roles.coordination.gauges import RunGauges
 from roles.coordination.handing_over import HandingOver
+from roles.coordination.healing import holders_of
 from roles.coordination.pass_ledger import DONE, UPDATE, WORKER, PassLedger
 from roles.coordination.probing import HOLDING, Probing
 from roles.coordination.regroup import FIXED, Live
@@ -27,7 +28,7 @@ from roles.coordination.shape import Shape
 from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
-from roles.learning.resume import losses_of, sweep
+from roles.learning.resume import kept_of, losses_of, sweep
 from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
 from roles.messages import (
     STOP,
@@ -42,7 +43,7 @@ from roles.messages import (
     Ticket,
     Updated,
 )
-from runtime import Actor, Conversation, Envelope, HandOver, ProgramFailed, Save, WindDown
+from runtime import Actor, Conversation, Envelope, GetHolders, HandOver, ProgramFailed, Save, WindDown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,8 @@ class CoordinatorOptions(JobOptions):
     """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
     must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`), who
     has something beside the model (`keepers`), when checkpoints are due by time (`timing`), what tests decide
-    (`watched`), what checkpoints say of their use (`seen`)."""
+    (`watched`), what checkpoints say of their use (`seen`), who has the whole model after whole iterations
+    (`replicas`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -66,6 +68,7 @@ class CoordinatorOptions(JobOptions):
     timing: Timing = NEVER
     watched: Watched = NOTHING
     seen: Seen | None = None
+    replicas: tuple[str, ...] = ()
 
 
 class Coordinator(Actor):
@@ -75,7 +78,7 @@ class Coordinator(Actor):
     conversations: ClassVar[tuple[Conversation, ...]] = (WORKER, DONE, UPDATE, HOLDING)
 
     def __init__(self, options: CoordinatorOptions) -> None:
-        self._job = options.job
+        self._job, self._replicas = options.job, () if options.job.emulated else options.replicas
         table = options.timetable
         self._schedule, self._pace, self._shares = Schedule(table), Pace(), Shares(options.shares)
         self._tests, self._cohort = Tests(self, table, options.watched), Cohort()
@@ -117,6 +120,9 @@ class Coordinator(Actor):
         self._scores.begin(self.now(), losses_of(facts))
         if facts:
             self._follow(await self._tests.resumed(self._job.resume, dict(facts)))
+        await self._shape.go_on(facts, self._schedule.completed)
+        if (kept := kept_of(facts)) is not None:
+            self._schedule.begin_unsettled(test=self._tests.due(kept))
         self._checkpoints.begin()
         self._gauges.begin()
         self.stepped()  # from here on a standstill is told
@@ -196,6 +202,14 @@ class Coordinator(Actor):
         """Save after the iterations under way, and end there; answered when the file is whole."""
         self._handing_over.hear(envelope)
         await self._serve()
+
+    async def on_get_holders(self, message: GetHolders, envelope: Envelope) -> None:
+        """Somebody has died: who holds all of the run?"""
+        found = holders_of(
+            self._replicas, self._schedule, self._probing, batch=self._shape.batch, losses=self._scores.losses,
+            run=self.run_directory, more=self._tests.facts(self._schedule.completed) | self._shape.facts(),
+        )  # fmt: skip
+        await self.reply(envelope, found)
 
     async def on_regroup(self, message: Regroup, envelope: Envelope) -> None:
         """Other groups, workers or rates after the iterations under way; answered when it is so."""
@@ -329,6 +343,7 @@ class Coordinator(Actor):
         place = self._schedule.completed, self._schedule.images
         wanted, regular = self._schedule.save_wanted, self._schedule.to_be_saved
         best = self._tests.best if self._schedule.best_wanted else {}
-        of = Snapshot(place, self._scores.losses, wanted, self._tests.facts(place[0]), best, regular)
+        facts = self._tests.facts(place[0]) | self._shape.facts()
+        of = Snapshot(place, self._scores.losses, wanted, facts, best, regular)
         await self._checkpoints.copy(of, began if idle_since is None else idle_since)
         self._scores.resume(self.now())

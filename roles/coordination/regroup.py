@@ -3,6 +3,7 @@ decisions."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -56,6 +57,17 @@ class Live:
             for server, tree in self.trees.items()
             for name, parent in forest(groups, tree.fan_in, server, tree.reducers).items()
         ]
+
+
+def gone_on(known: str, planned: Mapping[str, float]) -> Regroup | None:
+    """What a run goes on with that was planned as the one that wrote `known`: a JSON list of what that one was planned
+    with, and what it had become. What is planned otherwise now counts. None: nothing."""
+    try:
+        before, after = json.loads(known or "[{}, {}]")
+        changed = {key: after[key] for key in planned if before[key] == planned[key] != after[key]} if before else {}
+        return Regroup(**changed) if changed else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 FIXED = Live()  # what it is at the start, it stays

@@ -94,7 +94,7 @@ class Schedule:
         self._tests = [each for test in timetable.tests for each in test.passes]  # of one test
         self._tests_issued = 0
         self._tests_missing = 0
-        self._tested_at = -1  # iterations in the model that was tested last: no model is tested twice
+        self._tested_at = timetable.first  # iterations in the model that was tested last: no model is tested twice
         self._winding_down = False
         self._save_asked = self._timed_asked = self._best_asked = False
         self._change_asked = self._hold_asked = False
@@ -108,6 +108,21 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"<schedule {self.stage.value}: {self.completed} of {self._last} done, {self.issued} handed out>"
+
+    def begin_unsettled(self, *, test: bool) -> None:
+        """Before anything is handed out: what was due when the run before died is done first. That is to `test`, if it
+        is said, and to save what is in memory only."""
+        every, done = self.table.snapshot_interval, self.completed
+        if test:
+            self._test_due, self._tested_at = bool(self._tests), -1
+        regular = bool(every and done % every == 0) or (self.over and self.table.snapshot_last)
+        self._save_asked, self._timed_asked, self.stage = regular, not regular, RunStage.DRAINING
+        self._settle()
+
+    @property
+    def tested_at(self) -> int:
+        """Iterations in the model that was tested last, or that the run began with; -1: that is still to be."""
+        return self._tested_at
 
     def next_pass(self, reports: int, at_most: int = 1, batch: int = 0) -> Pass | None:
         """The next thing for a group that will send `reports` reports about it, `at_most` so many training iterations

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nets import NetError, SolverSpec
 from roles.coordination.grouping import Grouping
-from roles.coordination.regroup import Live, Wish, impossible
+from roles.coordination.regroup import Live, Wish, gone_on, impossible
 from roles.learning.batch_split import Shares
 from roles.messages import Done, Rates, Regroup
 from runtime import Actor, Envelope, Message, MessageError
 from runtime.messages.message import Refusal
+
+BECAME = "became"  # in a checkpoint's metadata
 
 
 class Settings(NamedTuple):
@@ -46,6 +49,7 @@ class Shape:
         self.grouping, self.solver = Grouping(groups), solver
         (self.batch, _) = self._batches = batches
         self._asked: deque[tuple[Regroup, Envelope]] = deque()
+        self._planned = self._now()
 
     def __repr__(self) -> str:
         return f"<{self.grouping!r}, {self.rates!r}>"
@@ -117,6 +121,27 @@ class Shape:
 
     def tell(self, iteration: int) -> None:
         """An event says what is from this iteration on."""
-        now = {"iteration": iteration, "workers": sum(self.sizes), "groups": len(self.sizes)}
-        rates = {"base_lr": self.rates.base_lr, "momentum": self.rates.momentum}
-        self._actor.emit("regrouped", **now, **rates, batch=self.batch)
+        self._actor.emit("regrouped", iteration=iteration, **self._now())
+
+    def facts(self) -> dict[str, str]:
+        """For a checkpoint: what it has become, if that is other than what was planned."""
+        now = self._now()
+        return {BECAME: json.dumps([self._planned, now])} if now != self._planned else {}
+
+    async def go_on(self, facts: Mapping[str, str], iteration: int) -> None:
+        """Before anything is handed out: become what the run of this checkpoint had become, if it was planned alike."""
+        fixed = () if self._live.trees else ("workers", "groups")
+        planned = {name: value for name, value in self._planned.items() if name not in fixed}
+        wish = gone_on(facts.get(BECAME, ""), planned)
+        if wish is None:
+            return
+        try:
+            await self.become(self.wanted(wish))
+            self.tell(iteration)
+        except MessageError as error:
+            self._actor.log.warning("the run before had become %r, which this one cannot: %s", wish, error)
+
+    def _now(self) -> dict[str, float]:
+        rates = self.rates
+        shape = {"workers": sum(self.sizes), "groups": len(self.sizes)}
+        return {**shape, "base_lr": rates.base_lr, "momentum": rates.momentum, "batch": rates.batch}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from roles.checkpoints.best import KEY, History, Verdict, Watched, taken_over
 from roles.coordination.schedule import Timetable
+from roles.learning.resume import Kept, kept_of
 from roles.learning.scoreboard import Scoreboard
 from roles.messages import TEST
 from runtime import Actor
@@ -34,13 +35,21 @@ class Tests:
 
     async def resumed(self, path: str, facts: dict[str, str]) -> Verdict:
         """The run goes on from this checkpoint: what its tests said counts on. The best model so far comes along."""
-        self._history = History(self._history.watched, self._table.first, facts.get(KEY, ""))
-        iteration = self._history.best_iteration
+        kept = kept_of(facts)
+        first = -1 if kept is not None and self.due(kept) else self._table.first
+        self._history = History(self._history.watched, first, facts.get(KEY, ""))
+        iteration, before = self._history.best_iteration, Path(path if kept is None else kept.run)
         here = self._actor.run_directory
-        if iteration >= 0 and not await asyncio.to_thread(taken_over, Path(path), iteration, here):
+        if kept is not None:
+            before /= before.name  # who was in memory had no file beside the best one
+        if iteration >= 0 and not await asyncio.to_thread(taken_over, before, iteration, here):
             text = "the best model so far, of iteration %d, is not beside %s: it is kept where it was, if it still is"
-            self._actor.log.warning(text, iteration, Path(path).name)
+            self._actor.log.warning(text, iteration, before.name)
         return Verdict(stop=self._history.stop())
+
+    def due(self, kept: Kept) -> bool:
+        """Was the model that a run begins with still to be tested in the run that died?"""
+        return kept.due(self._table.first, self._table.test_interval, self._table.last)
 
     def report(self, scoreboard: Scoreboard, iteration: int) -> Verdict:
         """A test is over: tell what it says; what follows of it."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from nets import NetError
 from nets.files import checkpoint
@@ -16,6 +18,7 @@ from ops import Array
 from roles.learning.job import Job
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.slices import cut_state
+from runtime import Json
 
 
 def checkpoint_path(directory: Path, iteration: int) -> Path:
@@ -24,6 +27,7 @@ def checkpoint_path(directory: Path, iteration: int) -> Path:
 
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+KEPT = "kept"  # in the metadata, see Kept
 Place = tuple[int, int]  # in a run: iterations, and images, that were trained on
 
 
@@ -38,10 +42,52 @@ def writing(
     """Write a checkpoint, piece by piece (`checkpoint.saving`): parameters and histories of every layer, what was
     beside them, and from where to go on: the iteration, the images, the losses that the next report is made of; and
     `more` metadata."""
+    return checkpoint.saving(path, arrays, {**more, **facts_of(place, job, losses)})
+
+
+def facts_of(place: Place, job: Job, losses: Sequence[float]) -> dict[str, str]:
+    """The metadata of a checkpoint."""
     iteration, images = map(str, place)
     facts = {"iteration": iteration, "images": images, "net": job.net_spec.name, "seed": str(job.seed)}
-    facts |= {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
-    return checkpoint.saving(path, arrays, {**more, **facts})
+    return facts | {"batch": str(job.batch), "losses": json.dumps(list(losses))} | shares(job.shared)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a checkpoint says that nobody has written: a run has died, and `by` held its model in memory. Its directory;
+    the iteration whose model was tested last, -1: none."""
+
+    by: str
+    run: str
+    tested: int
+
+    def due(self, iteration: int, every: int, last: int) -> bool:
+        """Was the model of this iteration, up to which all is done, still to be tested?"""
+        return self.tested != iteration and (iteration >= last or bool(every and iteration % every == 0))
+
+
+def kept_of(facts: Mapping[str, str]) -> Kept | None:
+    """What it says; None: it was written as any."""
+    return Kept(**json.loads(facts[KEPT])) if KEPT in facts else None
+
+
+def keep(store: ParameterStore, job: Job, done: int, by: str, facts: Json) -> int:
+    """A checkpoint in memory, for another run: its descriptor. `facts` are those of `lead_facts`, of which this model
+    is perhaps some iterations ahead. OSError."""
+    ahead = done - facts["iteration"]
+    place = done, facts["images"] + ahead * facts["batch"]
+    kept = {KEPT: json.dumps({"by": by, "run": facts["run"], "tested": facts["tested"]})}
+    return checkpoint.in_memory(store.state(), {**facts["more"], **kept, **facts_of(place, job, facts["losses"])})
+
+
+def lead_facts(
+    place: Place, batch: int, losses: Sequence[float], tested: int, run: Path, more: Mapping[str, str]
+) -> dict[str, Any]:
+    """What only the lead knows, as plain data: `place` and `losses` as in `writing`, the images of the iterations after
+    it, the iteration whose model was tested last, the run's directory, `more` metadata."""
+    iteration, images = place
+    facts = {"iteration": iteration, "images": images, "batch": batch, "losses": list(losses), "tested": tested}
+    return facts | {"run": str(run), "more": dict(more)}
 
 
 def losses_of(facts: Mapping[str, str]) -> list[float]:

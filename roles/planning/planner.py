@@ -127,6 +127,7 @@ class _Planner(Remarks):
             layers={layer: sum(math.prod(shape) for shape, _ in blobs) for layer, blobs in self.layers.items()},
             exchange=self.train.strategy.exchange or self.preset.exchange,
             options=self.options,
+            heals=self.config.heals,
         )
         topology = laid_out(self._laid_out, request, self.config, self)
         topology = self._lead_told(topology, job, sources, nets)

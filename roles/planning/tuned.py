@@ -19,8 +19,9 @@ from roles.planning.remarks import Remarks
 from roles.planning.strategies import KINDS, WHY
 from roles.presets.request import Preset
 from roles.tuning.choices import Choices, counts_up_to
-from roles.tuning.record import Start, read
+from roles.tuning.record import FILE, Start, read
 from roles.tuning.tuner import TunerOptions
+from runtime.errors import ConfigError
 from runtime.plan.topology import ActorSpec, Topology
 
 TUNER = "tuner"
@@ -59,7 +60,7 @@ class Tuned:
         return self._tuning.momentum_by == "closed-loop" and self.momentum
 
     @property
-    def _probes(self) -> bool:
+    def probes(self) -> bool:
         """Is anything chosen by probes?"""
         return bool(self.keys) and not (self._follows and self.keys == [MOMENTUM])
 
@@ -76,6 +77,18 @@ class Tuned:
         if GROUPS in self.keys:
             values["strategy"] = self._train.strategy.model_copy(update={"groups": 1, "live": self._can_regroup})
         return self._train.model_copy(update=values)
+
+    def going_on(self, run: Path) -> Train:
+        """The same section of a run that goes on from another, where the tuner begins with what that one had chosen, if
+        it had and nothing else is said."""
+        record = (run / FILE).absolute()
+        if self._tuning.start or not self.probes:
+            return self._train
+        try:
+            read(record)
+        except ConfigError:  # it had no search
+            return self._train
+        return self._train.model_copy(update={"tuning": self._tuning.model_copy(update={"start": str(record)})})
 
     def largest(self, batch: int) -> int:
         """What a batch that is so large at the beginning may become; 0: it stays."""
@@ -112,7 +125,7 @@ class Tuned:
                 yield f"found {found!r}, but {ABOUT[key][0]} is not 'auto'", ("tuning", key)
             elif not self.keys:
                 yield f"found {found!r}, but nothing is 'auto', so nothing is tuned", ("tuning", key)
-            elif key != "momentum_by" and not self._probes:
+            elif key != "momentum_by" and not self.probes:
                 text = f"found {found!r}, but nothing is probed: momentum alone is 'auto', and follows what is measured"
                 yield text, ("tuning", key)
             elif key == "epoch_iterations" and self._follows:
@@ -126,7 +139,7 @@ class Tuned:
                 remarks.problem(text, "train", *keys)
         choices, paid = self._choices(timetable), self._paid(timetable)
         count, length = choices.probes(cold=True), choices.length(timetable.last - timetable.first)
-        if self._probes and length <= paid < count * length:
+        if self.probes and length <= paid < count * length:
             text = f"it pays for {paid} iterations of probes, and a whole search has about {count} probes of {length}: "
             text += "it will end early, with the best of what it saw; raise it or train.max_iter"
             remarks.warn(text, "train", "tuning", "budget")
@@ -180,7 +193,7 @@ class Tuned:
             yield text, ("tuning", "momentum_by")
         left = timetable.last - timetable.first
         length, paid = self._choices(timetable).length(left), self._paid(timetable)
-        if self._probes and length > paid:
+        if self.probes and length > paid:
             key = "probe_iterations" if tuning.probe_iterations else "budget"
             text = (
                 f"found {getattr(tuning, key)}: a probe has {length} iterations, but {tuning.budget:g} of the {left} "
@@ -201,7 +214,7 @@ class Tuned:
         tuning = self._tuning
         return Choices(
             groups=counts_up_to(self._train.strategy.workers) if GROUPS in self.keys else (),
-            momenta=tuple(sorted(set(tuning.momenta))) if self.momentum and self._probes else (),
+            momenta=tuple(sorted(set(tuning.momenta))) if self.momentum and self.probes else (),
             rates=tuple(sorted(set(tuning.rates))) if BASE_LR in self.keys else (),
             batches=tuple(timetable.batch * each for each in sorted({1, *tuning.batches}))
             if BATCH in self.keys

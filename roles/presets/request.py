@@ -45,6 +45,7 @@ class Request:
     is the name of the one that workers with replicas use; `options` are those of the preset (`Preset.options`).
     `hosts` are those where actors of it will live, in the order of the machines; one of all, or none, where sums need
     not know. `ring_from`: from how many bytes on a sum shall go round a ring from host to host; None: never.
+    `heals`: should a worker die, the run goes on from the memory of another that has the whole model.
     """
 
     job: Job
@@ -57,6 +58,7 @@ class Request:
     options: Any = None
     hosts: tuple[Host, ...] = ()
     ring_from: int | None = None
+    heals: bool = False
 
     @property
     def workers(self) -> int:
@@ -149,9 +151,11 @@ def coordinator(
     servers: Sequence[str],
     holders: Sequence[str] | None = None,
     live: Live = FIXED,
+    replicas: Sequence[str] = (),
 ) -> ActorSpec:
     """The lead. `updates`: how many model servers report an iteration; `servers`: who holds the state to save;
-    `holders`: who holds parameters (none named: the same); `live`: what the run can become."""
+    `holders`: who holds parameters (none named: the same); `live`: what the run can become; `replicas`: who has the
+    whole model after whole iterations."""
     options = CoordinatorOptions(
         job=request.job,
         timetable=request.timetable,
@@ -162,5 +166,6 @@ def coordinator(
         holders=tuple(servers if holders is None else holders),
         shares=Cutting(**request.strategy.cutting),
         live=live,
+        replicas=tuple(replicas),
     )
     return ActorSpec(COORDINATOR, "coordinator", options)

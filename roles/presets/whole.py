@@ -26,9 +26,9 @@ def single(request: Request) -> Topology:
 def equals(request: Request) -> Topology:
     """Replicas that sum gradients by an exchange; the state of the first is that of all."""
     chosen, layout = request.exchanged(names_of(request))
-    options = ReplicaOptions(job=request.job, exchange=chosen, coordinator=COORDINATOR)
+    options = ReplicaOptions(job=request.job, exchange=chosen, coordinator=COORDINATOR, atomic=request.heals)
     workers = [ActorSpec(name, "replica", options) for name in names_of(request)]
-    return _together(request, workers, layout, states=1)
+    return _together(request, workers, layout, states=1, alike=request.heals)
 
 
 def averaged(request: Request, *, histories: bool) -> Topology:
@@ -60,10 +60,14 @@ def names_of(request: Request) -> list[str]:
     return [f"replica-{rank}" for rank in range(request.workers)]
 
 
-def _together(request: Request, workers: Sequence[ActorSpec], layout: Layout, states: int) -> Topology:
-    """One group of these workers; the first `states` of them are asked for what is saved."""
+def _together(
+    request: Request, workers: Sequence[ActorSpec], layout: Layout, states: int, *, alike: bool = False
+) -> Topology:
+    """One group of these workers; the first `states` of them are asked for what is saved. `alike`: after a death any of
+    them is."""
     names = names_of(request)
-    lead = coordinator(request, [names], updates=0, servers=names[:states], holders=names)
+    replicas = names if alike else ()
+    lead = coordinator(request, [names], updates=0, servers=names[:states], holders=names, replicas=replicas)
     told = [(COORDINATOR, name) for name in names]
     return Topology("roles", (lead, *layout.servers, *workers), (*told, *layout.links), COORDINATOR)
 

@@ -10,6 +10,7 @@ Who adds up, and which way the sums travel, is the exchange's business (`exchang
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +27,7 @@ from roles.exchange.choice import Chosen
 from roles.learning.accumulated import AccumulatedNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
-from roles.learning.resume import restored
+from roles.learning.resume import keep, restored
 from roles.learning.scoreboard import Scores
 from roles.messages import (
     TRAIN,
@@ -40,16 +41,18 @@ from roles.messages import (
 from roles.workers.exposure import Exposure
 from roles.workers.passes import PassWorker, further_passes
 from roles.workers.single import WholeOptions
-from runtime import Envelope
+from runtime import Envelope, GetReached, KeepState, KeptState, Reached
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaOptions(WholeOptions):
-    """The job, the exchange that sums, the coordinator's name."""
+    """The job, the exchange that sums, the coordinator's name. `atomic`: nothing is updated before all sums of an
+    iteration are there, so that whoever survives a death has a model of whole iterations."""
 
     anew: ClassVar[Anew] = Anew.FROM_PEER
     spread: ClassVar[bool] = True
     exchange: Chosen
+    atomic: bool = False
 
     def sends(self, name: str, shapes: Shapes) -> Sent:
         """What the exchange makes it send, bucket by bucket."""
@@ -73,10 +76,12 @@ class ReplicaOptions(WholeOptions):
         for bucket in range(len(sums)):
             yield Step((name, "bucket", str(bucket)), Work("backward" if bucket else first, rows), (above,))
         clips, done = self.job.solver_spec.clips, []
+        summed = tuple((name, "summed", str(bucket)) for bucket in range(len(sums)))
         for bucket, size in enumerate(sums):
             yield from self.exchange.options.steps(name, str(bucket), size, shapes)
             done.append((name, "update", str(bucket)))
-            yield Step(done[-1], None if clips else Work("update"), ((name, "summed", str(bucket)),))
+            needs = summed if self.atomic else (summed[bucket],)
+            yield Step(done[-1], None if clips else Work("update"), needs)
         yield Step((name, "end"), Work("update") if clips else None, tuple(done))
 
     def sums(self, shapes: Shapes, turn: Turn) -> list[int]:
@@ -119,6 +124,7 @@ class Replica(ModelHolder, PassWorker):
     def __init__(self, options: ReplicaOptions) -> None:
         self._job, self._chosen, self._coordinator = options.job, options.exchange, options.coordinator
         self._scores: Scores = {}  # of the last training pass
+        self._atomic, self._updating = options.atomic, asyncio.Lock()
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
@@ -152,6 +158,22 @@ class Replica(ModelHolder, PassWorker):
         self._exchange.summed(message, envelope.sender)
         await self.reply(envelope, Taken())
 
+    # After a death.
+
+    async def on_get_reached(self, message: GetReached, envelope: Envelope) -> None:
+        """So many iterations are in the model, each with all its layers."""
+        async with self._updating:
+            await self.reply(envelope, Reached(steps=self.model_version()))
+
+    async def on_keep_state(self, message: KeepState, envelope: Envelope) -> None:
+        """Another run goes on from this model. A host's memory is read beside what the thread may be at, which never
+        writes to it while the lock is held."""
+        async with self._updating:
+            done = self.model_version()
+            work = self.race if self._job.backend_ops.on_host else self.compute
+            file = await work("state", keep, self._store, self._job, done, self.name, message.facts)
+        await self.reply(envelope, KeptState(file=f"/proc/{os.getpid()}/fd/{file}", at=f"iteration {done}"))
+
     async def _test(self, ticket: Ticket) -> None:
         with self.phase("test"):
             scores = await self._score(ticket)
@@ -183,8 +205,13 @@ class Replica(ModelHolder, PassWorker):
                     group.create_task(self._sum(ticket.number, bucket, part))
                     for bucket, part in zip(self._buckets, parts, strict=True)
                 ]
-            if self._clips:
-                await self.compute("update", self._clip_and_update, [task.result() for task in sums])
+            totals = [task.result() for task in sums]
+            async with self._updating:
+                if self._clips:
+                    await self.compute("update", self._clip_and_update, totals)
+                elif self._atomic:
+                    for bucket, total in zip(self._buckets, totals, strict=True):
+                        await self.compute("update", self._update, bucket, total)
         low, high = ticket.mine
         self._images.inc(high - low)
         self._iterations.inc()
@@ -193,7 +220,7 @@ class Replica(ModelHolder, PassWorker):
     async def _sum(self, number: int, bucket: Bucket, part: Awaitable[Array]) -> Callable[[], Array]:
         """Sum a bucket with the others and update its layers, while later buckets are computed and travel."""
         total = await self._exchange.sum((number, bucket.number), await part)
-        if not self._clips:
+        if not (self._clips or self._atomic):
             await self.compute("update", self._update, bucket, total)
         return total
 

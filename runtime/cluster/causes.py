@@ -67,3 +67,7 @@ def cut(ends: Mapping[str, str], silent: Sequence[str], seconds: float, *, both:
     text += f"Nothing is heard of {' and '.join(silent)} either" if silent else "Both processes live"
     text += f": {' and '.join(f'{name} on {where}' for name, where in ends.items())}; look at the "
     return text + ("hosts and the network between them" if silent else "network between them")
+
+
+async def nothing(outcome: ConvoyError | None) -> None:
+    """What is done about the end of a run before its processes are ended, where nothing is."""

@@ -213,6 +213,13 @@ class ClusterConfig(BaseModel):
         emulated = self.simulation.clock == "virtual" or self.launcher.kind == LOCAL
         return emulated or (machine.host is None and is_loopback(machine.address))
 
+    @property
+    def heals(self) -> bool:
+        """Does a run that begins anew go on from what its living processes hold, if they hold all? Their memory can be
+        read on this machine only."""
+        real = self.recovery.restarts > 0 and self.simulation.clock == "real"
+        return real and all(self.is_here(machine) for machine in self.machine)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ClusterConfig) and self.model_dump() == other.model_dump()
 

@@ -195,6 +195,52 @@ class HandedOver(Message):
 
 
 @message
+class GetHolders(Message):
+    """To the lead actor, after a death: who has all that a run goes on from, each of them alike? Answered with
+    Holders."""
+
+
+@message
+class Holders(Message):
+    """These `actors`; none: nobody has all of it, and `why`. `facts` are what only the lead knows of it."""
+
+    actors: tuple[str, ...]
+    facts: Json
+    why: str
+
+
+@message
+class GetReached(Message):
+    """To each of the holders that live: how far are you? Answered with Reached."""
+
+
+@message
+class Reached(Message):
+    """Answer: so many steps of the run are done here, each of them wholly; of two holders the one with more goes on."""
+
+    steps: int
+
+
+@message
+class KeepState(Message):
+    """To the holder that has come furthest: let another run begin where you are. Answered with KeptState.
+
+    `facts` are those of Holders.
+    """
+
+    facts: Json
+
+
+@message
+class KeptState(Message):
+    """Answer: all is in this `file` of the holder's memory, as long as it lives; whoever opens it keeps it. `at` says
+    in words where that is."""
+
+    file: str
+    at: str
+
+
+@message
 class Lost(Message):
     """To actors that have `on_lost`: a process is gone, and with it these actors. They answer nothing and say nothing
     any more."""

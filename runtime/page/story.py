@@ -30,6 +30,7 @@ TOLD = {
     "unsaved",
     "failed",
     "restart",
+    "healed",
     "scaled",
     "continued",
     "leaving",

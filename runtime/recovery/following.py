@@ -27,6 +27,7 @@ from runtime.runs.choosing import settled
 from runtime.suggest import hint
 
 AS_BEFORE = "resumes    what the run before did: that left no checkpoint"
+NOT_HEALED = "not from memory: "
 RESTART = "restart"  # the event of a run that begins anew
 
 
@@ -60,19 +61,29 @@ def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:
     return dataclasses.replace(found, warnings=more)
 
 
-def goes_on(checked: Checked, directory: Path, *, saved: bool = False) -> tuple[Checked, list[str]]:
-    """What begins where the run in this directory has come to; a line for where that is, and one for each checkpoint
-    that was skipped. Before its first checkpoint that is where it began itself; ConfigError, if it has `saved` one."""
+def goes_on(checked: Checked, place: Path, *, saved: bool = False) -> tuple[Checked, list[str]]:
+    """What begins where the run in this directory, or memory, has come to; a line for where that is, and one for each
+    checkpoint that was skipped. Before its first checkpoint that is where it began itself; ConfigError, if it has
+    `saved` one."""
     config, options, program = checked.loaded.config, checked.loaded.options, checked.loaded.program
     with kept_warnings():  # they were told when it was planned first
         try:
-            options, told = program.resumed(config, options, directory)
+            options, told = program.resumed(config, options, place)
         except ConfigError:
             if saved:
                 raise
             return checked, [AS_BEFORE]
         topology = planned(program.plan(config, options))
     return settled(checked, Chosen(options, topology, (RESTART, {}))), told
+
+
+def healed(checked: Checked, memory: Path, directory: Path) -> tuple[Checked, list[str]]:
+    """The same from memory; from the run in this directory, if that cannot be read."""
+    try:
+        return goes_on(checked, memory, saved=True)
+    except ConfigError as error:
+        found, told = goes_on(checked, directory)
+        return found, [f"{NOT_HEALED}{error.problems[0]}", *told]
 
 
 def _but(machines: Collection[Machine], without: Collection[str]) -> tuple[Machine, ...]:

@@ -23,11 +23,13 @@ from runtime.errors import Absent, ConfigError, ConvoyError, LaunchError, Refuse
 from runtime.messages.message import HandedOver, HandOver
 from runtime.plan.run_plan import SAID
 from runtime.plan.topology import SUPERVISOR
-from runtime.recovery.following import RESTART, goes_on, scaled, without
+from runtime.recovery.following import NOT_HEALED, RESTART, goes_on, healed, scaled, without
+from runtime.recovery.healed import Healed
 from runtime.recovery.restarts import Restart, Restarts
 from runtime.report.console import RunConsole
 from runtime.report.rundir import RunDirectory
 from runtime.runs.checking import Checked
+from runtime.runs.healing import Memory
 from runtime.runs.run import Run, directory_of
 
 SCALED = "scaled"  # the event
@@ -36,7 +38,8 @@ SCALED = "scaled"  # the event
 @dataclass(frozen=True)
 class Next:
     """The run that is to follow the present one, its directory, what its journal begins with; where its processes may
-    be born; is it another than the present one, so that this one may follow if it cannot begin?"""
+    be born; is it another than the present one, so that this one may follow if it cannot begin? what of the
+    present one is in `memory`, for it."""
 
     checked: Checked
     directory: RunDirectory
@@ -44,6 +47,7 @@ class Next:
     fields: dict[str, Any]
     early: Nursery | None = None
     other: bool = True
+    memory: Memory | None = None
 
 
 class Restarting:
@@ -66,6 +70,7 @@ class Restarting:
         self._scaling = self._was_scaled = False
         self._next: Next | None = None
         self._early: Nursery | None = None  # of the present run, if it was scaled
+        self._healed: Healed | None = None  # what the present run began with, until it has saved it
         self._before: tuple[Checked, Path] | None = None  # what the present run was scaled from, until it has begun
 
     def __repr__(self) -> str:
@@ -73,6 +78,12 @@ class Restarting:
 
     async def ended(self) -> ConvoyError | None:
         """Wait for the end of the last; what ended it."""
+        try:
+            return await self._ended()
+        finally:
+            await self._keep(None)
+
+    async def _ended(self) -> ConvoyError | None:
         while True:
             error = await self._seen_through()
             if self._early is not None:
@@ -83,10 +94,12 @@ class Restarting:
             following = await self._scaled() or await self._as_before(error) or await self._anew(error)
             if following is None:
                 return error
-            self._begin(following)
+            await self._begin(following)
 
     async def _seen_through(self) -> ConvoyError | None:
         await self._run.start()
+        if self._healed is not None:
+            self._healed.follow()
         self._console.say(f"run directory {self._run.directory}")
         if self._run.metrics_url:
             self._console.say(f"metrics    {self._run.metrics_url} lists every process")
@@ -132,15 +145,23 @@ class Restarting:
             self._console.say(f"restart    {restart.text}, in {restart.seconds:g} s")
             if await self._ends_within(restart.seconds):
                 return None
-        after = self._run.directory
+        after, healing = self._run.directory, self._run.healing
         fields = {"count": restart.text, "after": after.name}
-        return await self._going_on(Next(self._checked, self._directory_of(self._checked), RESTART, fields), after)
+        memory = healing.memory if healing is not None else None
+        if healing is not None and memory is None and healing.why:
+            fields["why"] = f"{NOT_HEALED}{healing.why}"
+        found = Next(self._checked, self._directory_of(self._checked), RESTART, fields, memory=memory)
+        return await self._going_on(found, after)
 
     async def _going_on(self, found: Next, directory: Path) -> Next | None:
-        """The same from where the run in this directory has come to; None: somebody wants the end meanwhile."""
-        saved = found.event == SCALED
+        """The same from where the run in this directory, or its memory, has come to; None: somebody wants the end
+        meanwhile."""
+        saved, memory = found.event == SCALED, found.memory
         try:
-            checked, told = await asyncio.to_thread(goes_on, found.checked, directory, saved=saved)
+            if memory is not None:
+                checked, told = await asyncio.to_thread(healed, found.checked, memory.path, directory)
+            else:
+                checked, told = await asyncio.to_thread(goes_on, found.checked, directory, saved=saved)
         except ConfigError as error:  # its net or data are no more what they were
             await self._drop(found)
             text = f"{directory}: all is saved there, and nothing can go on from it; mend this, then up --resume"
@@ -154,10 +175,18 @@ class Restarting:
         """It follows nothing."""
         if found is not None:
             found.directory.discard()
+            if found.memory is not None:
+                found.memory.close()
             if found.early is not None:
                 await asyncio.to_thread(found.early.close)
 
-    def _begin(self, found: Next) -> None:
+    async def _keep(self, healed: Healed | None) -> None:
+        """What the present run began with: what the one before began with is not needed any more."""
+        before, self._healed = self._healed, healed
+        if before is not None:
+            await before.forget()
+
+    async def _begin(self, found: Next) -> None:
         """What follows is the present run from now on."""
         self._checked, self._early = found.checked, found.early
         found.directory.event(SUPERVISOR, found.event, found.fields)
@@ -173,6 +202,8 @@ class Restarting:
             self._console.say(line)
         self._deaths = self._deaths + 1 if found.event == RESTART else 0
         self._run = self._made(found.early, found.directory)
+        if found.memory is not None:
+            await self._keep(Healed(found.memory, self._run, found.directory, self._console))
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
         checked, console = self._checked, self._console

@@ -5,6 +5,7 @@ house                                 where its actors live, whatever that is:
 process_run  loop_run  virtual_run    processes, this event loop, virtual time
 observation                           what a program makes of it while it goes on
 continuing                            what lets another follow it
+healing                               what is left of it in memory after a death
 signals                               what signals do to it
 choosing                              trials before it, where its program leaves something open
 scripting  checking                   where a run begins: a script, a file

@@ -21,6 +21,7 @@ from runtime.messages.message import Message
 from runtime.plan.topology import Placement
 from runtime.report.rundir import RunDirectory
 from runtime.runs.continuing import Scaling, not_scaled
+from runtime.runs.healing import Healing
 from runtime.transport import Limits
 
 R = TypeVar("R", bound=Message)
@@ -77,13 +78,14 @@ class Site:
 class House(ABC):
     """Made on the event loop of its run; opened, supervised and closed, in this order. `began` is set when every actor
     has begun. `summary` is a line for the person at a good end. `asked_to_end`: by somebody outside, so that no other
-    run follows it."""
+    run follows it. `healing`: what is left of it in memory for the next, where one may follow."""
 
     began: asyncio.Event
     asked_to_end = False
     metrics_url = ""
     report_url = ""
     operators_at = ""
+    healing: Healing | None = None
     summary = ""
 
     @abstractmethod

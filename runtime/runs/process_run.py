@@ -46,6 +46,7 @@ from runtime.plan.run_plan import MACHINE, RunPlan, key_file
 from runtime.plan.topology import SUPERVISOR
 from runtime.report.run_metrics import RunMetrics
 from runtime.runs.continuing import Continuing
+from runtime.runs.healing import Healing
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.observation import Observation
 from runtime.serving.readers import EVERYBODY
@@ -65,10 +66,13 @@ OPEN = (  # told at each start
 class ProcessHouse(House):
     """`early`: what was started before the configuration was read, see LaunchPlan."""
 
+    _observation: Observation | None = None
+    _pages: Pages | None = None
+    _report: LivePage | None = None
+
     def __init__(self, site: Site, early: Early | None = None) -> None:
         placement, config, directory = site.placement, site.config, site.directory
         self._site = site
-        self._observation: Observation | None = None
         self._placement, self._config, self._directory = placement, config, directory
         self._limits = site.limits
         self._roads = roads_of(placement, config)
@@ -88,13 +92,13 @@ class ProcessHouse(House):
         self._inside = InprocTransport(SUPERVISOR, self._node.deliver, self._node.reject, self._limits, InprocNetwork())
         used = {spec.machine for spec in placement.processes}
         machines = tuple(machine for machine in config.machine if machine.name in used)
-        program = placement.topology.program
-        plan = LaunchPlan(directory.path, program, machines, early, self._keys, config.launcher)
+        plan = LaunchPlan(directory.path, placement.topology.program, machines, early, self._keys, config.launcher)
         launcher = launcher_of(config.launcher.kind)(plan)
         liveness = Liveness(**config.liveness.model_dump(), grace_seconds=launcher.grace)
         self._watchers = Watchers(site.watcher)
         self._supervisor = Supervisor(self._node, self._road, placement, launcher, liveness, self._watchers)
         self.began = self._supervisor.began
+        self.healing = Healing(self._supervisor, placement) if config.heals else None
         self._tracing = Tracing(
             self._supervisor, self._supervisor.roll, placement, directory.path, config.run.trace, self._watchers.event
         )
@@ -112,9 +116,7 @@ class ProcessHouse(House):
         self._watchers.add(self._clients)
         self._show_run()
         self._watchers.add(self._tracing)
-        self._pages: Pages | None = None
         self._lingers = LastLook(self._tell_of_lingering)
-        self._report: LivePage | None = None
 
     async def open(self) -> None:
         """Listen, and write down what every process has to know. LaunchError if the port of the metrics is taken, or

@@ -32,6 +32,7 @@ from runtime.report.events import Event, Events
 from runtime.report.rundir import RunDirectory
 from runtime.report.tensorboard import TensorBoard
 from runtime.runs.continuing import Scaling, not_scaled
+from runtime.runs.healing import Healing
 from runtime.runs.house import House, Site, Watchers
 from runtime.runs.loop_run import LoopHouse
 from runtime.runs.process_run import ProcessHouse
@@ -233,6 +234,11 @@ class Run:
     def asked_to_end(self) -> bool:
         """Has somebody outside the run asked for its end?"""
         return self._house is not None and self._house.asked_to_end
+
+    @property
+    def healing(self) -> Healing | None:
+        """What is left of it in memory after a death, where another run may follow."""
+        return self._house.healing if self._house else None
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """Actor -> what its process last said of it: role, doing, waiting_for, waited, handled, inbox, process."""

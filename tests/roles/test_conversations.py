@@ -116,14 +116,14 @@ def test_the_page_is_about_everybody_who_has_tables() -> None:
 def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time() -> None:
     """What is asked when nothing is under way, and what workers hand to their exchange, whose tables have it."""
     assert {name: at_any_time(role) for name, role in ROLES.items() if at_any_time(role)} == {
-        "averaging_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
+        "averaging_replica": sorted(["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]),
         "conv_compute": sorted(["Place", *OF_KEEPERS]),
         "conv_model": sorted(["GetGradientStatistics", *OF_HOLDERS]),
-        "conv_replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
-        "coordinator": ["HandOver", "Regroup", "Save", "WindDown"],
+        "conv_replica": sorted(["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]),
+        "coordinator": ["GetHolders", "HandOver", "Regroup", "Save", "WindDown"],
         "fc_server": OF_HOLDERS,
         "fc_shard": OF_HOLDERS,
-        "replica": sorted(["Contribution", *OF_HOLDERS, "SharedSum"]),
+        "replica": sorted(["Contribution", "GetReached", "KeepState", *OF_HOLDERS, "SharedSum"]),
         "single": OF_HOLDERS,
         "tree_reducer": sorted(["Place", *OF_KEEPERS]),
     }

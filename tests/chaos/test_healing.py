@@ -1,0 +1,134 @@
+"""A run of replicas that loses one goes on from another's memory: nothing is read from a disk, nothing is done again.
+
+CONVOY_KILLS sets how often each case is done, at moments that its seed draws (1 by default).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from benchmarks.survivor import Survivor, events
+from roles.messages import Done, Regroup
+from runtime import attach
+from tests.chaos.recovering import ITERATIONS, Starts, assert_same_bits, cluster_of, last_checkpoint
+from tests.support import Simulated, train
+
+KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
+ALIKE = ("replicas", "firecaffe", "host-accumulate")
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVOY_THREADS", "1")
+
+
+@pytest.fixture(scope="module", params=ALIKE)
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Simulated]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONVOY_THREADS", "1")
+        preset = str(request.param)
+        return preset, train(cluster_of(tmp_path_factory.mktemp("undisturbed"), preset, 0))
+
+
+def replicas(run: Survivor) -> list[str]:
+    """The processes that hold the model."""
+    return sorted(name for name in run.pids() if name.startswith("replica"))
+
+
+def reached(directory: Path) -> int:
+    """Up to where the journal of a run tells of finished iterations."""
+    return max((event["iteration"] for event in events(directory, "progress")), default=0)
+
+
+@pytest.mark.few("[replicas")
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothing_again(
+    tmp_path: Path, undisturbed: tuple[str, Simulated], seed: int, survivor: Starts
+) -> None:
+    preset, expected = undisturbed
+    generator = random.Random(f"healing {preset} {seed}")
+    run = survivor(cluster_of(tmp_path, preset, 3))
+    run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
+    before, victim = run.newest, generator.choice(replicas(run))
+    os.kill(run.pids()[victim], signal.SIGKILL)
+    run.until("resumes +what replica-")
+    run.until("healed ")
+    assert run.end()[0] == 0
+    assert_same_bits(last_checkpoint(run.runs), expected)
+    (healed,), (resumed,) = events(run.newest, "healed"), events(run.newest, "resumed")
+    assert healed["by"] == resumed["memory"] != victim
+    assert healed["seconds"] > 0 and healed["at"] == f"iteration {resumed['iteration']}"
+    assert resumed["iteration"] >= reached(before), "what was finished is not done again"
+    saved = [event["iteration"] for event in events(run.newest, "checkpoint")]
+    assert saved[0] == resumed["iteration"], "what is in memory only is written first"
+    assert not [link for link in Path(f"/proc/{os.getpid()}/fd").iterdir() if "convoy-checkpoint" in str(link)]
+
+
+def test_a_run_whose_last_holder_dies_too_while_it_is_asked_goes_on_from_the_checkpoint(
+    tmp_path: Path, survivor: Starts
+) -> None:
+    """The holder is stopped, so that it cannot have answered when it is killed."""
+    run = survivor(cluster_of(tmp_path / "killed", "replicas", 3))
+    run.until(r"checkpoint ")
+    run.until(r"progress ")
+    pids, before = run.pids(), run.newest
+    os.kill(pids["replica-0"], signal.SIGSTOP)
+    os.kill(pids["replica-1"], signal.SIGKILL)
+    run.named("process replica-1 .* killed by SIGKILL")
+    os.kill(pids["replica-0"], signal.SIGKILL)
+    assert "not from memory: none of replica-0, replica-1 is left" in run.until("restart ")
+    assert f"{before.name}/checkpoint-" in run.until("resumes ")
+    assert run.end()[0] == 0
+    assert_same_bits(last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "replicas", 0)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_of_four_that_hold_the_model_two_may_die_at_once(tmp_path: Path, seed: int, survivor: Starts) -> None:
+    run = survivor(cluster_of(tmp_path / "killed", "firecaffe", 3))
+    generator = random.Random(seed)
+    run.until(rf"progress +iteration {generator.randrange(1, ITERATIONS - 2)}/")
+    for victim in generator.sample(replicas(run), 2):
+        os.kill(run.pids()[victim], signal.SIGKILL)
+    run.until("resumes +what replica-")
+    assert run.end()[0] == 0
+    assert_same_bits(last_checkpoint(run.runs), train(cluster_of(tmp_path / "undisturbed", "firecaffe", 0)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["sync", "replicas"])
+def test_what_was_decided_while_a_run_went_on_counts_in_the_run_that_begins_anew(
+    tmp_path: Path, preset: str, survivor: Starts
+) -> None:
+    """Another learning rate, which no seed tells of. What it must give is computed from the checkpoint on, by a run
+    that is planned with that rate."""
+    cluster = cluster_of(tmp_path / "killed", preset, 3, every=1, iterations=60)
+    run = survivor(cluster)
+    run.until(r"progress +iteration 3/")
+
+    async def ask() -> None:
+        async with attach(run.newest) as client:
+            await client.ask("coordinator", Regroup(base_lr=0.004), Done)
+
+    asyncio.run(ask())
+    run.until("regrouped ")
+    run.until("checkpoint ")
+    run.until("checkpoint ")
+    os.kill(run.pids()[random.Random(preset).choice(sorted(run.pids()))], signal.SIGKILL)
+    run.until("restart ")
+    run.until("regrouped .*base_lr 0.004")
+    assert run.end()[0] == 0
+    (resumed,) = events(run.newest, "resumed")
+    (regrouped,) = events(run.newest, "regrouped")
+    assert regrouped["iteration"] == resumed["iteration"]
+    first = next(run.runs.rglob(f"checkpoint-{resumed['iteration']:07d}.safetensors"))
+    again = cluster_of(tmp_path / "again", preset, 0, iterations=60)
+    more = f'[train]\nresume = "{first}"\nbase_lr = 0.004\n'
+    again.write_text(again.read_text().replace("[train]\n", more, 1))
+    assert_same_bits(last_checkpoint(run.runs, 60), train(again))

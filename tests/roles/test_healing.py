@@ -1,0 +1,220 @@
+"""After a death: who holds all of a run, what is still due in the one that follows, what that goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nets.files import checkpoint
+from roles.coordination.healing import HELD, NOBODY, holders_of
+from roles.coordination.regroup import gone_on
+from roles.coordination.schedule import NetTest, RunStage, Schedule, Timetable
+from roles.learning.resume import Kept
+from roles.messages import TRAIN, Regroup, Ticket
+from roles.options import Train
+from roles.planning.strategies import preset_called
+from roles.planning.tuned import Tuned
+from roles.workers.replica import Replica
+from runtime import Holders, LaunchError, RoleDied
+from runtime.errors import by
+from runtime.plan.topology import ActorSpec, Placement, ProcessSpec, Topology
+from runtime.runs.healing import died_with, furthest
+
+TESTED = (NetTest(4, 4),)
+
+
+def holders(replicas: list[str], schedule: Schedule, *, quiet: bool = True) -> Holders:
+    probing: Any = SimpleNamespace(quiet=quiet)
+    return holders_of(replicas, schedule, probing, batch=8, losses=[0.5], run=Path("runs/one"), more={"a": "b"})
+
+
+def test_what_is_known_of_a_run_is_where_all_reports_have_come_and_not_where_tickets_are() -> None:
+    schedule = Schedule(Timetable(last=10, batch=8))
+    schedule.next_pass(1, at_most=4)
+    assert schedule.reported(0)
+    found = holders(["r0", "r1"], schedule)
+    assert (found.actors, found.why) == (("r0", "r1"), "")
+    assert {key: found.facts[key] for key in ("iteration", "images", "batch")} == {
+        "iteration": 1, "images": 8, "batch": 8,
+    }  # fmt: skip
+
+
+def test_a_run_that_is_held_or_has_one_model_only_has_no_holders() -> None:
+    schedule = Schedule(Timetable(last=10, batch=8))
+    assert (holders([], schedule).actors, holders([], schedule).why) == ((), NOBODY)
+    assert (holders(["r0"], schedule, quiet=False).actors, holders(["r0"], schedule, quiet=False).why) == ((), HELD)
+
+
+@pytest.mark.parametrize(
+    ("reached", "expected"),
+    [({"r0": 7, "r1": 7}, "r0"), ({"r0": 7, "r1": 8}, "r1"), ({"r2": 0}, "r2")],
+)
+def test_the_holder_that_has_come_furthest_goes_on_and_of_equals_the_first(
+    reached: dict[str, int], expected: str
+) -> None:
+    assert furthest(reached) == expected
+
+
+def test_a_death_is_of_the_process_that_ended_or_of_the_one_whose_actor_failed() -> None:
+    actors = (ActorSpec("lead", "lead", {}), ActorSpec("r0", "replica", {}))
+    topology = Topology("roles", actors, (), "lead")
+    placement = Placement(topology, (ProcessSpec("p0", "here", ("lead",)), ProcessSpec("p1", "here", ("r0",))))
+    assert died_with(by("p1", RoleDied("killed")), placement) == {"p1"}
+    assert died_with(by("r0", RoleDied("failed")), placement) == {"p1"}
+    assert died_with(by("p0 p1", RoleDied("a link")), placement) == set()
+    assert died_with(LaunchError("no"), placement) == set()
+
+
+@pytest.mark.parametrize(
+    ("tested", "iteration", "due"),
+    [(-1, 10, True), (5, 10, True), (10, 10, False), (5, 11, False), (10, 20, True), (15, 23, True), (23, 23, False)],
+)
+def test_the_test_of_a_model_that_nobody_had_tested_is_still_due(tested: int, iteration: int, due: bool) -> None:
+    """Every 5 iterations, and at the end, 23."""
+    assert Kept("r0", "runs/one", tested).due(iteration, 5, 23) == due
+
+
+def test_a_run_from_memory_tests_what_was_due_then_saves_then_trains() -> None:
+    schedule = Schedule(Timetable(first=10, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10))
+    assert schedule.stage is RunStage.TRAINING and schedule.tested_at == 10
+    schedule.begin_unsettled(test=True)
+    assert schedule.stage is RunStage.TESTING and schedule.tested_at == -1
+    schedule.next_pass(1)
+    assert schedule.tested()
+    assert schedule.stage is RunStage.SAVING and schedule.save_wanted, "10 is the solver's"
+    schedule.saved()
+    assert schedule.stage is RunStage.TRAINING and schedule.issued == 10
+
+
+def test_a_run_from_memory_that_was_tested_and_at_no_place_of_the_solvers_saves_once() -> None:
+    schedule = Schedule(Timetable(first=11, last=20, batch=4, test_interval=5, tests=TESTED, snapshot_interval=10))
+    schedule.begin_unsettled(test=False)
+    assert schedule.stage is RunStage.SAVING and schedule.to_be_saved and not schedule.save_wanted
+    schedule.saved()
+    assert schedule.stage is RunStage.TRAINING
+
+
+def test_a_run_from_memory_that_was_at_its_end_saves_for_good_and_ends() -> None:
+    schedule = Schedule(Timetable(first=20, last=20, batch=4))
+    schedule.begin_unsettled(test=False)
+    assert schedule.stage is RunStage.SAVING and schedule.save_wanted
+    schedule.saved()
+    assert schedule.stage is RunStage.DONE
+
+
+PLANNED = {"workers": 4, "groups": 1, "base_lr": 0.01, "momentum": 0.9, "batch": 64}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (PLANNED, {**PLANNED, "base_lr": 0.005}, Regroup(base_lr=0.005)),
+        (PLANNED, {**PLANNED, "groups": 2, "momentum": 0.3}, Regroup(groups=2, momentum=0.3)),
+        ({**PLANNED, "base_lr": 0.1}, {**PLANNED, "base_lr": 0.005}, None),  # somebody has planned another rate since
+        (PLANNED, PLANNED, None),
+    ],
+)
+def test_a_run_goes_on_with_what_the_one_before_had_become_where_it_is_planned_as_that_was(
+    before: dict[str, float], after: dict[str, float], expected: Regroup | None
+) -> None:
+    assert repr(gone_on(json.dumps([before, after]), PLANNED)) == repr(expected)
+
+
+@pytest.mark.parametrize("known", ["", "nonsense", "[1]", "[{}, {}]", '[{"workers": 1}, {}]'])
+def test_what_says_nothing_of_it_changes_nothing(known: str) -> None:
+    assert gone_on(known, PLANNED) is None
+
+
+def test_a_checkpoint_in_memory_is_the_file_that_would_have_been_written(tmp_path: Path) -> None:
+    arrays = {"conv.0": np.arange(6, dtype=np.float32).reshape(2, 3), "conv.0.history": np.zeros(0, np.float32)}
+    checkpoint.save(tmp_path / "one", arrays, {"iteration": "7"})
+    file = checkpoint.in_memory(arrays, {"iteration": "7"})
+    try:
+        path = Path(f"/proc/{os.getpid()}/fd/{file}")
+        assert path.read_bytes() == (tmp_path / "one").read_bytes()
+        assert checkpoint.verify(path) == {"iteration": "7"}
+    finally:
+        os.close(file)
+
+
+class Half(Replica):
+    """One whose second bucket is never summed: its peer has died."""
+
+    def __init__(self, *, atomic: bool) -> None:
+        self._atomic, self._clips, self._updating = atomic, False, asyncio.Lock()
+        self._buckets = [SimpleNamespace(number=number) for number in (0, 1)]  # type: ignore[misc]
+        self._exposure: Any = SimpleNamespace(measured=nullcontext)
+        self._exchange: Any = self
+        self.asked: list[int] = []
+        self.updated: list[int] = []
+
+    async def sum(self, key: tuple[int, int], mine: Any) -> Any:
+        self.asked.append(key[1])
+        if key[1]:
+            await asyncio.Event().wait()
+        return mine
+
+    async def compute(self, label: str, work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+    async def _before(self, ticket: Ticket) -> tuple[None, Callable[[], None]]:
+        return None, lambda: None
+
+    def _backward(self, bucket: Any) -> Any:
+        return np.zeros(1)
+
+    def _update(self, bucket: Any, total: Any) -> None:
+        self.updated.append(bucket.number)
+
+
+@pytest.mark.parametrize(("atomic", "updated"), [(True, []), (False, [0])])
+async def test_a_replica_that_may_be_asked_for_its_model_has_no_part_of_an_iteration_in_it(
+    atomic: bool, updated: list[int]
+) -> None:
+    replica = Half(atomic=atomic)
+    task = asyncio.create_task(replica._train(Ticket(phase=TRAIN, number=3)))
+    for _ in range(50):  # turns of the loop: nobody waits for anything but the second sum
+        await asyncio.sleep(0)
+    assert (replica.asked, replica.updated) == ([0, 1], updated)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+RECORD = {
+    "choice": {"groups": 1, "momentum": 0.6, "base_lr": 0.01, "batch": 64},
+    "saturated_groups": 0,
+    "next_groups": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "said", "begins"),
+    [
+        (json.dumps(RECORD), {"momentum": "auto"}, True),
+        ("half of a rec", {"momentum": "auto"}, False),
+        (json.dumps(RECORD), {}, False),  # nothing is tuned
+        (json.dumps(RECORD), {"momentum": "auto", "tuning": {"momentum_by": "closed-loop"}}, False),  # nor probed
+    ],
+)
+def test_a_tuner_begins_with_what_the_run_before_had_chosen(
+    tmp_path: Path, record: str, said: dict[str, Any], begins: bool
+) -> None:
+    (tmp_path / "tuning.json").write_text(record)
+    train = Train.model_validate({"strategy": {"preset": "replicas", "workers": 2}, **said})
+    going_on = Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path)
+    assert going_on.tuning.start == (str(tmp_path / "tuning.json") if begins else None)
+
+
+def test_a_start_that_cluster_toml_names_stays(tmp_path: Path) -> None:
+    (tmp_path / "tuning.json").write_text(json.dumps(RECORD))
+    train = Train.model_validate({"momentum": "auto", "tuning": {"start": "other.json"}})
+    assert Tuned(train, preset_called("replicas"), tmp_path).going_on(tmp_path).tuning.start == "other.json"
