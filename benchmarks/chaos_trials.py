@@ -74,13 +74,13 @@ class Trials:
     @contextmanager
     def run(
         self, preset: str = "sync", *, workers: int = 2, restarts: int = 1_000_000, more: str = "",
-        env: Mapping[str, str] | None = None, folder: Path | None = None,
+        env: Mapping[str, str] | None = None, folder: Path | None = None, solver: str = SOLVER,
     ) -> Iterator[Survivor]:  # fmt: skip
         """A run in its training, which is ended whatever happens."""
         self._count += 1
         folder = folder or self.folder / str(self._count)
         folder.mkdir(exist_ok=True)
-        (folder / "solver.prototxt").write_text(SOLVER)
+        (folder / "solver.prototxt").write_text(solver)
         text = CLUSTER.format(preset=preset, workers=workers, restarts=restarts, more=more)
         (folder / "cluster.toml").write_text(text)
         run = Survivor(folder / "cluster.toml", env)
