@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchmarks.chaos_trials import ERROR, NAMED_WITHIN, Harm, Trials, named_and_back, trained_twice
+from benchmarks.chaos_trials import ERROR, NAMED_WITHIN, Harm, Trials, named_and_back
 from benchmarks.survivor import Survivor, events, living
 from nets.files import checkpoint
 
@@ -21,24 +21,6 @@ GONE_WITHIN = 5.0
 KINDS = ("conv-0-0", "reducer-0", "conv_model", "fc_server", "coordinator", "nursery")
 TWICE = 2.0  # seconds within which the second death comes
 PERIOD = 0.004  # seconds of a turn of a slow worker: shorter than a pass
-
-
-def killed(trials: Trials, times: int) -> None:
-    """Each kind, at drawn moments; what is trained again has the same losses."""
-    harms = [Harm(f"SIGKILL of {kind}") for kind in KINDS]
-    with trials.run(workers=4) as run:
-        for _ in range(times):
-            for kind, harm in zip(KINDS, harms, strict=True):
-                with trials.counted(harm):
-                    trials.pause(0.0, 1.2)
-                    pid = nursery_of(run) if kind == "nursery" else run.pids()[kind]
-                    since = kill(pid, harm)
-                    line = named_and_back(run, harm, since)
-                    word = "forked from was killed" if kind == "nursery" else f"process {kind} "
-                    assert word in line, f"named as {line!r}"
-        for text in trained_twice(run):
-            harms[0].failures.append(f"another loss after a restart: {text}")
-    trials.told(*harms)
 
 
 def double(trials: Trials, times: int) -> None:
