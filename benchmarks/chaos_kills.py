@@ -33,7 +33,7 @@ def killed(trials: Trials, times: int) -> None:
     lost: dict[str, list[tuple[float, float]]] = {name: [] for name in PRESETS}
     for name, (workers, strategy) in PRESETS.items():
         repeats = name not in NOT_REPEATED
-        with trials.run(name, workers=workers, strategy=strategy, reproducible=repeats) as run:
+        with trials.run(name, workers=workers, strategy=strategy, reproducible=str(repeats).lower()) as run:
             for victim in _victims(run, times):
                 kind = kinds.setdefault(_kind(victim), Harm(f"SIGKILL of {_kind(victim)}"))
                 with trials.counted(presets[name]), trials.alike(kind, presets[name]):

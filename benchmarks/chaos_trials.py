@@ -26,6 +26,7 @@ CLUSTER = """
 restarts = {restarts}
 window_seconds = 100000.0
 backoff_seconds = 0.1
+machines = "{machines}"
 [checkpoint]
 seconds = 1.0
 keep = 2
@@ -40,6 +41,9 @@ workers = {workers}
 reproducible = {reproducible}
 {strategy}
 """
+USUAL = {
+    "workers": 2, "strategy": "", "reproducible": "true", "restarts": 1_000_000, "machines": "all", "more": "",
+}  # fmt: skip
 ERROR = r"(?!warning)\S"  # a line on stderr that is none of a warning
 
 
@@ -81,20 +85,15 @@ class Trials:
 
     @contextmanager
     def run(
-        self, preset: str = "sync", *, workers: int = 2, strategy: str = "", reproducible: bool = True,
-        restarts: int = 1_000_000, more: str = "", env: Mapping[str, str] | None = None, folder: Path | None = None,
-        solver: str = SOLVER,
+        self, preset: str = "sync", *, env: Mapping[str, str] | None = None, folder: Path | None = None,
+        solver: str = SOLVER, **said: object,
     ) -> Iterator[Survivor]:  # fmt: skip
-        """A run in its training, which is ended whatever happens."""
+        """A run in its training, which is ended whatever happens. `said`: instead of USUAL."""
         self._count += 1
         folder = folder or self.folder / str(self._count)
         folder.mkdir(exist_ok=True)
         (folder / "solver.prototxt").write_text(solver)
-        text = CLUSTER.format(
-            preset=preset, workers=workers, strategy=strategy, reproducible=str(reproducible).lower(),
-            restarts=restarts, more=more,
-        )  # fmt: skip
-        (folder / "cluster.toml").write_text(text)
+        (folder / "cluster.toml").write_text(CLUSTER.format(preset=preset, **{**USUAL, **said}))
         run = Survivor(folder / "cluster.toml", env)
         try:
             run.until("progress ")

@@ -101,6 +101,10 @@ class Survivor:
         """When that line came."""
         return self._next(self._out, pattern, timeout)[0]
 
+    def told(self, pattern: str, timeout: float = PATIENCE) -> tuple[float, str]:
+        """When it came, and the line."""
+        return self._next(self._out, pattern, timeout)
+
     def named(self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0) -> tuple[float, str]:
         """The next line on stderr after this moment that begins so, and when it came. Gone if none comes."""
         while (found := self._next(self._err, pattern, timeout))[0] < since:
