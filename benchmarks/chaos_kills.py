@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import cycle
 
 from benchmarks.chaos_processes import kill, nursery_of
@@ -26,34 +27,51 @@ NURSERY = "nursery"
 LOST = ("preset", "n", "iterations again p50", "p95", "max", "seconds again p50", "p95", "max")
 
 
+@dataclass
+class Found:
+    """Of one preset: its trials, the same by what was killed, and what `_again` counted after each."""
+
+    all: Harm
+    kinds: dict[str, Harm] = field(default_factory=dict)
+    again: list[tuple[float, float]] = field(default_factory=list)
+
+
 def killed(trials: Trials, times: int) -> None:
     """So many of each preset: each process in turn and the nursery, at drawn moments. It is named, the run goes on from
     the newest checkpoint that was whole, and what is trained again has the same losses where runs repeat."""
-    presets, kinds = {name: Harm(f"SIGKILL in {name}") for name in PRESETS}, dict[str, Harm]()
-    lost: dict[str, list[tuple[float, float]]] = {name: [] for name in PRESETS}
-    for name, (workers, strategy) in PRESETS.items():
-        repeats = name not in NOT_REPEATED
-        with trials.run(name, workers=workers, strategy=strategy, reproducible=str(repeats).lower()) as run:
-            for victim in _victims(run, times):
-                kind = kinds.setdefault(_kind(victim), Harm(f"SIGKILL of {_kind(victim)}"))
-                with trials.counted(presets[name]), trials.alike(kind, presets[name]):
-                    trials.pause(0.0, 1.2)
-                    pid = nursery_of(run) if victim == NURSERY else run.pids()[victim]
-                    line = named_and_back(run, presets[name], kill(pid, presets[name]))
-                    word = "forked from was killed" if victim == NURSERY else f"process {victim} "
-                    assert word in line, f"named as {line!r}"
-                    lost[name].append(_again(run))
-            if repeats:
-                told = (f"another loss after a restart: {text}" for text in trained_twice(run))
-                presets[name].failures += [f"{name}: {text}" for text in told]
-    trials.told(*presets.values())
+    told(trials, {preset: of_preset(trials, preset, times) for preset in PRESETS})
+
+
+def of_preset(trials: Trials, preset: str, times: int) -> Found:
+    """One run, which survives so many deaths."""
+    (workers, strategy), repeats = PRESETS[preset], preset not in NOT_REPEATED
+    found = Found(Harm(f"SIGKILL in {preset}"))
+    with trials.run(preset, workers=workers, strategy=strategy, reproducible=str(repeats).lower()) as run:
+        for victim in _victims(run, times):
+            kind = found.kinds.setdefault(_kind(victim), Harm(f"SIGKILL of {_kind(victim)}"))
+            with trials.counted(found.all), trials.alike(kind, found.all):
+                trials.pause(0.0, 1.2)
+                pid = nursery_of(run) if victim == NURSERY else run.pids()[victim]
+                line = named_and_back(run, found.all, kill(pid, found.all))
+                word = "forked from was killed" if victim == NURSERY else f"process {victim} "
+                assert word in line, f"named as {line!r}"
+                found.again.append(_again(run))
+        if repeats:
+            found.all.failures += [f"{preset}: another loss after a restart: {text}" for text in trained_twice(run)]
+    return found
+
+
+def told(trials: Trials, by_preset: Mapping[str, Found]) -> None:
+    """Rows of each preset, of each kind of process, and of what was trained again."""
+    trials.told(*(found.all for found in by_preset.values()))
     trials.record.table("The same, by what was killed", *HEADERS)
-    for kind in kinds.values():
-        trials.record.row(*kind.row)
+    for kind in sorted({kind for found in by_preset.values() for kind in found.kinds}):
+        parts = [found.kinds[kind] for found in by_preset.values() if kind in found.kinds]
+        trials.record.row(*Harm.of(parts).row)
     trials.record.table("What was trained again", *LOST)
-    for name, found in lost.items():
-        iterations, seconds = zip(*found, strict=True) if found else ((), ())
-        trials.record.row(name, len(found), *(spread(iterations) or "---"), *(spread(seconds) or "---"))
+    for preset, found in by_preset.items():
+        iterations, seconds = zip(*found.again, strict=True) if found.again else ((), ())
+        trials.record.row(preset, len(found.again), *(spread(iterations) or "---"), *(spread(seconds) or "---"))
 
 
 def _victims(run: Survivor, times: int) -> Iterator[str]:

@@ -63,6 +63,18 @@ class Harm:
     named: list[float] = field(default_factory=list)
     back: list[float] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, parts: Sequence[Harm]) -> Harm:
+        """All of these, under the name of the first."""
+        whole = cls(parts[0].name)
+        for part in parts:
+            whole.done += part.done
+            whole.happened += part.happened
+            whole.failures += part.failures
+            whole.named += part.named
+            whole.back += part.back
+        return whole
+
     @property
     def row(self) -> list[object]:
         """See HEADERS."""

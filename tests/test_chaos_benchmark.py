@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import chaos, chaos_machines
+from benchmarks import chaos, chaos_kills, chaos_machines, chaos_soak
 from benchmarks.chaos_processes import kill
+from benchmarks.chaos_soak import Sample
 from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, spread
+from benchmarks.paced import Paced, brought
 from benchmarks.report import Record
 from benchmarks.survivor import Gone, Survivor
+from nets import load_net
+from nets.layers import Run, Setup, Values, make_layer
+from ops import get_backend
 from tests.far_machines import program
 
 
@@ -109,3 +116,95 @@ def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Pa
         assert run.end()[0] == 2
     finally:
         run.stop()
+
+
+# -- what is trained again after a death
+
+
+class Runs:
+    """The journals of runs that followed one another."""
+
+    def __init__(self, folder: Path, *journals: list[dict[str, object]]) -> None:
+        self.directories = [folder / str(number) for number in range(len(journals))]
+        for directory, journal in zip(self.directories, journals, strict=True):
+            directory.mkdir()
+            (directory / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in journal))
+
+
+def ended(iteration: int, second: float) -> dict[str, object]:
+    return {"event": "progress", "iteration": iteration, "unix_seconds": second}
+
+
+DIED = [ended(1, 1.0), ended(2, 2.0), {"event": "checkpoint", "iteration": 2}, ended(3, 3.0), ended(4, 4.5)]
+
+
+def test_what_was_trained_since_the_newest_checkpoint_is_counted_as_lost(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, DIED, [{"event": "resumed", "iteration": 2}, ended(3, 9.0)])
+    assert chaos_kills._again(runs) == (2.0, 1.5)  # type: ignore[arg-type]
+
+
+def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="goes on from iteration 0, though 2 was saved"):
+        chaos_kills._again(Runs(tmp_path, DIED, [ended(1, 9.0)]))  # type: ignore[arg-type]
+
+
+# -- what grows
+
+
+def grown(megabytes: float, descriptors: float, minutes: int = 30) -> list[Sample]:
+    return [
+        Sample(at, {"up": (80.0 + megabytes * at / 60, int(50 + descriptors * at / 60), 4)}, 19, 1)
+        for at in range(1, minutes + 1)
+    ]
+
+
+def soaked(folder: Path, samples: list[Sample], seconds: Callable[[int], float]) -> Record:
+    part = trials(folder)
+    paces = [(at / 2, seconds(at)) for at in range(60)]
+    chaos_soak.told(part, samples, paces, 30)
+    return part.record
+
+
+def test_a_soak_in_which_nothing_grows_passes(tmp_path: Path) -> None:
+    record = soaked(tmp_path, grown(0.9, 0.0), lambda at: 0.8)
+    assert record.status == "running"
+    assert record.tables[1].rows[0][3] == pytest.approx(0.9)
+    assert [row[2] for row in record.tables[2].rows] == pytest.approx([1.25] * 3)
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds", "why"),
+    [
+        (grown(1.2, 0.0), lambda at: 0.8, "up: 1.20 MB more in an hour, expected 1 at most"),
+        (grown(0.0, 60.0), lambda at: 0.8, "up: 60.00 descriptors more in an hour"),
+        (grown(0.0, 0.0), lambda at: 0.8 if at < 40 else 0.83, "96.4% as fast at the end as in the beginning"),
+    ],
+)
+def test_what_grows_or_slows_down_fails_a_soak(
+    tmp_path: Path, samples: list[Sample], seconds: Callable[[int], float], why: str
+) -> None:
+    record = soaked(tmp_path, samples, seconds)
+    assert record.status == "failed" and any(why in note for note in record.notes)
+
+
+def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
+    before = chaos_soak.measured(os.getpid())
+    held = np.ones(1 << 22)  # 32 MB
+    with Path(__file__).open() as file:
+        after = chaos_soak.measured(os.getpid())
+        assert after[1] == before[1] + 1, file.name
+    assert after[0] - before[0] == pytest.approx(held.nbytes / 2**20, abs=4.0)
+
+
+def test_the_layer_that_lets_time_pass_changes_nothing(tmp_path: Path, install: Callable[..., None]) -> None:
+    install({"convoy.layers": {"Paced": "benchmarks.paced:Paced"}})
+    brought(tmp_path, 0.0)
+    spec = load_net(tmp_path / "paced.prototxt")
+    layer = make_layer(next(one for one in spec.layers if one.proto.name == "pace"), get_backend(), np.float32)
+    assert isinstance(layer, Paced)
+    x = np.random.default_rng(1).standard_normal((4, 3), np.float32)
+    run = Run("TRAIN", 1, 3, 0, 4, 4)
+    layer.setup([x.shape], Setup("TRAIN", None, None))
+    (y,) = layer.forward([x], (), run)
+    ((dx,), _) = layer.backward([x], Values([x], [y], ()), run, [True], None)
+    assert (y == x).all() and (dx == x).all()
