@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import mean, median
 
 from benchmarks.chaos_processes import KINDS, kill, nursery_of
-from benchmarks.chaos_trials import SOLVER, Harm, Trials, named_and_back, trained_twice
-from benchmarks.paced import brought
+from benchmarks.chaos_trials import Harm, Trials, named_and_back, trained_twice
+from benchmarks.paced import PACED, brought
 from benchmarks.survivor import Survivor, events
 
 PACE = 0.2  # seconds of each of the four micro-batches that a worker's rows are cut into
@@ -44,9 +44,9 @@ def soak(trials: Trials, minutes: int) -> None:
     folder = trials.folder / "soak"
     folder.mkdir()
     harm = Harm(f"SIGKILL every {EVERY:g} s")
-    env, solver = brought(folder, PACE), SOLVER.replace("lenet.prototxt", "paced.prototxt")
+    env = brought(folder, PACE)
     samples: list[Sample] = []
-    with trials.run(folder=folder, env=env, solver=solver) as run:
+    with trials.run(folder=folder, env=env, solver=PACED) as run:
         began, unix = time.monotonic(), time.time()
         while (turn := len(samples) + 1) * EVERY <= minutes * 60.0:
             time.sleep(max(0.0, began + turn * EVERY - time.monotonic()))

@@ -32,7 +32,7 @@ seconds = 1.0
 keep = 2
 [train]
 solver = "solver.prototxt"
-batch = 16
+batch = {batch}
 [train.data]
 train = {{ format = "synthetic", shape = [1, 28, 28], size = 512 }}
 [train.strategy]
@@ -42,7 +42,8 @@ reproducible = {reproducible}
 {strategy}
 """
 USUAL = {
-    "workers": 2, "strategy": "", "reproducible": "true", "restarts": 1_000_000, "machines": "all", "more": "",
+    "batch": 16, "workers": 2, "strategy": "",
+    "reproducible": "true", "restarts": 1_000_000, "machines": "all", "more": "",
 }  # fmt: skip
 ERROR = r"(?!warning)\S"  # a line on stderr that is none of a warning
 
