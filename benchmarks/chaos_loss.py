@@ -96,7 +96,10 @@ def unplugged(machine: Machine) -> None:
 
 def killed(machine: Machine) -> None:
     """All its processes; its kernel tells whoever is connected."""
-    while found := subprocess.run(["ip", "netns", "pids", machine.namespace], capture_output=True, text=True).stdout:
+    listed = ["ip", "netns", "pids", machine.namespace]
+    deadline = time.monotonic() + 10.0
+    while found := subprocess.run(listed, capture_output=True, text=True, check=True, timeout=20).stdout:
+        assert time.monotonic() < deadline, f"still living on {machine.namespace}: {found}"
         for pid in map(int, found.split()):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -11,9 +11,9 @@ import json
 import tempfile
 import time
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 
 from benchmarks.chaos_processes import KINDS, kill, nursery_of
 from benchmarks.chaos_trials import Harm, Trials, named_and_back, trained_twice
@@ -91,10 +91,10 @@ def iterations(directories: list[Path], unix: float) -> list[tuple[float, float]
 
 
 def slope(points: list[tuple[float, float]]) -> float:
-    """Of the straight line with the least squares through (x, y)."""
-    x0, y0 = mean(x for x, _ in points), mean(y for _, y in points)
-    spread = sum((x - x0) ** 2 for x, _ in points)
-    return sum((x - x0) * (y - y0) for x, y in points) / spread if spread else 0.0
+    """Of the line through (x, y) whose slope is the median of those through any two of them (Theil and Sen). A dip, as
+    when the system takes back pages of libraries, does not move it."""
+    found = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in combinations(points, 2) if x1 != x0]
+    return median(found) if found else 0.0
 
 
 def told(trials: Trials, samples: list[Sample], paces: list[tuple[float, float]], minutes: float) -> None:

@@ -172,6 +172,13 @@ def test_a_soak_in_which_nothing_grows_passes(tmp_path: Path) -> None:
     assert [row[2] for row in record.tables[2].rows] == pytest.approx([1.25] * 3)
 
 
+def test_the_slope_is_that_of_a_line_whatever_dips_there_are() -> None:
+    line = [(float(x), 5.0 + 2.0 * x) for x in range(20)]
+    dips = [(x, y - 40.0 if 6 <= x < 9 else y) for x, y in line]
+    assert chaos_soak.slope(line) == chaos_soak.slope(dips) == 2.0
+    assert chaos_soak.slope(line[:1]) == 0.0
+
+
 @pytest.mark.parametrize(
     ("samples", "seconds", "why"),
     [
