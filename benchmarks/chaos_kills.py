@@ -64,10 +64,11 @@ def of_preset(trials: Trials, preset: str, times: int) -> Found:
 def told(trials: Trials, by_preset: Mapping[str, Found]) -> None:
     """Rows of each preset, of each kind of process, and of what was trained again."""
     trials.told(*(found.all for found in by_preset.values()))
+    trials.record.row(*Harm.of("all of these", (found.all for found in by_preset.values())).row)
     trials.record.table("The same, by what was killed", *HEADERS)
     for kind in sorted({kind for found in by_preset.values() for kind in found.kinds}):
         parts = [found.kinds[kind] for found in by_preset.values() if kind in found.kinds]
-        trials.record.row(*Harm.of(parts).row)
+        trials.record.row(*Harm.of(f"SIGKILL of {kind}", parts).row)
     trials.record.table("What was trained again", *LOST)
     for preset, found in by_preset.items():
         iterations, seconds = zip(*found.again, strict=True) if found.again else ((), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,9 +65,9 @@ class Harm:
     back: list[float] = field(default_factory=list)
 
     @classmethod
-    def of(cls, parts: Sequence[Harm]) -> Harm:
-        """All of these, under the name of the first."""
-        whole = cls(parts[0].name)
+    def of(cls, name: str, parts: Iterable[Harm]) -> Harm:
+        """All of these."""
+        whole = cls(name)
         for part in parts:
             whole.done += part.done
             whole.happened += part.happened

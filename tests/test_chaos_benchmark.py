@@ -118,6 +118,21 @@ def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Pa
         run.stop()
 
 
+def test_trials_of_several_presets_are_counted_together_and_by_what_was_killed(tmp_path: Path) -> None:
+    conv, server = Harm("a conv", done=2, happened=2, named=[0.1, 0.2], back=[1.0, 2.0]), Harm("a", done=1, happened=0)
+    part = trials(tmp_path)
+    found = {
+        "sync": chaos_kills.Found(Harm.of("sync", (conv, server)), {"conv": conv, "server": server}, [(5.0, 1.0)]),
+        "async": chaos_kills.Found(conv, {"conv": conv}),
+    }
+    chaos_kills.told(part, found)
+    presets, kinds, again = part.record.tables
+    assert [row[:4] for row in presets.rows] == [["sync", 3, 2, 0], ["a conv", 2, 2, 0], ["all of these", 5, 4, 0]]
+    assert [row[:3] for row in kinds.rows] == [["SIGKILL of conv", 4, 4], ["SIGKILL of server", 1, 0]]
+    assert again.rows == [["sync", 1, 5.0, 5.0, 5.0, 1.0, 1.0, 1.0], ["async", 0, *"------"]]
+    assert part.record.status == "failed"
+
+
 # -- what is trained again after a death
 
 
