@@ -30,7 +30,7 @@ def main(folder: Path, seconds: float) -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=seconds) if seconds else None)
     torch.set_num_threads(1)
     rank, rows = dist.get_rank(), BATCH // dist.get_world_size()
-    net = Net(load_net("lenet.prototxt"), "TRAIN", {"data": (rows, *SHAPE), "label": (rows,)}, get_backend("reference"))
+    net = Net(load_net("lenet"), "TRAIN", ops=get_backend("numpy"), batch=rows, input_shape=SHAPE)
     model = DistributedDataParallel(TorchPeer(net))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, weight_decay=0.0005)
     saved, done = folder / "checkpoint.pt", 0
