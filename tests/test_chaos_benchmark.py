@@ -14,7 +14,7 @@ from benchmarks import chaos, chaos_kills, chaos_machines, chaos_soak
 from benchmarks.chaos_processes import kill
 from benchmarks.chaos_soak import Sample
 from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, spread
-from benchmarks.paced import Paced, brought
+from benchmarks.paced import NET, Paced
 from benchmarks.report import Record
 from benchmarks.survivor import Gone, Survivor
 from nets import load_net
@@ -220,7 +220,7 @@ def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
 
 def test_the_layer_that_lets_time_pass_changes_nothing(tmp_path: Path, install: Callable[..., None]) -> None:
     install({"convoy.layers": {"Paced": "benchmarks.paced:Paced"}})
-    brought(tmp_path, 0.0)
+    (tmp_path / "paced.prototxt").write_text(NET.format(seconds=0.0, slow=""))
     spec = load_net(tmp_path / "paced.prototxt")
     layer = make_layer(next(one for one in spec.layers if one.proto.name == "pace"), get_backend(), np.float32)
     assert isinstance(layer, Paced)

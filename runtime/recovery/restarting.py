@@ -60,6 +60,7 @@ class Restarting:
         self._restarts = Restarts(recovery.restarts, recovery.window_seconds, recovery.backoff_seconds)
         self._reachable = recovery.machines == "reachable"
         self._deaths = 0  # after which it began anew, one after another
+        gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
         self._run = self._made(early, directory)
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
@@ -72,7 +73,6 @@ class Restarting:
 
     async def ended(self) -> ConvoyError | None:
         """Wait for the end of the last; what ended it."""
-        gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
         while True:
             error = await self._seen_through()
             if self._early is not None:
