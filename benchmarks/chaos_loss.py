@@ -28,7 +28,7 @@ from benchmarks.report import missing
 from benchmarks.survivor import Gone, environment, events
 
 T = TypeVar("T")
-LIMIT = 120.0  # seconds that a side may take
+LIMIT = 90.0  # seconds that a side may take
 PORT = 29400
 OURS = {"as it comes": "", "told to be quick": "start_seconds = 9\n[liveness]\nlink_seconds = 2.0\n"}
 # gloo's patience, and what its rendezvous waits for more machines once it has enough

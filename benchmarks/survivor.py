@@ -175,9 +175,9 @@ def _began(run: Path) -> int:
 
 
 def living(pid: int) -> bool:
-    """Is there such a process, and not only its entry?"""
+    """Is there such a process, and not only its entry: "Z" until its parent has asked for it, "X" while it does?"""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z"
+    return state not in ("Z", "X")
