@@ -179,10 +179,12 @@ async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: p
 async def test_ssh_gives_up_a_machine_that_does_not_answer_long_before_one_that_is_slow_to_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wished: float | None, connects: int
 ) -> None:
-    stub = program(tmp_path / "bin" / "ssh", f'echo "$@" > {tmp_path}/said')
+    stub = program(tmp_path / "bin" / "ssh", f'echo "$@" > {tmp_path}/said; read line')
     monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
     launcher = SshLauncher(LaunchPlan(tmp_path, "roles", (), wishes=Launcher(kind="ssh", start_seconds=wished)))
-    await (await launcher.start(Machine(name="m"), ["true"], "")).wait()
+    ssh = await launcher.start(Machine(name="m"), ["true"], "")
+    await ssh.wait()
+    ssh.kill()
     assert f" -o ConnectTimeout={connects} -- m " in (tmp_path / "said").read_text()
 
 
