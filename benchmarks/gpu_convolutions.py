@@ -48,9 +48,9 @@ def found_in(net: str, batch: int, image: tuple[int, int, int]) -> dict[Layer, i
 
     made = Net(load_net(net), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=image)
     found: dict[Layer, int] = {}
-    for node in made._nodes:
+    for node in made.nodes:
         if node.layer.proto.type == "Convolution":
-            source = made._wiring.values[node.bottoms[0]]
+            source = made.wiring.values[node.bottoms[0]]
             shape = ConvShape(tuple(source.shape), node.layer.top_shape[1], node.layer.geometry, np.dtype(np.float32))
             layer = Layer(shape, source.name in made.input_shapes, len(node.layer.params) > 1)
             found[layer] = found.get(layer, 0) + 1

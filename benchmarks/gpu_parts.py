@@ -129,6 +129,8 @@ def _cublas() -> str:
 def _torch() -> str:
     if missing({"torch": ""}):
         return "not here"
-    import torch
-
+    try:
+        import torch
+    except Exception as error:
+        return f"cannot be imported ({type(error).__name__}: {error})"
     return f"{torch.__version__}, cuDNN {torch.backends.cudnn.version()}, sees a GPU: {torch.cuda.is_available()}"

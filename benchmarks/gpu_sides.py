@@ -34,8 +34,11 @@ def here(record: Record) -> Any:
     if missing({"torch": ""}):
         record.note("no PyTorch here: its columns are empty")
         return None
-    import torch
-
+    try:
+        import torch
+    except Exception as error:
+        record.note(f"PyTorch cannot be imported ({type(error).__name__}: {error}): its columns are empty")
+        return None
     if not torch.cuda.is_available():
         record.note(f"PyTorch {torch.__version__} sees no GPU: its columns are empty")
         return None

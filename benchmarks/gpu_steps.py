@@ -45,7 +45,7 @@ def _beside(record: Record, work: Step, precision: str, backend: Backend | None,
         taken = seconds_of(step, repeats=passes, warmup=2, synchronize=backend.synchronize)
         size = volumes(net)
         mine, flops = batch / taken, (size.forward + size.backward) / taken / 1e12
-        drops = any(node.layer.proto.type == "Dropout" for node in net._nodes)
+        drops = any(node.layer.proto.type == "Dropout" for node in net.nodes)
         comparable = precision == "float32" and len(losses) == 1 and not drops  # else the losses are drawn
         if not math.isfinite(loss):
             record.fail(f"{name}, {precision}: the loss is {loss}")

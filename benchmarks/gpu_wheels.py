@@ -2,7 +2,8 @@
 
 A machine with a GPU that reaches no registry has CuPy, NumPy and perhaps PyTorch, and none of the rest. Run this where
 there is a registry: it fills `benchmarks/wheels` for that machine's Python. `python -m benchmarks.gpu` there unpacks
-them. numba stays away: its compiler alone is larger than all others, and without it the CPU computes with NumPy.
+them. cuDNN's frontend comes without what it asks for; cuDNN itself is PyTorch's, there. numba stays away: its compiler
+alone is larger than all others, and without it the CPU computes with NumPy.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from benchmarks.report import ROOT
 FOLDER = ROOT / "benchmarks" / "wheels"
 THERE = ("numpy", "numba")  # there already, or too large
 TESTS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "hypothesis")
+FRONTEND = ("nvidia-cudnn-frontend", "cuda-bindings", "cuda-pathfinder")  # what these ask for is too large
 MOST = 64 << 20  # bytes of all
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
 
@@ -35,8 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
         old.unlink()
     command = [sys.executable, "-m", "pip", "download", "-q", "--only-binary=:all:", "--implementation", "cp"]
     command += ["--python-version", given.python, "-d", str(given.into), *(f"--platform={one}" for one in PLATFORMS)]
-    if subprocess.run([*command, *wanted()], check=False).returncode:
-        return 1
+    for words in (wanted(), ["--no-deps", *frontend()]):
+        if subprocess.run([*command, *words], check=False).returncode:
+            return 1
     for name in THERE:
         for wheel in given.into.glob(f"{name}-*.whl"):
             wheel.unlink()
@@ -53,6 +56,13 @@ def wanted() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [*project["dependencies"], *(one for one in project["optional-dependencies"]["dev"] if _name(one) in TESTS)]
     return [one for one in named if _name(one) not in THERE]
+
+
+def frontend() -> list[str]:
+    """What builds cuDNN's graphs, in the versions that the extra `cudnn` asks for."""
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["cudnn"]
+    asked = {_name(one): one for one in extra}
+    return [asked.get(name, name) for name in FRONTEND]
 
 
 def unpack(into: Path, wheels: Path = FOLDER) -> str:

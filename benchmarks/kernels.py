@@ -169,9 +169,9 @@ def layers(net: str, ops: Any) -> Counter[Layer]:
     work = WORKLOADS[net]
     made = Net(load_net(work.net), "TRAIN", ops=ops, batch=work.batch, input_shape=work.image)
     found: Counter[Layer] = Counter()
-    for node in made._nodes:
+    for node in made.nodes:
         if node.layer.proto.type == "Convolution":
-            source = made._wiring.values[node.bottoms[0]]
+            source = made.wiring.values[node.bottoms[0]]
             shape = ConvShape(source.shape, node.layer.top_shape[1], node.layer.geometry)
             found[Layer(shape, source.name in made.input_shapes, len(node.layer.params) > 1)] += 1
     return found

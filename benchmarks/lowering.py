@@ -127,10 +127,10 @@ def convolutions(name: str, batch: int) -> list[Layer]:
     from nets import Net, load_net
 
     net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=WORKLOADS[name].image)
-    nodes = [node for node in net._nodes if node.layer.proto.type == "Convolution"]
+    nodes = [node for node in net.nodes if node.layer.proto.type == "Convolution"]
     found = []
     for node in nodes:
-        (x,), (y,) = ([net._wiring.values[i].shape for i in values] for values in (node.bottoms, node.tops))
+        (x,), (y,) = ([net.wiring.values[i].shape for i in values] for values in (node.bottoms, node.tops))
         w, geometry = node.layer.params[0].shape, node.layer.geometry  # type: ignore[attr-defined]
         found.append(Layer(node.layer.name, x, w, y, geometry, first=node is nodes[0]))
     return found

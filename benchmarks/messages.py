@@ -89,10 +89,10 @@ def small(record: Record, plan: Plan) -> None:
         record.facts["bytes of a message"] = payload
     record.table("Ask and answer between two processes, microseconds", "side", "median", "least", "most", "ratio")
     show(record, asks, 1e6)
-    judge(record, "ask, beside zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST)
+    record.judge("ask, beside zmq.asyncio", ratio(asks["convoy"], asks["zmq.asyncio"]), most=ASK_MOST)
     record.table("One-way messages per second", "side", "median", "least", "most", "ratio")
     show(record, tells, 1.0)
-    judge(record, "tells, beside zmq.asyncio", ratio(tells["convoy"], tells["zmq.asyncio"]), least=TELL_LEAST)
+    record.judge("tells, beside zmq.asyncio", ratio(tells["convoy"], tells["zmq.asyncio"]), least=TELL_LEAST)
 
 
 def actors(record: Record, plan: Plan) -> None:
@@ -106,7 +106,7 @@ def actors(record: Record, plan: Plan) -> None:
         record.table(f"Ask and answer beside {name}, microseconds", "side", "median", "least", "most", "ratio")
         show(record, taken, 1e6)
         least = {"ray": RAY_LEAST, "xoscar": XOSCAR_LEAST}[name]
-        judge(record, f"times faster than {name}", ratio(taken[name], taken["convoy"]), least=least)
+        record.judge(f"times faster than {name}", ratio(taken[name], taken["convoy"]), least=least)
     if len(absent) == len(ACTORS):
         record.status = "skipped"
 
@@ -143,9 +143,9 @@ def arrays(record: Record, plan: Plan) -> None:
         beside = [median(found[1:]) * 1e6 for found in others[label].values()]
         record.row(label, median(times), min(times), max(times), *beside, median(share[label][1:]))
     for label, size in ARRAYS.items():
-        judge(record, f"{label} beside 64 KB", ratio(arrive[label][1:], arrive["64 KB"][1:]), most=ARRAY_MOST)
+        record.judge(f"{label} beside 64 KB", ratio(arrive[label][1:], arrive["64 KB"][1:]), most=ARRAY_MOST)
         if size >= READ_FROM:
-            judge(record, f"{label} read, of one memory pass", median(share[label][1:]), least=READ_LEAST)
+            record.judge(f"{label} read, of one memory pass", median(share[label][1:]), least=READ_LEAST)
 
 
 def tcp(record: Record, plan: Plan) -> None:
@@ -163,7 +163,7 @@ def tcp(record: Record, plan: Plan) -> None:
             taken = turns(sides, "stream", plan.rounds, size=size, count=plan.count(count))
             record.table(f"{label} over TCP, {where}, bytes per second", "side", "median", "least", "most", "ratio")
             show(record, taken, 1.0)
-            judge(record, f"{label} beside pyzmq", ratio(taken["convoy"], taken["pyzmq"]), least=TCP_LEAST)
+            record.judge(f"{label} beside pyzmq", ratio(taken["convoy"], taken["pyzmq"]), least=TCP_LEAST)
 
 
 def loop(record: Record, plan: Plan) -> None:
@@ -175,7 +175,7 @@ def loop(record: Record, plan: Plan) -> None:
         with Pair(kind, ready=count, **more) as pair:
             found[kind] = max(held(pair, count) for _ in range(3)) * 1e3
             record.row(kind, found[kind])
-    judge(record, "largest gap, milliseconds", found["convoy"], most=GAP_MOST)
+    record.judge("largest gap, milliseconds", found["convoy"], most=GAP_MOST)
 
 
 def held(pair: Pair, count: int) -> float:
@@ -204,15 +204,6 @@ def show(record: Record, taken: dict[str, list[float]], unit: float) -> None:
     for label, found in taken.items():
         figures = [figure * unit for figure in (median(found), min(found), max(found))]
         record.row(label, *figures, 1.0 if label == "convoy" else ratio(taken["convoy"], found))
-
-
-def judge(record: Record, what: str, found: float, *, least: float = 0.0, most: float = float("inf")) -> None:
-    """Note a bar: that it holds, or, as a failure, that it is missed."""
-    bar = f"at least {least:g}" if least else f"at most {most:g}"
-    if least <= found <= most:
-        record.note(f"{what}: {found:.3g}, bar {bar}")
-    else:
-        record.fail(f"MISSED {what}: {found:.3g}, bar {bar}")
 
 
 PARTS: dict[str, tuple[str, Callable[[Record, Plan], None]]] = {

@@ -94,6 +94,14 @@ class Record:
         print("  " + text, flush=True)
         self.save()
 
+    def judge(self, what: str, found: float, *, least: float = 0.0, most: float = float("inf")) -> None:
+        """Note a bar: that it holds, or, as a failure, that it is missed."""
+        bar = f"at least {least:g}" if least else f"at most {most:g}"
+        if least <= found <= most:
+            self.note(f"{what}: {found:.3g}, bar {bar}")
+        else:
+            self.fail(f"MISSED {what}: {found:.3g}, bar {bar}")
+
     def markdown(self) -> str:
         """A section: title, status, where and when, notes, facts, tables."""
         parts = [f"## {self.title}: {self.status}"]

@@ -2,7 +2,7 @@
 
 Of each layer the FLOPs of its products and the bytes that our launches read and write, at the rates of NVIDIA's data
 sheet, and 3 us for each launch: a bound, which kernels that reach neither rate stay below. With a net's name: bytes and
-FLOPs of its layers. `launches` were counted on real CuPy over a stand-in for CUDA (tests/journeys/test_launches.py).
+FLOPs of its layers. `launches` were counted on real CuPy over a stand-in for CUDA (tests/gpu/test_counts.py).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def communication(record: Record, folder: Path, most: int) -> None:
         near(record, f"server's gradients, {workers} workers", inward, eq3)
         near(record, f"tree, {workers} workers", both, eq4)
         if workers == WORKERS[-1]:
-            judge(record, f"server's gradients in beside a whole tree, {workers} workers", inward / both, least=FASTER)
+            record.judge(f"server's gradients in beside a whole tree, {workers} workers", inward / both, least=FASTER)
     record.table("Seconds, NiN layer by layer", "workers", "server: iteration", "tree: iteration", "times faster")
     for workers in (count for count in WORKERS if count <= most):
         server, tree = (exchange(preset, workers, "nin", folder) for preset in (SERVERS, TREE))
@@ -122,7 +122,7 @@ def over_cables(record: Record, folder: Path, most: int) -> None:
             else:
                 record.note(f"not judged: {what}: the processor had no time left")
         if workers == WORKERS[-1]:
-            judge(record, f"tree beside server, {workers} workers, real time", faster, least=FASTER)
+            record.judge(f"tree beside server, {workers} workers, real time", faster, least=FASTER)
 
 
 def without_presets(record: Record) -> bool:
@@ -235,8 +235,8 @@ def shares(record: Record, folder: Path, most: int) -> None:
         taken = simulated(wanted.write(folder / kind)).seconds()
         found[kind] = median(taken[len(taken) // 2 :])
         record.row(kind, found[kind], ideal, found[kind] / ideal - 1)
-    judge(record, "in proportion to throughput, of the ideal", found["throughput"] / ideal, most=1 + IDEAL)
-    judge(record, "equal shares, of those in proportion", found["equal"] / found["throughput"], least=1.0)
+    record.judge("in proportion to throughput, of the ideal", found["throughput"] / ideal, most=1 + IDEAL)
+    record.judge("equal shares, of those in proportion", found["equal"] / found["throughput"], least=1.0)
 
 
 def near(record: Record, what: str, found: float, formula: float) -> None:
@@ -249,15 +249,6 @@ def fresh(record: Record, what: str, found: float, groups: int) -> None:
     """Note a mean staleness beside g - 1."""
     if abs(found - (groups - 1)) > max(STALE, STALE * (groups - 1)):
         record.fail(f"MISSED {what}: mean staleness {found:.3f}, expected {groups - 1}")
-
-
-def judge(record: Record, what: str, found: float, *, least: float = 0.0, most: float = math.inf) -> None:
-    """Note a bar: that it holds, or, as a failure, that it is missed."""
-    bar = f"at least {least:g}" if least else f"at most {most:g}"
-    if least <= found <= most:
-        record.note(f"{what}: {found:.3g}, bar {bar}")
-    else:
-        record.fail(f"MISSED {what}: {found:.3g}, bar {bar}")
 
 
 PARTS: dict[str, tuple[str, Callable[[Record, Path, int], None]]] = {

@@ -22,11 +22,11 @@ class TorchPeer(nn.Module):
         super().__init__()
         self.steps: list[tuple[str, Any, list[str], list[str]]] = []
         self.parts = nn.ModuleDict()
-        for node in net._nodes:
+        for node in net.nodes:
             proto = node.layer.proto
             if proto.type in ("Scale", "Accuracy", "Silence"):
                 continue  # BatchNorm2d has the scale
-            shape = net._wiring.values[node.bottoms[0]].shape
+            shape = net.wiring.values[node.bottoms[0]].shape
             work = self._translated(node.layer, shape)
             if isinstance(work, nn.Module):
                 self.parts[proto.name] = work

@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from nets.errors import DataError
+
 KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
@@ -41,6 +43,16 @@ def read_bytes(path: Path, limit: int) -> bytes:
         return b""
     with path.open("rb") as file:
         return file.read(size)
+
+
+def read_text(path: Path, limit: int, what: str) -> str:
+    """The whole file, which should be `what` in UTF-8. DataError, in words, if it is none or cannot be read."""
+    try:
+        return read_bytes(path, limit).decode("utf-8")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected {what}") from None
 
 
 def is_file(path: Path) -> bool:

@@ -5,6 +5,7 @@ reference/           each operation written plainly with NumPy
 backends/            NumPy, the compiled CPU kernels, CuPy, emulated devices
 cpu/  cuda/          the kernels of the CPU and of NVIDIA GPUs
 geometry  errors     windows and their sizes; the one error and the checks
+holding              calls that hold the interpreter's lock, told before they are made
 gradcheck            one line proves a layer's backward pass
 
 `get_backend("numpy")` gives a `Backend`; its methods are the operations. Nothing here knows of layers, nets, files or

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+import pytest
 
 from benchmarks.far_machines import Far, far_machines, program
+from benchmarks.machines import Refused
 
-__all__ = ["Far", "far_machines", "folders", "program"]
+__all__ = ["RECOVERING", "Far", "far_machines", "folders", "or_skip", "program"]
+
+Made = TypeVar("Made")
+RECOVERING = """
+[recovery]
+restarts = {restarts}
+machines = "{machines}"
+[launcher]
+kind = "ssh"
+[train]
+solver = "solver.prototxt"
+[train.strategy]
+preset = "sync"
+workers = 4
+"""  # four workers on machines that ssh reaches, behind their tables
 
 
 def folders() -> list[str]:
@@ -21,3 +41,13 @@ def folders() -> list[str]:
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.1)
+
+
+@contextmanager
+def or_skip(made: AbstractContextManager[Made]) -> Iterator[Made]:
+    """Machines, or a skip that says why there are none here."""
+    try:
+        with made as found:
+            yield found
+    except Refused as why:
+        pytest.skip(f"no machines here: {why}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,29 @@ def run_up(cluster: Path, *arguments: str, timeout: float = 100) -> subprocess.C
         timeout=timeout,
         check=False,
     )
+
+
+@contextmanager
+def in_the_middle(cluster: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`up` at iteration 20, and what it has said so far; it is interrupted at the end, unless it has ended."""
+    with subprocess.Popen(
+        runtime_command("up", cluster.name, *arguments),
+        cwd=cluster.parent,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line.startswith("progress") and " 20/" in line:
+                break
+        try:
+            yield process, said
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stdout.read()
 
 
 def run_directory(cluster: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import conv_reference, gpu, gpu_parts, gpu_sizes, gpu_wheels, kernels, report
+from benchmarks import conv_reference, gpu, gpu_parts, gpu_sides, gpu_sizes, gpu_wheels, kernels, report
 from benchmarks.report import ROOT, Record, Table
 from ops import ConvGeometry, get_backend
 from ops.cpu.conv.algorithm import ConvShape
@@ -77,12 +77,47 @@ def test_the_wheels_are_those_of_the_package_and_of_its_tests_without_what_is_th
     wanted = gpu_wheels.wanted()
     assert {"pyzmq", "pydantic", "msgspec", "cyclopts", "pytest"} <= {one.split(">")[0].split(";")[0] for one in wanted}
     assert not any(one.startswith(("numpy", "numba")) for one in wanted)
+    assert [one.partition(">")[0] for one in gpu_wheels.frontend()] == list(gpu_wheels.FRONTEND)
 
 
 def test_without_a_gpu_the_command_says_so_in_one_line_and_ends_with_3(monkeypatch, capsys) -> None:
     monkeypatch.setattr(gpu, "without_gpu", lambda: "no driver")
     assert gpu.main([]) == gpu.NO_GPU == 3
     assert capsys.readouterr().out.count("\n") == 1
+
+
+def test_a_driver_that_does_not_start_is_told_too(monkeypatch, capsys) -> None:
+    def hangs(*command: object, timeout: float, **options: object) -> None:
+        raise subprocess.TimeoutExpired("python", timeout)
+
+    monkeypatch.setattr(gpu.subprocess, "run", hangs)
+    assert gpu.main([]) == gpu.NO_GPU
+    assert "no GPU: the driver or its libraries have not started within 20 s" in capsys.readouterr().out
+
+
+def test_a_pytorch_that_cannot_be_imported_leaves_its_columns_empty(monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.12: cannot open shared object file')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    record = Record("speed")
+    assert gpu_sides.here(record) is None
+    told = "cannot be imported (OSError: libcudart.so.12: cannot open shared object file)"
+    assert record.notes == [f"PyTorch {told}: its columns are empty"]
+    assert gpu_parts._torch() == told
+
+
+def test_a_part_whose_process_is_killed_is_told_and_the_next_runs(monkeypatch, tmp_path: Path) -> None:
+    real = subprocess.Popen
+
+    def started(command: list[str], **options: object) -> subprocess.Popen[bytes]:
+        crash = [sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"]
+        return real(crash if "growth" in command else command, **options)  # type: ignore[call-overload, no-any-return]
+
+    monkeypatch.setattr(gpu.subprocess, "Popen", started)
+    assert gpu.run_all(["growth", "facts"], tmp_path, rehearse=True) == 1
+    (as_json,) = tmp_path.glob("*.json")
+    parts = json.loads(as_json.read_text())["parts"]
+    assert parts["growth"]["notes"] == ["ended with -11"] and parts["facts"]["status"] == "passed"
 
 
 def test_a_part_that_runs_out_of_time_fails_and_the_others_go_on(monkeypatch, tmp_path: Path) -> None:
@@ -141,7 +176,7 @@ def test_lowering_is_measured_for_every_b_p_beside_the_kernels_and_the_machine_s
 
 
 def test_all_budgets_together_are_under_nine_minutes() -> None:
-    assert sum(plan.seconds for plan in gpu.PLANS.values()) < 540
+    assert gpu.START_SECONDS + sum(plan.seconds for plan in gpu.PLANS.values()) < 540
 
 
 @pytest.mark.parametrize(("ticks", "expected"), [([0, 1, 1, 4, 4, 6], 2.0), ([0, 5, 5, 5, 5, 6], 1.0)])

@@ -28,7 +28,7 @@ def test_a_bar_holds_at_its_limit_and_a_missed_one_is_a_line_and_a_failure(
     found: float, bar: dict[str, float], holds: bool
 ) -> None:
     record = Record("t")
-    messages.judge(record, "what", found, **bar)
+    record.judge("what", found, **bar)
     assert (record.status != "failed") == holds
     assert record.notes[0].startswith("what" if holds else "MISSED what")
 

@@ -14,11 +14,12 @@ import pytest
 from benchmarks import hosts, hosts_clusters
 from benchmarks.hosts_clusters import Work
 from benchmarks.hosts_sides import Learnt, Ours
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.machines import Machine, machines
 from benchmarks.report import Record
 from roles.forecasting.costs import Timed
 from roles.planning.strategies import preset_called
 from runtime import Event
+from tests.far_machines import or_skip
 
 LENET = Work("lenet", (1, 28, 28), 10, 16, 0.01, 0.0005)
 NOWHERE = [Machine(f"nowhere{number}", f"10.87.64.{number + 1}") for number in range(4)]
@@ -27,11 +28,8 @@ NOWHERE = [Machine(f"nowhere{number}", f"10.87.64.{number + 1}") for number in r
 @pytest.fixture(scope="module")
 def two() -> Iterator[list[Machine]]:
     """Two machines with cables of 1 Gbit/s."""
-    try:
-        with machines(2, hosts_clusters.GIGABIT) as made:
-            yield made
-    except Refused as why:
-        pytest.skip(f"no network namespaces here: {why}")
+    with or_skip(machines(2, hosts_clusters.GIGABIT)) as made:
+        yield made
 
 
 class Said:

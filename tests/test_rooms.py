@@ -92,8 +92,8 @@ ROOMS: dict[str, str] = {
     "roles.fc": "nets.graph nets.sharding ops! roles roles.base roles.learning runtime! runtime.compute",
     "roles.workers": "nets! nets.data ops! roles roles.base roles.exchange roles.fc roles.learning runtime!",
     "roles.tuning": "nets.files roles roles.base runtime!",
-    "roles.servers": "nets! roles roles.base roles.learning roles.tuning runtime!",
-    "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict roles roles.learning runtime!"
+    "roles.servers": "nets! ops! roles roles.base roles.learning roles.tuning runtime!",
+    "roles.checkpoints": "nets nets! nets.data nets.files nets.graph nets.predict ops! roles roles.learning runtime!"
     " runtime.config runtime.plan",
     "roles.coordination": "nets! nets.data nets.predict roles roles.base roles.checkpoints roles.learning runtime!"
     " runtime.messages",

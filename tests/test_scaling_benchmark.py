@@ -60,7 +60,7 @@ def test_figures_that_miss_their_bars_are_told_and_fail() -> None:
     assert record.status == "running"
     scaling.near(record, "tree", 1.3, 1.0)
     scaling.fresh(record, "4 groups", 3.5, 4)
-    scaling.judge(record, "faster", 2.0, least=3.0)
+    record.judge("faster", 2.0, least=3.0)
     assert record.status == "failed"
     assert [note.partition(":")[0] for note in record.notes] == ["MISSED tree", "MISSED 4 groups", "MISSED faster"]
 

@@ -1,6 +1,7 @@
 """Convoy's boards for Grafana: `python docs/monitoring/boards.py` writes them into `boards/` beside this file.
 
-A query names the run by `$run`. Rates are over `$__rate_interval`, which Grafana takes from the scrape interval.
+A query names the run by `$run`, a metric stands here without its `convoy_`. Rates are over `$__rate_interval`, which
+Grafana takes from the scrape interval. A line is called by the labels that it is summed by, unless it says how.
 """
 
 from __future__ import annotations
@@ -10,25 +11,27 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))  # this folder is no package: it is documentation
 
-from panels import WIDTH, Board, Lines, Number, Query, Rows
+from panels import WIDTH, Board, Lines, Number, Query, Row, Rows
 
 FOLDER = Path(__file__).with_name("boards")
 RUN = 'run=~"$run"'
 LEAD = f'{RUN}, role="coordinator"'
 WORKERS = f'{RUN}, role!="coordinator"'
 MEASURED, PREDICTED = (f'{RUN}, kind="{kind}"' for kind in ("measured", "predicted"))
-ACTOR = "{{actor}}"
+ACTOR, PROCESS, SPLIT = "{{actor}}", "{{process}}", "{{split}}"
 
 
-def per(value: str, count: str, labels: str, match: str = RUN) -> str:
-    """The mean of something by label: a rate of seconds by a rate of how many."""
-    above, below = (f"sum by ({labels}) ({rate(name, match)})" for name in (value, count))
-    return f"{above} / ({below} > 0)"
+# -- expressions
+
+
+def value(name: str, match: str = RUN) -> str:
+    """As it is."""
+    return f"convoy_{name}{{{match}}}"
 
 
 def rate(name: str, match: str = RUN) -> str:
     """Of a counter, per second."""
-    return f"rate({name}{{{match}}}[$__rate_interval])"
+    return f"rate({value(name, match)}[$__rate_interval])"
 
 
 def summed(name: str, labels: str, match: str = RUN) -> str:
@@ -36,199 +39,126 @@ def summed(name: str, labels: str, match: str = RUN) -> str:
     return f"sum by ({labels}) ({rate(name, match)})"
 
 
-def gauge(name: str, match: str = RUN) -> str:
-    """As it is."""
-    return f"{name}{{{match}}}"
+# -- queries
 
 
-DONE = f"({gauge('convoy_iterations_resumed')} + on (actor) {gauge('convoy_iterations_total', LEAD)})"
+def now(name: str, legend: str = "") -> Query:
+    """A value as it is."""
+    return Query(value(name), legend)
 
+
+def each(name: str, legend: str, match: str = RUN) -> Query:
+    """The rate of each counter."""
+    return Query(rate(name, match), legend)
+
+
+def total(name: str, labels: str) -> Query:
+    """Values, summed by label."""
+    return Query(f"sum by ({labels}) ({value(name)})", _called(labels))
+
+
+def by(labels: str, name: str, legend: str = "") -> Query:
+    """Rates, summed by label."""
+    return Query(summed(name, labels), legend or _called(labels))
+
+
+def per(labels: str, what: str, count: str, match: str = RUN) -> Query:
+    """The mean of something by label: a rate of seconds by a rate of how many."""
+    return Query(f"{summed(what, labels, match)} / ({summed(count, labels, match)} > 0)", _called(labels))
+
+
+def mean(labels: str, name: str) -> Query:
+    """Of a histogram or summary, by label."""
+    return per(labels, f"{name}_sum", f"{name}_count")
+
+
+def _called(labels: str) -> str:
+    return " ".join(f"{{{{{label}}}}}" for label in labels.split(", "))
+
+
+# -- boards
+
+PHASE, HANDLED, SECONDS = "phase_duration_seconds", "messages_handled_total", "iteration_seconds"
+BYTES, ARRAYS = "message_bytes_received_total", "payload_bytes_received_total"
+OUTCOME = now("run_outcome_info", "{{outcome}} ({{cause}}) by {{by}}")
+
+# what to look for in a panel
+LOSS = "Of each iteration (train), of each test net. A gap is a loss that is no number."
+PHASES = "Seconds of measured phases in an iteration of each worker; waiting counts."
+BUSY = "Share of time in which an actor's array work goes on. 100 %: it is the bottleneck."
+HANDLING = "Share of time in which a handler is at work, with what it waits for."
+EQUALS = "Workers that have as much to do should lie on one another: one above the others is slow."
+WAITING = "Share of time; an actor that asks several at once may exceed 100 %."
+HIDDEN = "Of an iteration: seconds in which nobody computes for the worker."
+PIECE = "Mean seconds of a piece of array work."
+ON_A_ROAD = "On whatever road; `plan` foretells the bytes of an iteration."
+CREDITS = "At `links.credit_bytes` a sender waits."
+HEALTHY = "Empty in a healthy run."
+ABOVE = "Above 10 % for 5 s the run tells why, and predicts anew."
+PACE = "The one at the top sets the pace."
+STALE = "Mean iterations of others between read and update; g groups have g - 1."
+ASYNCHRONY = "Asynchrony brings momentum along: the total should stay what the solver means."
+NOISE = "The batch whose gradient has as much noise as signal; empty until it is known."
+LATE = "Something keeps a loop from its work, or the machine is overloaded."
+
+DONE = f"({value('iterations_resumed')} + on (actor) {value('iterations_total', LEAD)})"
+IMAGES = Lines("Images per second", each("images_total", "images/s", LEAD))
 OVERVIEW = Board(
     "run",
     "run",
     "How a run stands: is it learning, how fast, how long still, how did it end?",
     (
-        (
-            "Now",
-            (
-                Number("State", Query(f"{gauge('convoy_run_state')} == 1", "{{state}}"), named=True),
-                Number(
-                    "Outcome",
-                    Query(gauge("convoy_run_outcome_info"), "{{outcome}} ({{cause}}) by {{by}}"),
-                    about="Empty while the run goes on.",
-                    width=8,
-                    named=True,
-                ),
-                Number("Iterations done", Query(DONE)),
-                Number("Done", Query(f"{DONE} / on (actor) {gauge('convoy_iterations_planned')}"), "percentunit"),
-                Number("Time left", Query(gauge("convoy_eta_seconds")), "s", "By the mean of all iterations so far."),
-            ),
-        ),
-        (
-            "Learning",
-            (
-                Lines(
-                    "Loss",
-                    (Query(gauge("convoy_loss"), "{{split}}"),),
-                    about="Of each iteration (train), of each test net. A gap is a loss that is no number.",
-                    logarithmic=True,
-                ),
-                Lines("Accuracy", (Query(gauge("convoy_accuracy_ratio"), "{{split}}"),), "percentunit"),
-                Lines("Learning rate", (Query(gauge("convoy_learning_rate"), "rate"),), logarithmic=True),
-            ),
-        ),
-        (
-            "Speed",
-            (
-                Lines("Images per second", (Query(rate("convoy_images_total", LEAD), "images/s"),)),
-                Lines("Iterations per second", (Query(rate("convoy_iterations_total"), ACTOR),)),
-                Lines(
-                    "Where an iteration's time goes",
-                    (Query(per("convoy_phase_duration_seconds_sum", "convoy_iterations_total", "actor"), ACTOR),),
-                    "s",
-                    "Seconds of measured phases in an iteration of each worker; waiting counts.",
-                ),
-            ),
-        ),
-        (
-            "Safety",
-            (
-                Number("Age of the checkpoint", Query(gauge("convoy_checkpoint_age_seconds")), "s"),
-                Number("Checkpoints", Query(f"sum by (result) ({gauge('convoy_checkpoints_total')})", "{{result}}")),
-                Number("Warnings", Query(gauge("convoy_warnings_total"))),
-                Number("Disk errors", Query(gauge("convoy_disk_errors_total"))),
-                Number("Restarts", Query(gauge("convoy_run_restarts"))),
-                Number("Processes running", Query(gauge("convoy_run_processes", f'{RUN}, stage="running"'))),
-            ),
-        ),
-        (
-            "What runs",
-            (
-                Rows("Run", Query(gauge("convoy_run_info"))),
-                Rows("Training", Query(gauge("convoy_training_info"))),
-                Rows(
-                    "Builds",
-                    Query(gauge("convoy_build_info")),
-                    "More than one line of each version is worth a look.",
-                    WIDTH,
-                ),
-            ),
-        ),
+        Row("Now"),
+        Number("State", Query(f"{value('run_state')} == 1", "{{state}}"), named=True),
+        Number("Outcome", OUTCOME, about="Empty while the run goes on.", width=8, named=True),
+        Number("Iterations done", Query(DONE)),
+        Number("Done", Query(f"{DONE} / on (actor) {value('iterations_planned')}"), "percentunit"),
+        Number("Time left", now("eta_seconds"), "s", "By the mean of all iterations so far."),
+        Row("Learning"),
+        Lines("Loss", now("loss", SPLIT), about=LOSS, logarithmic=True),
+        Lines("Accuracy", now("accuracy_ratio", SPLIT), "percentunit"),
+        Lines("Learning rate", now("learning_rate", "rate"), logarithmic=True),
+        Row("Speed"),
+        IMAGES,
+        Lines("Iterations per second", each("iterations_total", ACTOR)),
+        Lines("Where an iteration's time goes", per("actor", f"{PHASE}_sum", "iterations_total"), "s", PHASES),
+        Row("Safety"),
+        Number("Age of the checkpoint", now("checkpoint_age_seconds"), "s"),
+        Number("Checkpoints", total("checkpoints_total", "result")),
+        Number("Warnings", now("warnings_total")),
+        Number("Disk errors", now("disk_errors_total")),
+        Number("Restarts", now("run_restarts")),
+        Number("Processes running", Query(value("run_processes", f'{RUN}, stage="running"'))),
+        Row("What runs"),
+        Rows("Run", now("run_info")),
+        Rows("Training", now("training_info")),
+        Rows("Builds", now("build_info"), "More than one line of each version is worth a look.", WIDTH),
     ),
 )
 
+OF_A_WORKER = per("actor", "compute_seconds_total", "iterations_total", WORKERS)
+SLOWEST = f"histogram_quantile(0.95, {summed(f'{PHASE}_bucket', 'role, phase, le')})"
 ACTORS = Board(
     "actors",
     "actors",
     "Each actor as a station of a queueing network: who is busy, who waits for whom, what waits.",
     (
-        (
-            "Who is busy",
-            (
-                Lines(
-                    "Computing",
-                    (Query(summed("convoy_compute_seconds_total", "actor"), ACTOR),),
-                    "percentunit",
-                    "Share of time in which an actor's array work goes on. 100 %: it is the bottleneck.",
-                ),
-                Lines(
-                    "Handling messages",
-                    (Query(summed("convoy_handler_seconds_total", "actor"), ACTOR),),
-                    "percentunit",
-                    "Share of time in which a handler is at work, with what it waits for.",
-                ),
-                Lines(
-                    "Computing in an iteration",
-                    (
-                        Query(
-                            f"{summed('convoy_compute_seconds_total', 'actor', WORKERS)} / "
-                            f"({summed('convoy_iterations_total', 'actor', WORKERS)} > 0)",
-                            ACTOR,
-                        ),
-                    ),
-                    "s",
-                    "Workers that have as much to do should lie on one another: one above the others is slow.",
-                ),
-            ),
-        ),
-        (
-            "Who waits for whom",
-            (
-                Lines(
-                    "Waiting for answers",
-                    (Query(rate("convoy_wait_seconds_total"), "{{actor}} for {{peer}}"),),
-                    "percentunit",
-                    "Share of time; an actor that asks several at once may exceed 100 %.",
-                ),
-                Lines(
-                    "Mean of each phase",
-                    (
-                        Query(
-                            per(
-                                "convoy_phase_duration_seconds_sum",
-                                "convoy_phase_duration_seconds_count",
-                                "role, phase",
-                            ),
-                            "{{role}} {{phase}}",
-                        ),
-                    ),
-                    "s",
-                ),
-                Lines(
-                    "Not hidden by computing",
-                    (Query(per("convoy_exposed_seconds_sum", "convoy_exposed_seconds_count", "actor"), ACTOR),),
-                    "s",
-                    "Of an iteration: seconds in which nobody computes for the worker.",
-                ),
-                Rows(
-                    "Groups", Query(f"{gauge('convoy_worker_group_info')} == 1"), "Which group a worker is in.", WIDTH
-                ),
-            ),
-        ),
-        (
-            "Inboxes",
-            (
-                Lines("Waiting messages", (Query(gauge("convoy_inbox_messages"), ACTOR),)),
-                Lines(
-                    "Time in the inbox",
-                    (
-                        Query(
-                            per("convoy_inbox_seconds_total", "convoy_messages_handled_total", "actor, kind"),
-                            "{{actor}} {{kind}}",
-                        ),
-                    ),
-                    "s",
-                ),
-                Lines(
-                    "Service time",
-                    (
-                        Query(
-                            per("convoy_handler_seconds_total", "convoy_messages_handled_total", "actor, kind"),
-                            "{{actor}} {{kind}}",
-                        ),
-                    ),
-                    "s",
-                ),
-                Lines("Arrivals", (Query(summed("convoy_messages_received_total", "actor"), ACTOR),), "mps"),
-                Lines(
-                    "A piece of array work",
-                    (Query(per("convoy_compute_seconds_total", "convoy_compute_items_total", "actor"), ACTOR),),
-                    "s",
-                    "Mean seconds of a piece of array work.",
-                ),
-                Lines(
-                    "Phases, 95 of 100",
-                    (
-                        Query(
-                            "histogram_quantile(0.95, "
-                            f"{summed('convoy_phase_duration_seconds_bucket', 'role, phase, le')})",
-                            "{{role}} {{phase}}",
-                        ),
-                    ),
-                    "s",
-                ),
-            ),
-        ),
+        Row("Who is busy"),
+        Lines("Computing", by("actor", "compute_seconds_total"), "percentunit", BUSY),
+        Lines("Handling messages", by("actor", "handler_seconds_total"), "percentunit", HANDLING),
+        Lines("Computing in an iteration", OF_A_WORKER, "s", EQUALS),
+        Row("Who waits for whom"),
+        Lines("Waiting for answers", each("wait_seconds_total", "{{actor}} for {{peer}}"), "percentunit", WAITING),
+        Lines("Mean of each phase", mean("role, phase", PHASE), "s"),
+        Lines("Not hidden by computing", mean("actor", "exposed_seconds"), "s", HIDDEN),
+        Rows("Groups", Query(f"{value('worker_group_info')} == 1"), "Which group a worker is in.", WIDTH),
+        Row("Inboxes"),
+        Lines("Waiting messages", now("inbox_messages", ACTOR)),
+        Lines("Time in the inbox", per("actor, kind", "inbox_seconds_total", HANDLED), "s"),
+        Lines("Service time", per("actor, kind", "handler_seconds_total", HANDLED), "s"),
+        Lines("Arrivals", by("actor", "messages_received_total"), "mps"),
+        Lines("A piece of array work", per("actor", "compute_seconds_total", "compute_items_total"), "s", PIECE),
+        Lines("Phases, 95 of 100", Query(SLOWEST, "{{role}} {{phase}}"), "s"),
     ),
 )
 
@@ -237,213 +167,67 @@ LINKS = Board(
     "links and messages",
     "What travels: messages and bytes by kind and by peer, what waits for credits, what was refused.",
     (
-        (
-            "Messages",
-            (
-                Lines("Sent", (Query(summed("convoy_messages_sent_total", "kind"), "{{kind}}"),), "mps"),
-                Lines("Received", (Query(summed("convoy_messages_received_total", "kind"), "{{kind}}"),), "mps"),
-                Lines("Handled", (Query(summed("convoy_messages_handled_total", "kind"), "{{kind}}"),), "mps"),
-            ),
-        ),
-        (
-            "Bytes",
-            (
-                Lines(
-                    "Received by kind",
-                    (Query(summed("convoy_message_bytes_received_total", "kind"), "{{kind}}"),),
-                    "Bps",
-                    stacked=True,
-                ),
-                Lines(
-                    "Arrays by link",
-                    (Query(summed("convoy_payload_bytes_received_total", "peer, actor"), "{{peer}} to {{actor}}"),),
-                    "Bps",
-                    "On whatever road; `plan` foretells the bytes of an iteration.",
-                    stacked=True,
-                ),
-                Lines(
-                    "Mean message",
-                    (
-                        Query(
-                            per("convoy_message_bytes_received_total", "convoy_messages_received_total", "kind"),
-                            "{{kind}}",
-                        ),
-                    ),
-                    "bytes",
-                ),
-            ),
-        ),
-        (
-            "What holds up",
-            (
-                Lines(
-                    "Sent and not yet granted back",
-                    (Query(gauge("convoy_queue_bytes"), "{{process}}"),),
-                    "bytes",
-                    "At `links.credit_bytes` a sender waits.",
-                ),
-                Lines(
-                    "Rejected messages",
-                    (
-                        Query(
-                            f"sum by (process, reason) ({gauge('convoy_messages_rejected_total')})",
-                            "{{process}} {{reason}}",
-                        ),
-                    ),
-                    about="Empty in a healthy run.",
-                ),
-                Lines("Events not reported", (Query(gauge("convoy_events_dropped_total"), "{{process}}"),)),
-                Lines("Layer gradients summed", (Query(rate("convoy_reductions_total"), ACTOR),), "ops"),
-            ),
-        ),
+        Row("Messages"),
+        Lines("Sent", by("kind", "messages_sent_total"), "mps"),
+        Lines("Received", by("kind", "messages_received_total"), "mps"),
+        Lines("Handled", by("kind", HANDLED), "mps"),
+        Row("Bytes"),
+        Lines("Received by kind", by("kind", BYTES), "Bps", stacked=True),
+        Lines("Arrays by link", by("peer, actor", ARRAYS, "{{peer}} to {{actor}}"), "Bps", ON_A_ROAD, stacked=True),
+        Lines("Mean message", per("kind", BYTES, "messages_received_total"), "bytes"),
+        Row("What holds up"),
+        Lines("Sent and not yet granted back", now("queue_bytes", PROCESS), "bytes", CREDITS),
+        Lines("Rejected messages", total("messages_rejected_total", "process, reason"), about=HEALTHY),
+        Lines("Events not reported", now("events_dropped_total", PROCESS)),
+        Lines("Layer gradients summed", each("reductions_total", ACTOR), "ops"),
     ),
 )
 
+ERROR = f"abs({value(SECONDS, MEASURED)} / ignoring (kind) {value(SECONDS, PREDICTED)} - 1)"
+LEARNT = f"-1e6 * deriv(convoy_loss{{{RUN}, split='train'}}[$__rate_interval])"
+LEARNT += f" / on (run) ({rate('images_total', LEAD)} > 0)"
+MOMENTUM = now("implicit_momentum_ratio", "implicit, by {{by}}"), now("total_momentum_ratio", "total")
 EFFICIENCY = Board(
     "efficiency",
     "efficiency and tuning",
     "Hardware efficiency (seconds an iteration) against statistical efficiency (what an iteration teaches).",
     (
-        (
-            "Hardware efficiency: predicted and measured",
-            (
-                Lines("Seconds an iteration", (Query(gauge("convoy_iteration_seconds"), "{{kind}}"),), "s"),
-                Lines(
-                    "Error of the prediction",
-                    (
-                        Query(
-                            f"abs({gauge('convoy_iteration_seconds', MEASURED)} / ignoring (kind) "
-                            f"{gauge('convoy_iteration_seconds', PREDICTED)} - 1)",
-                            "error",
-                        ),
-                    ),
-                    "percentunit",
-                    "Above 10 % for 5 s the run tells why, and predicts anew.",
-                ),
-                Lines(
-                    "Use of stations",
-                    (Query(gauge("convoy_station_use_ratio"), "{{station}} {{kind}}"),),
-                    "percentunit",
-                    "The one at the top sets the pace.",
-                ),
-            ),
-        ),
-        (
-            "Statistical efficiency: what asynchrony costs",
-            (
-                Lines(
-                    "Staleness",
-                    (
-                        Query(
-                            per(
-                                "convoy_gradient_staleness_updates_sum",
-                                "convoy_gradient_staleness_updates_count",
-                                "actor",
-                            ),
-                            ACTOR,
-                        ),
-                    ),
-                    about="Mean iterations of others between read and update; g groups have g - 1.",
-                ),
-                Lines(
-                    "Staleness by layer",
-                    (
-                        Query(
-                            per("convoy_layer_staleness_updates_sum", "convoy_layer_staleness_updates_count", "layer"),
-                            "{{layer}}",
-                        ),
-                    ),
-                ),
-                Lines(
-                    "Momentum",
-                    (
-                        Query(gauge("convoy_implicit_momentum_ratio"), "implicit, by {{by}}"),
-                        Query(gauge("convoy_total_momentum_ratio"), "total"),
-                    ),
-                    about="Asynchrony brings momentum along: the total should stay what the solver means.",
-                ),
-            ),
-        ),
-        (
-            "Together",
-            (
-                Lines("Images per second", (Query(rate("convoy_images_total", LEAD), "images/s"),)),
-                Lines(
-                    "Loss falls per million images",
-                    (
-                        Query(
-                            f"-1e6 * deriv(convoy_loss{{{RUN}, split='train'}}[$__rate_interval]) / on (run) "
-                            f"({rate('convoy_images_total', LEAD)} > 0)",
-                            "loss",
-                        ),
-                    ),
-                ),
-                Lines(
-                    "Noise of gradients",
-                    (Query(gauge("convoy_gradient_noise_images"), "images"),),
-                    about="The batch whose gradient has as much noise as signal; empty until it is known.",
-                ),
-            ),
-        ),
+        Row("Hardware efficiency: predicted and measured"),
+        Lines("Seconds an iteration", now(SECONDS, "{{kind}}"), "s"),
+        Lines("Error of the prediction", Query(ERROR, "error"), "percentunit", ABOVE),
+        Lines("Use of stations", now("station_use_ratio", "{{station}} {{kind}}"), "percentunit", PACE),
+        Row("Statistical efficiency: what asynchrony costs"),
+        Lines("Staleness", mean("actor", "gradient_staleness_updates"), about=STALE),
+        Lines("Staleness by layer", mean("layer", "layer_staleness_updates")),
+        Lines("Momentum", MOMENTUM, about=ASYNCHRONY),
+        Row("Together"),
+        IMAGES,
+        Lines("Loss falls per million images", Query(LEARNT, "loss")),
+        Lines("Noise of gradients", now("gradient_noise_images", "images"), about=NOISE),
     ),
 )
 
+CPU, MEMORY = "process_cpu_seconds_total", "process_resident_memory_bytes"
+SCRAPED = f"{{job='convoy', {RUN}}}"
+OPEN = Query(f"{value('process_open_fds')} / {value('process_max_fds')}", PROCESS)
+AGE = Query(f"time() - {value('process_start_time_seconds')}", PROCESS)
 MACHINE = Board(
     "machine",
     "machines",
     "What processes use of their machines, as Linux counts it.",
     (
-        (
-            "Processors",
-            (
-                Lines(
-                    "By process",
-                    (Query(rate("convoy_process_cpu_seconds_total"), "{{process}}"),),
-                    "cores",
-                    stacked=True,
-                ),
-                Lines(
-                    "By machine",
-                    (Query(summed("convoy_process_cpu_seconds_total", "machine"), "{{machine}}"),),
-                    "cores",
-                ),
-                Lines(
-                    "How late event loops are",
-                    (Query(gauge("convoy_loop_lag_seconds"), "{{process}}"),),
-                    "s",
-                    "Something keeps a loop from its work, or the machine is overloaded.",
-                ),
-            ),
-        ),
-        (
-            "Memory and descriptors",
-            (
-                Lines(
-                    "Resident",
-                    (Query(gauge("convoy_process_resident_memory_bytes"), "{{process}}"),),
-                    "bytes",
-                    stacked=True,
-                ),
-                Lines("Virtual", (Query(gauge("convoy_process_virtual_memory_bytes"), "{{process}}"),), "bytes"),
-                Lines(
-                    "Open descriptors",
-                    (Query(f"{gauge('convoy_process_open_fds')} / {gauge('convoy_process_max_fds')}", "{{process}}"),),
-                    "percentunit",
-                ),
-            ),
-        ),
-        (
-            "Processes",
-            (
-                Lines("Answers Prometheus", (Query(f"up{{job='convoy', {RUN}}}", "{{process}}"),)),
-                Lines("Age", (Query(f"time() - {gauge('convoy_process_start_time_seconds')}", "{{process}}"),), "s"),
-                Lines(
-                    "Seconds of a scrape",
-                    (Query(f"scrape_duration_seconds{{job='convoy', {RUN}}}", "{{process}}"),),
-                    "s",
-                ),
-            ),
-        ),
+        Row("Processors"),
+        Lines("By process", each(CPU, PROCESS), "cores", stacked=True),
+        Lines("By machine", by("machine", CPU), "cores"),
+        Lines("How late event loops are", now("loop_lag_seconds", PROCESS), "s", LATE),
+        Row("Memory and descriptors"),
+        Lines("Resident", now(MEMORY, PROCESS), "bytes", stacked=True),
+        Lines("Virtual", now("process_virtual_memory_bytes", PROCESS), "bytes"),
+        Lines("Open descriptors", OPEN, "percentunit"),
+        Row("Processes"),
+        Lines("Answers Prometheus", Query(f"up{SCRAPED}", PROCESS)),
+        Lines("Age", AGE, "s"),
+        Lines("Seconds of a scrape", Query(f"scrape_duration_seconds{SCRAPED}", PROCESS), "s"),
     ),
 )
 

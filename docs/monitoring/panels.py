@@ -25,15 +25,20 @@ class Query:
 
 @dataclass(frozen=True)
 class Lines:
-    """Values over time. `unit` is Grafana's name of it; `about` says what to look for."""
+    """Values over time, of one query or of several. `unit` is Grafana's name of it; `about` says what to look for."""
 
     title: str
-    queries: tuple[Query, ...]
+    query: Query | tuple[Query, ...]
     unit: str = "short"
     about: str = ""
     width: int = 8
     stacked: bool = False
     logarithmic: bool = False
+
+    @property
+    def queries(self) -> tuple[Query, ...]:
+        """All of them."""
+        return self.query if isinstance(self.query, tuple) else (self.query,)
 
     def built(self) -> timeseries.Panel:
         """The panel."""
@@ -102,18 +107,25 @@ Panel = Lines | Number | Rows
 
 
 @dataclass(frozen=True)
+class Row:
+    """The title of the panels behind it, from left to right."""
+
+    title: str
+
+
+@dataclass(frozen=True)
 class Board:
-    """`rows`: title -> panels, from left to right."""
+    """Rows and their panels, one behind the other."""
 
     name: str
     title: str
     about: str
-    rows: tuple[tuple[str, tuple[Panel, ...]], ...]
+    parts: tuple[Row | Panel, ...]
 
     @property
     def panels(self) -> Sequence[Panel]:
         """All of them."""
-        return [panel for _, panels in self.rows for panel in panels]
+        return [part for part in self.parts if not isinstance(part, Row)]
 
     def json(self) -> str:
         """As Grafana imports it."""
@@ -124,10 +136,8 @@ class Board:
         made = made.with_variable(_runs())
         links = dashboard.DashboardLink("Convoy's boards").type(models.DashboardLinkType.DASHBOARDS).tags(["convoy"])
         made = made.link(links.as_dropdown(True).keep_time(True).include_vars(True))
-        for title, panels in self.rows:
-            made = made.with_row(dashboard.Row(title))
-            for panel in panels:
-                made = made.with_panel(panel.built())
+        for part in self.parts:
+            made = made.with_row(dashboard.Row(part.title)) if isinstance(part, Row) else made.with_panel(part.built())
         return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nets.data.source import Source
 from nets.errors import DataError
 from nets.files import hdf5
-from nets.regular import read_bytes
+from nets.regular import read_text
 
 MAX_LIST = 1 << 20  # bytes of a list
 LOOKED_AT = 256  # rows: h5py takes 0.1 ms for each
@@ -24,12 +24,7 @@ def open_list(*, base_dir: Path, source: str, tops: Sequence[str] = ("data", "la
     path = base_dir / source
     if path.suffix in (".h5", ".hdf5"):
         return Hdf5Source([path], tops)
-    try:
-        lines = read_bytes(path, MAX_LIST).decode("utf-8").split()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected a list of HDF5 files") from None
+    lines = read_text(path, MAX_LIST, "a list of HDF5 files").split()
     if not lines:
         raise DataError(f"{path.name}: found no line, expected paths of HDF5 files")
     return Hdf5Source([path.parent / line for line in lines], tops)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nets.data import decode
 from nets.data.source import Images, Labels, Source, stacked
 from nets.errors import DataError, did_you_mean
-from nets.regular import read_bytes
+from nets.regular import read_bytes, read_text
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 MAX_FILE = 1 << 28  # bytes of one encoded image
@@ -60,12 +60,7 @@ def check_size(what: str, height: int, width: int, color: str) -> tuple[int, int
 
 def read_list(path: Path, root: Path) -> tuple[list[Path], list[int]]:
     """Return the paths and labels of a list; the label is what follows a line's last space."""
-    try:
-        lines = read_bytes(path, MAX_LIST).decode("utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text, expected a list of images") from None
+    lines = read_text(path, MAX_LIST, "a list of images").splitlines()
     paths, labels, problems = [], [], []
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from nets.data.source import Source
 from nets.errors import DataError
-from nets.regular import read_bytes
+from nets.regular import read_text
 
 MAX_BYTES = 1 << 28  # two and a half times enwik8; in memory a character takes 16
 
@@ -84,12 +84,7 @@ def _part(part: Sequence[str]) -> tuple[float, float]:
 
 
 def _read(path: Path) -> str:
-    try:
-        text = read_bytes(path, MAX_BYTES).decode("utf-8")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path.name}: byte {error.start}: not UTF-8 text") from None
+    text = read_text(path, MAX_BYTES, "a text")
     if not text:
         raise DataError(f"{path.name}: found an empty file, expected a text")
     return text

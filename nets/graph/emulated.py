@@ -63,7 +63,7 @@ class EmulatedNet(Net):
     def scalars(self) -> dict[str, float]:
         """The real net's names, all 0."""
         found, losses = {}, 0
-        for node in self._nodes:
+        for node in self.nodes:
             for place, (i, weight) in enumerate(zip(node.tops, node.layer.loss_weights, strict=True)):
                 if weight or (place == 0 and node.layer.scores):
                     found[self._value(i).name] = 0.0

@@ -41,7 +41,8 @@ class Net:
     `batch` is the group's whole batch (default: the prototxt's), which may be set anew between two passes;
     `input_shape` is the data source's (C, H, W). The FC
     phase ("fc") is every InnerProduct, Embed and recurrent layer, what depends on one, and the losses; the conv phase
-    ("conv") is the rest. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through` come out,
+    ("conv") is the rest. `nodes` are its part's layers in their order, `wiring` what the layers of all parts read and
+    write. A "link" is a piece of an FC phase (`sharding`): gradients of its inputs `through` come out,
     and that of what it ends with is given. `time_first` says that recurrent layers take the rows for steps of time.
 
     With `memory` "reused" arrays that are never needed together share a place in one block, planned before the first
@@ -72,30 +73,30 @@ class Net:
         self._input_shape = input_shape
         setup = Setup(phase, batch, input_shape)
         force = part == "all" and self.spec.proto.force_backward
-        self._wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force)
-        self.time_first = any(node.layer.time_first for node in self._wiring.nodes)
-        self._sharing = share([node.layer for node in self._wiring.nodes])
-        self._nodes = [node for node in self._wiring.nodes if takes(node, part)]
+        self.wiring = wire(self.spec.layers, setup, lambda layer: make_layer(layer, ops, dtype), through, force)
+        self.time_first = any(node.layer.time_first for node in self.wiring.nodes)
+        self._sharing = share([node.layer for node in self.wiring.nodes])
+        self.nodes = [node for node in self.wiring.nodes if takes(node, part)]
         if part in ("conv", "fc"):
-            check_cut(self._sharing, self._wiring.nodes)
-        borders = find_borders(self._wiring, self._nodes, part, through, self.spec.name)
+            check_cut(self._sharing, self.wiring.nodes)
+        borders = find_borders(self.wiring, self.nodes, part, through, self.spec.name)
         self._boundary, self._inputs, self._names = borders.boundary, borders.inputs, borders.names
         self.boundary, self.inputs = [self._value(i).name for i in self._boundary], list(self._inputs)
         self.outputs = borders.outputs
-        allow_in_place(self._wiring, self._nodes, set(self._inputs.values()))
+        allow_in_place(self.wiring, self.nodes, set(self._inputs.values()))
         if ops.joins:
-            join(self._wiring, self._nodes, memory == "reused")
+            join(self.wiring, self.nodes, memory == "reused")
         travels = self._boundary if part != "all" else []
-        self._senders = [node for i in travels for node in owners(self._wiring, i)]
-        self._receivers = [node for i in travels for node in readers(self._wiring, i)]
-        self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self._nodes}
-        self.stages = cut(self._nodes, self._owned)
-        owners_of = [(n.layer, self._owned[n.index]) for n in self._nodes if self._owned[n.index]]
+        self._senders = [node for i in travels for node in owners(self.wiring, i)]
+        self._receivers = [node for i in travels for node in readers(self.wiring, i)]
+        self._owned = {n.index: self._sharing.owned(n.index, n.layer) for n in self.nodes}
+        self.stages = cut(self.nodes, self._owned)
+        owners_of = [(n.layer, self._owned[n.index]) for n in self.nodes if self._owned[n.index]]
         self.params = {layer.name: tuple(layer.params[at] for at in owned) for layer, owned in owners_of}
-        self.batch = self._rows = first_rows(self._wiring, self._inputs, self.spec.name)
+        self.batch = self._rows = first_rows(self.wiring, self._inputs, self.spec.name)
         self._arrays: dict[int, Array] = {}
         self._blobs: dict[str, Sequence[Array]] = {}
-        self._gradients = Gradients(self._wiring, self._sharing, ops, self.dtype)
+        self._gradients = Gradients(self.wiring, self._sharing, ops, self.dtype)
         self._run = Run(phase, seed, 0, 0, self.batch, self.batch)
         self._reuses, self._block = memory == "reused", self.ops.empty((0,), np.uint8)
         self._placed = False
@@ -140,12 +141,12 @@ class Net:
         """Where the arrays of a pass with the present rows lie, if memory is reused; nothing is allocated."""
         sent, received = (frozenset(node.index for node in nodes) for nodes in (self._senders, self._receivers))
         given = frozenset(self._boundary if self.part in ("conv", "link") else ())
-        return Planner(self._wiring, self._nodes, self.phase == "TRAIN", self.dtype, sent, received, given).plan()
+        return Planner(self.wiring, self.nodes, self.phase == "TRAIN", self.dtype, sent, received, given).plan()
 
     @property
     def scratch(self) -> int:
         """Bytes of scratch memory that the backend needs at most for one operation."""
-        return max((self._scratch_of(node) for node in self._nodes), default=0)
+        return max((self._scratch_of(node) for node in self.nodes), default=0)
 
     def _scratch_of(self, node: Node) -> int:
         return node.layer.scratch([self._value(i).shape for i in node.bottoms], self.phase == "TRAIN")
@@ -160,7 +161,7 @@ class Net:
                 raise NetError(f"rows: found [{low}, {high}), expected a part of [0, {self.batch})")
         count = sum(high - low for low, high in spans)
         if count != self._rows:
-            self._wiring.reshape(Setup(self.phase, count, self._input_shape))
+            self.wiring.reshape(Setup(self.phase, count, self._input_shape))
             self._rows, self._placed = count, False
         if self._reuses and not self._placed:
             self._place()
@@ -182,8 +183,8 @@ class Net:
             if owner < 0:
                 self._gradients.sums[-1 - owner] = array
             else:
-                self._wiring.nodes[owner].layer.place(key, array)
-        for node in self._nodes:
+                self.wiring.nodes[owner].layer.place(key, array)
+        for node in self.nodes:
             node.layer.over_gradient = node.index in plan.over
             node.layer.written = plan.written.get(node.index, frozenset())
         self._placed = True
@@ -230,7 +231,7 @@ class Net:
 
     def cut_units(self, cut: Callable[[int], Sequence[slice]]) -> None:
         """Let every InnerProduct compute the units of each of `cut(its units)` by themselves (see there)."""
-        for node in self._nodes:
+        for node in self.nodes:
             if isinstance(node.layer, InnerProduct):
                 node.layer.unit_parts = cut(node.layer.top_shape[-1])
 
@@ -271,7 +272,7 @@ class Net:
 
         Any top with a loss weight counts: the sum of its numbers, as in Caffe.
         """
-        return scores(self._nodes, self._wiring.values, self._arrays, self.ops)
+        return scores(self.nodes, self.wiring.values, self._arrays, self.ops)
 
     def run(self, inputs: Mapping[str, Any], blobs: Mapping[str, Sequence[Array]], step: int = 0) -> dict[str, float]:
         """Run the whole part forward on the whole batch and return `scalars()`."""
@@ -306,7 +307,7 @@ class Net:
         return self._gradients.settle(node, params, out)
 
     def _value(self, i: int) -> Value:
-        return self._wiring.values[i]
+        return self.wiring.values[i]
 
     def _index(self, name: str) -> int:
         if name not in self._names:
@@ -329,7 +330,7 @@ class Net:
         found = []
         for at, param in enumerate(node.layer.params):
             index, place = self._sharing.owner.get((node.index, at), (node.index, at))
-            lender = self._wiring.nodes[index].layer.name
+            lender = self.wiring.nodes[index].layer.name
             if lender not in self._blobs:
                 raise NetError(f"layer '{lender}': its parameters are shared and were not loaded in this pass")
             found.append(self._blobs[lender][self._owned[index].index(place)].reshape(param.shape))

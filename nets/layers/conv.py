@@ -1,13 +1,14 @@
 """Convolution and its transpose (Caffe's `Convolution`, `Deconvolution`): groups, dilation, rectangular kernels."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nets.layers.base import Blobs, Gradients, Layer, Run, Setup, Shape, Values, register
 from nets.layers.windows import image, pair
 from ops import Array, ConvGeometry, OpsError
 
 BLOCK = "convolution_param"
+Backward = tuple[Callable[..., tuple[Array, Array | None]], Callable[..., Array]]
 
 
 class Windowed(Layer):
@@ -39,6 +40,27 @@ class Windowed(Layer):
         """Return the shapes of the weight and of the top."""
         raise NotImplementedError
 
+    def _back(self) -> Backward:
+        """Return the operations that make gradients of the parameters, and of the bottom."""
+        raise NotImplementedError
+
+    def backward(
+        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
+    ) -> Gradients:
+        x, dy = values.bottoms[0], grads[0]
+        assert dy is not None
+        of_parameters, of_bottom = self._back()
+        bias = len(self.params) > 1
+        dw, db = of_parameters(
+            x, dy, self.geometry, self.params[0].shape, bias=bias,
+            out_w=out[0] if out else None, out_b=out[1] if out and bias else None,
+        )  # fmt: skip
+        dx = None
+        if wanted[0]:
+            dx = self.buffer("bottom", x.shape)
+            of_bottom(dy, values.blobs[0], self.geometry, x.shape, out=dx)
+        return [dx], (dw,) if db is None else (dw, db)
+
 
 @register("Convolution")
 class Convolution(Windowed):
@@ -61,21 +83,8 @@ class Convolution(Windowed):
         out = self.buffer("top", self.top_shape)
         return [self.ops.conv_forward(bottoms[0], blobs[0], bias, self.geometry, out=out, rectify=self.rectify)]
 
-    def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
-    ) -> Gradients:
-        x, dy = values.bottoms[0], grads[0]
-        assert dy is not None
-        bias = len(self.params) > 1
-        dw, db = self.ops.conv_backward_weights(
-            x, dy, self.geometry, self.params[0].shape, bias=bias,
-            out_w=out[0] if out else None, out_b=out[1] if out and bias else None,
-        )  # fmt: skip
-        dx = None
-        if wanted[0]:
-            dx = self.buffer("bottom", x.shape)
-            self.ops.conv_backward_data(dy, values.blobs[0], self.geometry, x.shape, out=dx)
-        return [dx], (dw,) if db is None else (dw, db)
+    def _back(self) -> Backward:
+        return self.ops.conv_backward_weights, self.ops.conv_backward_data
 
 
 @register("Deconvolution")
@@ -97,18 +106,5 @@ class Deconvolution(Windowed):
         out = self.buffer("top", self.top_shape)
         return [self.ops.deconv_forward(bottoms[0], blobs[0], bias, self.geometry, out=out)]
 
-    def backward(
-        self, grads: list[Array | None], values: Values, run: Run, wanted: list[bool], out: Blobs | None
-    ) -> Gradients:
-        x, dy = values.bottoms[0], grads[0]
-        assert dy is not None
-        bias = len(self.params) > 1
-        dw, db = self.ops.deconv_backward_weights(
-            x, dy, self.geometry, self.params[0].shape, bias=bias,
-            out_w=out[0] if out else None, out_b=out[1] if out and bias else None,
-        )  # fmt: skip
-        dx = None
-        if wanted[0]:
-            dx = self.buffer("bottom", x.shape)
-            self.ops.deconv_backward_data(dy, values.blobs[0], self.geometry, x.shape, out=dx)
-        return [dx], (dw,) if db is None else (dw, db)
+    def _back(self) -> Backward:
+        return self.ops.deconv_backward_weights, self.ops.deconv_backward_data

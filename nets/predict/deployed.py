@@ -19,7 +19,6 @@ from nets.schema import caffe_pb2 as caffe
 
 SOFTMAX = ("SoftmaxWithLoss", "InfogainLoss")
 SIGMOID = ("SigmoidCrossEntropyLoss",)
-PROBABLE = ("Softmax", "Sigmoid")  # their tops are probabilities
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ override runs on CuPy as the families write it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ops.backends import cuda_driver
+from ops.cuda.conv.cudnn import first_line
 from ops.cuda.conv.operations import Convolutions
 from ops.cuda.device import Product
 from ops.cuda.images import TO_LOGICAL, address, new_images, step_of
@@ -24,12 +26,16 @@ from ops.cuda.scratch import Scratch
 from ops.cuda.updates import Updates
 from ops.cuda.windows import Windows
 from ops.errors import Array, OpsError, Shape, check_choice
+from ops.holding import holds_lock
 
 PRECISIONS = ("full", "tf32", "bf16")
 CUDNN = ("off", "fastest", "deterministic")
+NO_MEMORY = 2  # cudaErrorMemoryAllocation
+_log = logging.getLogger("ops.cupy")
 
 
 def _cupy(device: int) -> Any:
+    holds_lock("CuPy and its libraries are loaded")
     try:
         import cupy
     except ImportError as missing:
@@ -53,6 +59,11 @@ class _Cublas:
         from cupy_backends.cuda.libs import cublas  # in this form it loads the library
 
         self._cupy, self._handle, self._gemm = cupy, get_cublas_handle, cublas.gemmEx
+        try:
+            self._handle()  # now: it takes memory of the device, and who lacks that is told before the run begins
+        except Exception as error:
+            why = "often the device's memory does not suffice: see nvidia-smi for who uses it"
+            raise OpsError(f"backend 'cupy': cuBLAS does not start ({first_line(error)}); {why}") from error
         fast = {"full": "", "tf32": "_FAST_TF32", "bf16": "_FAST_16BF"}[precision]
         runtime = cupy.cuda.runtime
         self._kinds = {
@@ -88,6 +99,13 @@ class _Cublas:
             return x, 1, step
         x = self._cupy.ascontiguousarray(x)
         return x, 0, x.shape[1]
+
+
+def rounded(size: int) -> int:
+    """Bytes to ask for where CuPy keeps what was given back for requests of the same size: at most a quarter more, so
+    that batches of many sizes share a few."""
+    step = max(512, 1 << max(0, size.bit_length() - 3))
+    return -(-size // step) * step
 
 
 class Pinned(np.ndarray[Any, Any]):
@@ -141,8 +159,16 @@ class CupyBackend(Convolutions, Windows, Normalisation, Pointwise, Dense, Losses
         """As Backend's: a copy in page-locked memory, which CuPy keeps for the next."""
         if self._device is None or not host.size:
             return host
-        with self.xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
-            block = self.xp.cuda.alloc_pinned_memory(host.nbytes)
+        try:
+            with self.xp.cuda.Device(self._device):  # the thread that reads ahead has chosen none
+                block = self.xp.cuda.alloc_pinned_memory(rounded(host.nbytes))
+        except self.xp.cuda.runtime.CUDARuntimeError as error:
+            if error.status != NO_MEMORY:
+                raise
+            _log.warning(
+                "no page-locked memory for what is read ahead: the host waits while it is copied to the device"
+            )
+            return host
         pinned = np.frombuffer(block, host.dtype, host.size).reshape(host.shape).view(Pinned)
         pinned[...] = host
         return pinned

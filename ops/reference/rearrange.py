@@ -24,7 +24,10 @@ def flatten(xp: Any, x: Array, out: Array | None) -> Array:
     """x (N, ...) -> (N, D), D the product of the other sizes, in the order of the axes."""
     shape = check_flatten(x, out)
     y: Array = xp.empty(shape, x.dtype) if out is None else out
-    y[...] = x.reshape(shape)
+    if y.flags.c_contiguous:
+        y.reshape(x.shape)[...] = x  # in one pass: what lies in another order would be copied before it is copied
+    else:
+        y[...] = x.reshape(shape)
     return y
 
 

@@ -5,5 +5,6 @@ saving  copies the model in memory, writes the copy beside training, gives back 
 best        which model was the best, and when training ends early; plain decisions
 watching    what cluster.toml asks of tests; what is seen of the data
 deployment  what a checkpoint says of its use
+state_average  several servers' states as one file's arrays
 newest  which checkpoint `up --resume` takes, and why not another
 """

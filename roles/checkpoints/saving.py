@@ -17,10 +17,10 @@ from nets.predict import Seen
 from roles.checkpoints.best import FILE, same
 from roles.checkpoints.deployment import described
 from roles.checkpoints.rhythm import Rhythm, Timing
+from roles.checkpoints.state_average import MeanState
 from roles.learning.job import Job
 from roles.learning.model_holder import BESIDE, Copied, CopiedArray, GetCopy, KeepCopy, PutBeside
 from roles.learning.resume import Place, checkpoint_path, writing
-from roles.learning.state_average import MeanState
 from roles.messages import Done, State
 from runtime import Actor
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-SCHEMES = ("a", "b", "c")
 Span = tuple[int, int]  # rows [low, high) of the whole batch
 Members = list[tuple[int, Span]]  # rank and rows of each member that is part of an FC batch, in the order of ranks
 

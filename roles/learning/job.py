@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -38,14 +36,12 @@ from nets.graph.warm import warm
 from nets.sharding.division import ShardedNet
 from nets.sharding.slices import unit_parts
 from roles.learning.accumulated import AccumulatedNet, after_passes
+from roles.learning.backends import cpu_ops, ops_of
 from roles.learning.micro_batches import MicroBatches, WorkerNet
 from roles.messages import TEST, TRAIN
 from runtime.compute.emulated import device_here
-from runtime.errors import LaunchError
 
 InputShape = tuple[int, ...] | dict[str, tuple[int, ...]]  # of samples: the first top's, or each top's by name
-GPU_PRECISIONS = ("tf32", "bf16")  # of products of float32 numbers
-THREADS_VARIABLE = "CONVOY_THREADS"  # set by runtime's launcher
 
 
 @dataclass(frozen=True)
@@ -154,18 +150,8 @@ class Job:
         LaunchError if its device cannot be used here."""
         if self.emulated:
             return ops.get_backend("emulated")
-        if self.device == "cpu":
-            threads = 1 if self.micro_batches else None
-            precision = "fast" if self.precision in GPU_PRECISIONS else self.precision  # more exact than a GPU's then
-            return cpu_ops(self.kernels, b_p=self.b_p, precision=precision, threads=threads)
-        if self.device == "cuda":
-            return ops.get_backend("cupy plan", b_p=self.b_p)
-        precision = self.precision if self.precision in GPU_PRECISIONS else "full"
-        device = int(self.device.removeprefix("cuda:"))
-        try:
-            return ops.get_backend("cupy", b_p=self.b_p, device=device, precision=precision, cudnn=self.cudnn)
-        except ops.OpsError as error:
-            raise LaunchError(f"{self.device}: {error}") from None
+        threads = 1 if self.micro_batches else None
+        return ops_of(self.device, self.kernels, self.precision, b_p=self.b_p, threads=threads, cudnn=self.cudnn)
 
     @cached_property
     def host_ops(self) -> ops.Backend:
@@ -329,22 +315,3 @@ def _time(net: Net) -> None:
     device = device_here()
     if isinstance(net, EmulatedNet) and device is not None:
         net.on_rows = device.is_about
-
-
-def cpu_ops(
-    kernels: str, *, b_p: int | None = None, precision: str = "fast", threads: int | None = None
-) -> ops.Backend:
-    """The CPU's array backend; plain NumPy where there are no compiled kernels. `threads`: none said, the team's."""
-    if kernels == "emulated":
-        return ops.get_backend("emulated")
-    if kernels == "compiled":
-        try:
-            return ops.get_backend("cpu", b_p=b_p, threads=threads or team_size(), precision=precision)
-        except ops.KernelsMissing as missing:
-            logging.getLogger("roles").warning("%s; computing with plain NumPy, several times slower", missing)
-    return ops.get_backend("numpy", b_p=b_p)
-
-
-def team_size() -> int:
-    """Threads for the kernels of this process: what its launcher set, else one per core."""
-    return int(os.environ.get(THREADS_VARIABLE, 0)) or os.cpu_count() or 1

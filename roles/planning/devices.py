@@ -17,7 +17,7 @@ from nets.data import Source
 from roles.base.role import EMULATED, JobOptions, RoleOptions
 from roles.base.shapes import Shapes
 from roles.formats.base import FORMATS
-from roles.learning.job import GPU_PRECISIONS
+from roles.learning.backends import GPU_PRECISIONS
 from roles.options import DEVICE, DEVICES, Train
 from roles.planning.refusals import Problem
 from roles.planning.remarks import Remarks

@@ -19,15 +19,16 @@ from roles.base.role import Anew, Held, JobOptions, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, parts_at
 from roles.base.steps import Steps, Turn
+from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
-from roles.learning.hogwild import HogwildStore, Races
-from roles.learning.job import InputShape, cpu_ops
+from roles.learning.job import InputShape
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.learning.wire_formats import Wire, WireFormat, layers_of
 from roles.messages import TRAIN, Blobs, LayerGradient, LayerModel, PullLayer
 from roles.servers.gradient_gauges import GradientGauges
+from roles.servers.hogwild import HogwildStore, Races
 from roles.servers.model_ledger import LAYER, PART, TESTED, ModelLedger
 from roles.servers.model_steps import served
 from roles.tuning.statistics import GetGradientStatistics

@@ -11,8 +11,8 @@ from roles.base.role import EMULATED, Held, Sent, SummingOptions, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import arriving, children, encoded, parts_at
 from roles.base.steps import Sending, Step, Steps, Turn, Work
+from roles.learning.backends import cpu_ops
 from roles.learning.gradient_sum import GradientSum
-from roles.learning.job import cpu_ops
 from roles.learning.model_holder import KeepsBeside
 from roles.learning.parts import Parts, in_parts
 from roles.learning.tree import Parent

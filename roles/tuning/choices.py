@@ -131,10 +131,6 @@ class Choices:
         """Has a run with so many iterations left too few for the shortest probes of a cold start?"""
         return self.budget * left < self.probes(cold=True) * self.length(left)
 
-    def affordable(self, left: int) -> bool:
-        """Does a run that has so many iterations left pay for one probe?"""
-        return self.length(left) <= self.budget * left
-
     def epoch(self, length: int) -> int:
         """Training iterations between two searches: those that pay for the next one (Omnivore, F.7: ten times as long
         as the optimizer ran)."""

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 from nets import Stage
 from roles.base.loads import Loads
-from roles.base.reads import ReadsJob
 from roles.base.role import Held, JobOptions, Sent, Wires
 from roles.base.shapes import Shapes
 from roles.base.sizes import encoded, gradients, passes
@@ -32,7 +31,7 @@ from roles.messages import TRAIN, Blobs, Done, LayerGradient, LayerModel, PassDo
 from roles.workers.conv_steps import iteration, work
 from roles.workers.exposure import Exposure
 from roles.workers.model_links import ModelLink, ModelWay
-from roles.workers.passes import Passes, further_passes
+from roles.workers.passes import PassWorker, further_passes
 from runtime import Envelope
 
 Scores = dict[str, float]
@@ -87,7 +86,7 @@ class ConvOptions(JobOptions):
         return replace(self, models=tuple(replace(way, wire=wires.to[way.parent]) for way in self.models))
 
 
-class ConvCompute(KeepsBeside, ReadsJob):
+class ConvCompute(KeepsBeside, PassWorker):
     """See the module docstring."""
 
     Options = ConvOptions
@@ -100,32 +99,18 @@ class ConvCompute(KeepsBeside, ReadsJob):
 
     async def on_start(self) -> None:
         """Open the data and build the conv phase of the net."""
-        await self.compute("build", self._build)
+        await super().on_start()
         self._exposure = Exposure(self)
-        self._images = self.counter("images", "Images trained on.")
-        self._iterations = self.counter("iterations", "Training iterations computed.")
 
     def _build(self) -> None:
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
-        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers, job.passes)
-        self._nets = job.working_nets(self._part, sources)
+        self._open(self._part)
         layers = layers_of(self._nets[TRAIN])
         self._links = [ModelLink(way, layers, job.host_ops) for way in self._models]
         self.beside = [link.wire.errors for link in self._links]
         self._link_of = {layer: link for link in self._links for layer in link.layers}
         self._fc = FcPhase(self, self._fc_servers, job.host_ops, self._scheme)
-
-    async def on_stop(self) -> None:
-        """Stop reading ahead."""
-        if hasattr(self, "_passes"):
-            self._passes.close()
-
-    async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
-        await self._passes.run(self._pass)
 
     async def on_place(self, message: Place, envelope: Envelope) -> None:
         """The tree above has another shape from now on."""

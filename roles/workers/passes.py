@@ -7,12 +7,14 @@ asking for each and reporting each took 0.7 ms of either core.
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import zip_longest
 
 from nets.data import Prefetcher
 from ops import Array
+from roles.base.reads import ReadsJob
 from roles.learning.accumulated import AccumulatedNet, Span, spans_of
 from roles.learning.micro_batches import WorkerNet
 from roles.messages import STOP, TRAIN, NextTicket, PassDone, Ticket
@@ -106,6 +108,43 @@ class Passes:
     def _read_ahead(self, ticket: Ticket) -> None:
         first, *_ = spans_of(ticket.mine, self._repeats if ticket.phase == TRAIN else 1)
         self._readers[ticket.phase].request(*ticket.samples(*first))
+
+
+class PassWorker(Actor, ReadsJob):
+    """A worker that does pass after pass of its job, as the coordinator hands them out. `_build` calls `_open`."""
+
+    _coordinator: str
+
+    async def on_start(self) -> None:
+        """Open the data and build what is computed with."""
+        await self.compute("build", self._build)
+        self._images = self.counter("images", "Images trained on.")
+        self._iterations = self.counter("iterations", "Training iterations computed.")
+
+    def _open(self, part: str) -> None:
+        """The data and the nets of this part for each phase; in the compute thread."""
+        job = self._job
+        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
+        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
+        self._passes = Passes(self, self._coordinator, readers, job.passes)
+        self._nets = job.working_nets(part, sources)
+
+    async def on_stop(self) -> None:
+        """Stop reading ahead."""
+        if hasattr(self, "_passes"):
+            self._passes.close()
+
+    async def run(self) -> None:
+        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
+        await self._passes.run(self._pass)
+
+    @abstractmethod
+    def _build(self) -> None:
+        """In the compute thread."""
+
+    @abstractmethod
+    async def _pass(self, ticket: Ticket) -> None:
+        """Compute a pass and `report` it."""
 
 
 async def further_passes(actor: Actor, net: WorkerNet, label: str, *, by_stage: bool = False) -> None:

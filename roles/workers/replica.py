@@ -18,7 +18,6 @@ from typing import ClassVar
 from nets import Net
 from ops import Array
 from roles.base.loads import Load, Loads, first_passes, layers_in
-from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
@@ -39,7 +38,7 @@ from roles.messages import (
     Ticket,
 )
 from roles.workers.exposure import Exposure
-from roles.workers.passes import Passes, further_passes
+from roles.workers.passes import PassWorker, further_passes
 from roles.workers.single import WholeOptions
 from runtime import Envelope
 
@@ -110,7 +109,7 @@ class ReplicaOptions(WholeOptions):
         return [bucket.size for bucket in buckets_of(shapes.net(self.job, "all"))]
 
 
-class Replica(ModelHolder, ReadsJob):
+class Replica(ModelHolder, PassWorker):
     """See the module docstring."""
 
     Options: ClassVar[type[ReplicaOptions]] = ReplicaOptions
@@ -123,20 +122,15 @@ class Replica(ModelHolder, ReadsJob):
 
     async def on_start(self) -> None:
         """Open the data and build the net and its parameters."""
-        await self.compute("build", self._build)
+        await super().on_start()
         self._exchange = self._chosen.of(self, self._sizes(), self._job.host_ops, self._job.dtype)
         self._exposure = Exposure(self)
         self._clips = self._job.solver_spec.clips
-        self._images = self.counter("images", "Images trained on.")
-        self._iterations = self.counter("iterations", "Training iterations computed.")
 
     def _build(self) -> None:
         job = self._job
         job.backend_ops.memory = job.host_ops.memory = self.memory
-        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers, job.passes)
-        self._nets = job.working_nets(self.part, sources)
+        self._open(self.part)
         net = self._nets[TRAIN]
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
@@ -145,15 +139,6 @@ class Replica(ModelHolder, ReadsJob):
     def _sizes(self) -> dict[int, int]:
         """How many numbers are summed in each bucket."""
         return {bucket.number: bucket.size for bucket in self._buckets}
-
-    async def on_stop(self) -> None:
-        """Stop reading ahead."""
-        if hasattr(self, "_passes"):
-            self._passes.close()
-
-    async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
-        await self._passes.run(self._pass)
 
     async def _pass(self, ticket: Ticket) -> None:
         await (self._train(ticket) if ticket.phase == TRAIN else self._test(ticket))

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from ops import Array, Backend
 from roles.base.loads import Load, Loads, first_passes, layers_in
-from roles.base.reads import ReadsJob
 from roles.base.role import Anew, Held, JobOptions
 from roles.base.shapes import Shapes
 from roles.base.sizes import gradients, model, passes
@@ -21,7 +20,7 @@ from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import restored
 from roles.messages import TRAIN, Blobs, PassDone, Ticket
-from roles.workers.passes import Passes, further_passes
+from roles.workers.passes import PassWorker, further_passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +70,7 @@ class _State:
         self._layer.state = [self._ops.asarray(kept[number].copy()) for number in sorted(kept)]
 
 
-class Single(ModelHolder, ReadsJob):
+class Single(ModelHolder, PassWorker):
     """See the module docstring."""
 
     Options = WholeOptions
@@ -79,18 +78,9 @@ class Single(ModelHolder, ReadsJob):
     def __init__(self, options: WholeOptions) -> None:
         self._job, self._coordinator = options.job, options.coordinator
 
-    async def on_start(self) -> None:
-        """Open the data and build the net."""
-        await self.compute("build", self._build)
-        self._images = self.counter("images", "Images trained on.")
-        self._iterations = self.counter("iterations", "Training iterations computed.")
-
     def _build(self) -> None:
         job = self._job
-        sources = self._sources = {phase: job.source(phase) for phase in job.phases}
-        readers = {phase: job.reader(phase, source) for phase, source in sources.items()}
-        self._passes = Passes(self, self._coordinator, readers, job.passes)
-        self._nets = job.working_nets("all", sources)
+        self._open("all")
         net = self._nets[TRAIN]
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
@@ -98,15 +88,6 @@ class Single(ModelHolder, ReadsJob):
         self.beside = [_State(node.layer, net.ops) for node in nodes if node.layer.time_first]
         self._gradients = gradient_buffers(net)
         self._store = restored(store, job)
-
-    async def on_stop(self) -> None:
-        """Stop reading ahead."""
-        if hasattr(self, "_passes"):
-            self._passes.close()
-
-    async def run(self) -> None:
-        """Do pass after pass until the coordinator says stop; read the rows of the next while this one is computed."""
-        await self._passes.run(self._pass)
 
     async def _pass(self, ticket: Ticket) -> None:
         net, label = self._nets[ticket.phase], ticket.phase.lower()

@@ -68,7 +68,7 @@ class Actor(Measured):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        found = dict(cls.handlers)
+        found = {kind: name for base in reversed(cls.__mro__) for kind, name in vars(base).get("handlers", {}).items()}
         for name, function in vars(cls).items():
             if not name.startswith("on_") or name in ("on_start", "on_stop"):
                 continue

@@ -7,8 +7,11 @@ import json
 import logging
 import os
 import socket
+import threading
 import traceback
 from collections.abc import Callable
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,9 @@ from runtime.cluster.lifecycle import (
     LinkLost,
     Ready,
 )
-from runtime.cluster.preparing import PREPARING, LoggedPreparation
+from runtime.cluster.preparing import PREPARING, LoggedHold, LoggedPreparation
 from runtime.cluster.warnings import WARNING, LoggedWarnings
+from runtime.compute.compute import Item
 from runtime.compute.work_sums import PROCESSOR
 from runtime.errors import ActorStopped, ConvoyError, LaunchError, MessageError, ProgramFailed
 from runtime.messages.message import Envelope, Message
@@ -40,6 +44,7 @@ from runtime.transport import Endpoints
 from runtime.transport.sockets import SocketTransport
 
 MAX_REPORTS = 10_000
+TOLD_SECONDS = 2.0  # so long a library waits at most until it is heard
 WORK_SECONDS = 1.0  # so often a heartbeat tells how long array work took
 
 
@@ -74,14 +79,16 @@ class Agent(Actor):
         self._told = False  # where everybody is
         self._make_tracer, self._traces = tracer, traces
         self._tracer: Tracer | None = None
+        self._holding: Item | None = None  # the work that may hold the interpreter's lock
+        self._beaten = 0.0  # when the last beat was due
         self.halted = asyncio.Event()
 
     async def on_start(self) -> None:
         """Take over the node's reports, and what this process logs as warnings from now on."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._home.on_event = self._event
         self._home.on_failure = self._failed
-        self._heard = (LoggedWarnings(self._warned), LoggedPreparation(self._prepared))
+        self._heard = (LoggedWarnings(self._warned), LoggedPreparation(self._prepared), LoggedHold(self._holds))
         for handler in self._heard:
             logging.getLogger().addHandler(handler)
         self._road.on_link_lost = lambda peer: self._reports.put_nowait(LinkLost(process=self._home.process, peer=peer))
@@ -205,39 +212,48 @@ class Agent(Actor):
         )
 
     async def _beat(self) -> None:
-        due = last = told = self.now()
+        due = told = self._beaten = self.now()
         used = sum(os.times()[:2])  # seconds of processor time
         while True:
             due += self._heartbeat_seconds
             await asyncio.sleep(max(0.0, due - self.now()))
             lag = max(0.0, self.now() - due)
             due = self.now()
-            period, last = due - last, due
             self._lag.set(lag)
             self._queue.set(sum(self._road.queued_bytes().values()))
-            status = self._home.status()
-            progress = self._home.compute.done + sum(entry["handled"] for entry in status)
-            current = self._home.compute.current
             work, received = {}, {}
             if due - told >= WORK_SECONDS:
                 used, before = sum(os.times()[:2]), used
                 self.took(PROCESSOR, used - before)
                 work, received, told = self._home.work.changed(), self._home.received(), due
-            await self.tell(
-                SUPERVISOR,
-                Heartbeat(
-                    process=self._home.process,
-                    period=period,
-                    progress=progress,
-                    busy_seconds=self.now() - current.since if current else 0.0,
-                    usual_seconds=self._home.compute.usual_seconds(),
-                    busy_with=f"{current.actor} {current.label}" if current else "",
-                    loop_lag=lag,
-                    actors={entry["actor"]: entry for entry in status if entry["actor"] != self.name},
-                    work=work,
-                    received=received,
-                ),
-            )
+            await self._tell_beat(due, lag, work, received)
+
+    async def _tell_beat(self, at: float, lag: float, work: dict[str, Any], received: dict[str, Any]) -> None:
+        period, self._beaten = at - self._beaten, at
+        status, current = self._home.status(), self._home.compute.current
+        beat = Heartbeat(
+            process=self._home.process,
+            period=period,
+            progress=self._home.compute.done + sum(entry["handled"] for entry in status),
+            busy_seconds=self.now() - current.since if current else 0.0,
+            usual_seconds=self._home.compute.usual_seconds(),
+            busy_with=f"{current.actor} {current.label}" if current else "",
+            loop_lag=lag,
+            actors={entry["actor"]: entry for entry in status if entry["actor"] != self.name},
+            work=work,
+            received=received,
+            holds_lock=current is not None and current is self._holding,
+        )
+        await self.tell(SUPERVISOR, beat)
+
+    def _holds(self) -> None:
+        """A library is about to hold the interpreter's lock: a beat says so before. In the thread of the library."""
+        if threading.get_ident() == self._thread:
+            return
+        self._holding = self._home.compute.current
+        beat = asyncio.run_coroutine_threadsafe(self._tell_beat(self._loop.time(), 0.0, {}, {}), self._loop)
+        with suppress(TimeoutError, CancelledError):  # the process ends, or its loop has too much to do
+            beat.result(TOLD_SECONDS)
 
     async def _report(self) -> None:
         while True:

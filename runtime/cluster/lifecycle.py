@@ -108,6 +108,7 @@ class Heartbeat(Message):
     `progress` counts what its actors have handled and computed; `busy_seconds` is the age of the array work under way
     (0: none), `usual_seconds` what it usually takes. `actors`: name -> what Node.status says of it.
     About once a second, `work`: what WorkSums.changed says; `received`: what Node.received says.
+    `holds_lock`: the array work under way may hold the interpreter's lock, and no beat come before it ends.
     """
 
     process: str
@@ -120,6 +121,7 @@ class Heartbeat(Message):
     actors: Json
     work: Json = field(default_factory=dict)
     received: Json = field(default_factory=dict)
+    holds_lock: bool = False
 
 
 @message

@@ -34,15 +34,19 @@ class Liveness:
         return self.heartbeat_seconds * (self.missed + 1)
 
     def silence_of(self, watched: Watched) -> float:
-        """The same of one process: from another host a heartbeat may be as late as its link may be silent."""
-        return self.silence_seconds + (self.link_seconds if watched.far else 0.0)
+        """The same of one process: from another host a heartbeat may be as late as its link may be silent, and one that
+        has said that it holds the interpreter's lock may be silent for as long as it may prepare."""
+        held = self.prepare_seconds if watched.beat is not None and watched.beat.holds_lock else 0.0
+        return self.silence_seconds + held + (self.link_seconds if watched.far else 0.0)
 
-    def stuck_seconds(self, stage: LifeStage, usual: float) -> float:
+    def stuck_seconds(self, stage: LifeStage, beat: Heartbeat) -> float:
         """Longest single piece of array work: ten times the usual, but never under the configured floor.
 
-        Preparing has a limit of its own: a net is built and its kernels compiled in one piece.
+        Preparing has a limit of its own: a net is built and its kernels compiled in one piece. So has work that holds
+        the interpreter's lock: it makes what later work needs.
         """
-        return self.prepare_seconds if stage is LifeStage.GREETED else max(self.progress_seconds, 10 * usual)
+        prepares = stage is LifeStage.GREETED or beat.holds_lock
+        return self.prepare_seconds if prepares else max(self.progress_seconds, 10 * beat.usual_seconds)
 
 
 @dataclass
@@ -169,7 +173,7 @@ class Supervision:
         told = not self._counts[LifeStage.STARTING]  # who waits for one that has not reported has been told nothing
         if watched.stage is LifeStage.GREETED and told and idle and waited > rules.start_seconds:
             return f"has not begun to prepare {waited:.0f} s after it was told to: messages do not reach it"
-        if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat.usual_seconds):
+        if beat is not None and beat.busy_seconds > rules.stuck_seconds(watched.stage, beat):
             return (
                 f"has been computing '{beat.busy_with}' for {beat.busy_seconds:.0f} s "
                 f"(usually {beat.usual_seconds:.3g} s): it is stuck"

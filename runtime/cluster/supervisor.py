@@ -35,7 +35,7 @@ from runtime.cluster.roll import Roll, endpoints
 from runtime.cluster.sameness import Sameness
 from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
-from runtime.cluster.warnings import WARNING
+from runtime.cluster.warnings import WARNING, FirstOfEach
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by
 from runtime.machine.memory import MachineMemory
@@ -65,6 +65,7 @@ class Supervisor(Actor):
     ) -> None:
         self._home, self._road = node, road
         self._placement, self._launcher, self._watcher = placement, launcher, watcher
+        self._warnings = FirstOfEach()
         self._launched: dict[str, Launched] = {}
         self.roll, self.sameness = Roll(placement), Sameness()
         self._watchers: list[asyncio.Task[None]] = []
@@ -230,7 +231,8 @@ class Supervisor(Actor):
 
     async def on_event_report(self, message: EventReport, envelope: Envelope) -> None:
         """An actor reports something for the journal."""
-        self._watcher.event(message.actor, message.event, dict(message.fields))
+        if not self._warnings.told(message.event, message.fields):
+            self._watcher.event(message.actor, message.event, dict(message.fields))
 
     async def on_finished(self, message: Finished, envelope: Envelope) -> None:
         """The lead actor is done: so is the run, unless a failure waits for what explains it."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 WARNING = "warning"  # the event of an agent; its fields are `process` and `text`
 MOST = 20  # different ones of a process; what comes after is in its log
@@ -30,6 +31,21 @@ class LoggedWarnings(logging.Handler):
         self._told.add(text)
         enough = f"more than {MOST} different warnings: the others are in its log"
         self._tell(text if len(self._told) <= MOST else enough)
+
+
+class FirstOfEach:
+    """Knows the warnings of a run: what one machine or one process lacks, the others often lack too, and say alike."""
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+
+    def told(self, event: str, fields: Mapping[str, Any]) -> bool:
+        """Is this a warning whose text another process has told before?"""
+        if event != WARNING or (text := fields.get("text")) is None:
+            return False
+        known = text in self._texts
+        self._texts.add(text)
+        return known
 
 
 @contextmanager

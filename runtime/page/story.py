@@ -18,7 +18,7 @@ from runtime.page.series import Series
 from runtime.plan.topology import Placement
 from runtime.regular import read_bytes
 from runtime.report import usage
-from runtime.report.picture import ENDING, ENDS
+from runtime.report.course import ENDING, ENDS, after
 from runtime.report.reading import FILE, events
 from runtime.text import bounded
 
@@ -84,18 +84,9 @@ class Story:
 
     @property
     def state(self) -> str:
-        """How it stands."""
-        if self.lives:
-            return (
-                "stopping"
-                if self.last.keys() & {*ENDING, "continued"}
-                else "running"
-                if "began" in self.last
-                else "starting"
-            )
-        if "failed" in self.last or "continued" in self.last:
-            return "failed" if "failed" in self.last else "continued"
-        return "finished" if self.last.keys() & {"ended", "finished"} else "killed"
+        """How it stands, as `course` says; one that is held for a moment is running."""
+        course = after(self.last.keys() - {"held", "released"})
+        return course.state if self.lives else course.result
 
     @property
     def ended(self) -> Event:

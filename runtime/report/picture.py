@@ -13,11 +13,10 @@ from typing import Any
 
 from runtime.cluster.lifecycle import Heartbeat
 from runtime.cluster.preparing import PREPARING
+from runtime.report.course import ENDS, Course
 
 HEADLINE = "progress"  # the event whose latest fields head the table
 PREDICTION = "prediction"  # the event whose latest `text` stands below
-ENDING = ("winding down", "stopping early")  # asked from outside, or by the tests: what is under way is finished
-ENDS = ("finished", "handed over")  # the lead is done
 TESTED = "test"
 CURVES = ("loss", "accuracy")  # fields whose course is drawn
 MOST_POINTS = 4096  # of a curve: of a longer one every second is kept
@@ -65,7 +64,8 @@ class Picture:
     def __init__(self, actors: Mapping[str, str] | None = None) -> None:
         self.actors = {actor: Seen(process) for actor, process in (actors or {}).items()}
         self.progress: dict[str, Any] = {}
-        self.predicted = self.stage = ""
+        self.predicted = ""
+        self._course = Course()
         self.curves: dict[str, Curve] = {}
         self.summary: dict[str, Any] = {}
         self.tested: dict[str, Any] = {}
@@ -77,6 +77,7 @@ class Picture:
 
     def event(self, event: str, fields: Mapping[str, Any], now: float) -> None:
         """An event of any actor."""
+        self._course.event(event)
         if event == HEADLINE:
             self.progress = dict(fields)
             for name in CURVES:
@@ -92,14 +93,10 @@ class Picture:
         elif event == PREPARING:
             self.preparing[str(fields.get("process"))] = "{what}: {done} of {total}".format(**fields)
         elif event == "began":
-            self.began, self.stage = now, ""
+            self.began = now
             self.preparing.clear()
-        elif event in ENDING:
-            self.stage = "winding down: finishing what is under way and saving"
         elif event in ENDS:
-            self.summary, self.stage = dict(fields), event
-        elif event == "failed":
-            self.stage = "failed"
+            self.summary = dict(fields)
 
     def _point(self, name: str, fields: Mapping[str, Any]) -> None:
         value = fields.get(name)
@@ -135,6 +132,15 @@ class Picture:
     # -- what is asked
 
     @property
+    def stage(self) -> str:
+        """What is said of a run that comes to its end; "" before that."""
+        if self._course.result == "failed":
+            return "failed"
+        if self._course.state == "stopping":
+            return self._course.last_word or "winding down: finishing what is under way and saving"
+        return ""
+
+    @property
     def iterations(self) -> tuple[int | None, int | None]:
         """How many are done, and of how many, if the program counts so."""
         said, last = self.progress.get("iteration"), self.progress.get("max_iter")
@@ -150,7 +156,7 @@ class Picture:
     def remaining(self, now: float) -> float | None:
         """Seconds, by the pace of the last reports; None where that is not known."""
         done, last = self.iterations
-        if done is None or last is None or len(self._paces) < 2 or self.stage in ENDS:
+        if done is None or last is None or len(self._paces) < 2 or self._course.last_word:
             return None
         (first_at, first), (last_at, _) = self._paces[0], self._paces[-1]
         if done <= first:

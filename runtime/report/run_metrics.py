@@ -11,17 +11,15 @@ from runtime.cluster.lifecycle import Heartbeat, LifeStage
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied
 from runtime.plan.topology import SUPERVISOR
-from runtime.report.picture import ENDING, ENDS
+from runtime.report.course import ENDS, RESULTS, STATES, Course
 
-STATES = ("starting", "running", "held", "stopping", "finished", "continued", "failed")
-STEPS = {"began": "running", "held": "held", "released": "running", **dict.fromkeys(ENDING, "stopping")}
 CAUSES: dict[type[ConvoyError], str] = {RoleDied: "died", ProgramFailed: "program", LaunchError: "launch"}
 
 Samples = Iterator[tuple[tuple[str, ...], float]]
 
 
 class RunState:
-    """Where a run is between its start and its end, by the events of it: plain decisions.
+    """How a run stands, and how it has ended, by the events of it: plain decisions.
 
     `outcome`, `cause` and `by` are known at the end:
 
@@ -34,43 +32,41 @@ class RunState:
 
     def __init__(self, lead: str) -> None:
         self._lead, self._asked = lead, ""
-        self._has_finished = self._goes_on = False  # the lead says so; another run does
-        self.state = "starting"
+        self._course = Course()
         self.outcome = self.cause = self.by = ""
 
     def __repr__(self) -> str:
         return f"<run state: {self.state}{f' ({self.cause}) by {self.by}' if self.outcome else ''}>"
 
+    @property
+    def state(self) -> str:
+        """A state of `course`, or the outcome."""
+        return self.outcome or self._course.state
+
     def event(self, actor: str, event: str, fields: Mapping[str, Any]) -> None:
         """Something has happened."""
         if self.outcome:
             return
-        self.state = STEPS.get(event, self.state)
         if event == "winding down":
             self._asked = str(fields.get("reason", "somebody"))
-        if event in ENDS and actor == self._lead:
-            self._has_finished, self.state = True, "stopping"
-        if event == "continued":
-            self._goes_on = True
+        if event not in ENDS or actor == self._lead:
+            self._course.event(event)
 
     def failed(self, error: ConvoyError) -> None:
         """What ended it; the first counts."""
         if not self.outcome:
             cause = next((name for kind, name in CAUSES.items() if isinstance(error, kind)), "error")
-            self.state = self.outcome = "failed"
-            self.cause, self.by = cause, error.by or SUPERVISOR
+            self.outcome, self.cause, self.by = "failed", cause, error.by or SUPERVISOR
 
     def ended(self) -> None:
         """It is over; nothing has ended it but who wanted that."""
         if self.outcome:
             return
-        if self._goes_on:
-            self.state = self.outcome = "continued"
-            self.cause, self.by = "scaled", SUPERVISOR
+        if self._course.result == "continued":
+            self.outcome, self.cause, self.by = "continued", "scaled", SUPERVISOR
         else:
-            self.state = self.outcome = "finished"
-            self.by = self._asked or self._lead
-            self.cause = "asked" if self._asked else "schedule" if self._has_finished else "ended"
+            self.outcome, self.by = "finished", self._asked or self._lead
+            self.cause = "asked" if self._asked else "schedule" if self._course.last_word else "ended"
 
 
 class RunMetrics:
@@ -116,7 +112,7 @@ class RunMetrics:
 
     def _states(self) -> Samples:
         now = self._state.state
-        for state in STATES:
+        for state in (*STATES, *RESULTS[1:]):  # who was killed says nothing
             yield (SUPERVISOR, SUPERVISOR, state), float(state == now)
 
     def _outcome(self) -> Samples:

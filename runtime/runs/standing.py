@@ -10,7 +10,8 @@ from typing import Any
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
 from runtime.plan.run_plan import FILE
-from runtime.report.picture import ENDING, HEADLINE
+from runtime.report.course import ENDING, ENDS, after
+from runtime.report.picture import HEADLINE
 from runtime.report.reading import events
 from runtime.runs.attach import Client
 from runtime.runs.finding import PATIENCE, listens
@@ -20,7 +21,7 @@ KEPT = (
     "began",
     "checkpoint",
     *ENDING,
-    "finished",
+    *ENDS,
     "failed",
     "restart",
     "scaled",
@@ -28,6 +29,7 @@ KEPT = (
     "continued",
     "ended",
 )  # events that tell how it stands
+WORDS = {"stopping": "winding down", "killed": "over"}  # for people, of a course's
 SLOWER, AS_FAST = "straggler", "caught up"  # events about a worker
 
 
@@ -91,11 +93,9 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
-    if not lives:
-        if "failed" in told or "continued" in told:  # the latter ends well, too
-            return "failed" if "failed" in told else "continued"
-        return "finished" if told.keys() & {"ended", "finished"} else "over"
-    return "winding down" if told.keys() & {*ENDING} else "running" if "began" in told else "starting"
+    course = after(told)
+    said = course.state if lives else course.result
+    return WORDS.get(said, said)
 
 
 def _plain(event: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ base                    what every road promises
 inproc  network_model   inside one process; how long messages travel in a simulated network
 sockets                 between processes: envelopes over sockets, arrays in shared memory
 ports                   what a kind of sockets is:
-unix  stream  zeromq    within a host, on the event loop; between hosts
-links  shared  parts    credits owed and due; memory shared and returned; large frames in parts
+unix  stream  backlog   within a host, on the event loop: whole messages; what the system has no room for yet
+zeromq  parts           between hosts; large frames in parts
+links  shared           credits owed and due; memory shared and returned
 keys                    what lets a process into the links of its run
 host                    who is on the same host
 faults                  messages lost, doubled, overtaken or late on purpose

@@ -5,11 +5,13 @@ An answer on a port is a list of numbers: credits, then offsets of the sender's 
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
+from runtime.messages.message import Lane
 from runtime.transport.ports import Frames, Port
 
 _NUMBER = struct.Struct("!Q")
@@ -53,3 +55,44 @@ class Source:
         due = self._book.release(cost_of(size))
         if due:
             self._grant(due)
+
+
+class Sources(dict[tuple[Lane, bytes], Source]):
+    """What everybody who sends is owed, by lane and identity; one who is new is noted as it is looked up.
+
+    `answer(lane, identity, frames)` sends back the way messages came; False if nobody is there any more.
+    """
+
+    def __init__(self, credit_of: Callable[[Lane], int], answer: Callable[[Lane, bytes, Frames], bool]) -> None:
+        super().__init__()
+        self.read_in_place: dict[str, bytes] = {}  # peers whose arrays are, and their identities
+        self.take_due: Callable[[str], list[int]] = lambda peer: []  # offsets of their arrays that nobody sees any more
+        self._credit_of, self._answer = credit_of, answer
+
+    def __missing__(self, key: tuple[Lane, bytes]) -> Source:
+        lane, identity = key
+        peer, _, life = identity.decode(errors="replace").rpartition("/")
+        pid = life.rpartition(".")[2]
+
+        def grant(due: int) -> None:
+            # the last views may have gone a moment ago: what they held goes back with the credits, not after them
+            if lane == "bulk" and self.read_in_place.get(peer) == identity:
+                asyncio.get_running_loop().call_soon(self._grant, lane, identity, due, peer)
+            else:
+                self._grant(lane, identity, due, "")
+
+        book = GrantBook(self._credit_of(lane))
+        source = self[key] = Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
+        return source
+
+    def _grant(self, lane: Lane, identity: bytes, due: int, peer: str) -> None:
+        """Give back credits, and to a `peer` what is not seen any more of its arrays."""
+        returns = self.take_due(peer) if peer else []
+        if not self._answer(lane, identity, [granted([due, *returns])]):
+            self.pop((lane, identity), None)  # the peer left: nobody waits for this grant
+
+    def give_back(self, peer: str) -> None:
+        """Some arrays of a peer's are not seen here any more: tell it."""
+        due = self.take_due(peer)
+        if due and peer in self.read_in_place:
+            self._answer("bulk", self.read_in_place[peer], [granted([0, *due])])

@@ -6,7 +6,6 @@ word of arrays that are not seen any more, come back on the same port, so no oth
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable
 from functools import partial
@@ -15,12 +14,12 @@ from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.memory.arena import Arena
 from runtime.messages import wire
 from runtime.messages.arrays import Frame
-from runtime.messages.credits import GrantBook, cost_of
+from runtime.messages.credits import cost_of
 from runtime.messages.message import Envelope, Lane
 from runtime.transport import host
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import NO_KEYS, Keys
-from runtime.transport.links import PeerLink, Source, granted
+from runtime.transport.links import PeerLink, Sources
 from runtime.transport.ports import Frames, Listener, Port, Ports
 from runtime.transport.shared import Borrow, SharedMemory
 from runtime.transport.unix import UnixPorts
@@ -61,9 +60,11 @@ class SocketTransport(Transport):
         self._listeners: dict[Lane, list[Listener]] = {lane: [] for lane in _LANES}
         self._host = host.identity()
         self._links: dict[tuple[str, Lane], PeerLink] = {}
-        self._sources: dict[tuple[Lane, bytes], Source] = {}
-        self._identities: dict[str, bytes] = {}  # of the peers whose arrays are read in place
-        self._shared = SharedMemory(process, arena, self._return) if arena is not None else None
+        self._sources = Sources(limits.credit_of, self._answer)
+        self._shared: SharedMemory | None = None
+        if arena is not None:
+            self._shared = SharedMemory(process, arena, self._sources.give_back)
+            self._sources.take_due = self._shared.take_due
 
     async def open(self) -> Endpoints:
         """Listen on both lanes. LaunchError names the address that is taken."""
@@ -150,7 +151,7 @@ class SocketTransport(Transport):
         link.port.send(frames)
 
     def _arrived(self, lane: Lane, identity: bytes, frames: Frames) -> None:
-        source = self._sources.get((lane, identity)) or self._source(lane, identity)
+        source = self._sources[lane, identity]
         borrow = (
             Borrow(self._shared.window(source.peer, source.pid))
             if self._shared is not None and lane == "bulk"
@@ -164,41 +165,14 @@ class SocketTransport(Transport):
             self.reject(repr(identity)[2:-1], error)
             return
         if borrow is not None and borrow.window is not None:
-            self._identities[source.peer] = identity
+            self._sources.read_in_place[source.peer] = identity
             size += borrow.size
         self.deliver(envelope, size, partial(source.release, size))
 
-    def _source(self, lane: Lane, identity: bytes) -> Source:
-        def grant(due: int) -> None:
-            # the last views may have gone a moment ago: what they held goes back with the credits, not after them
-            if lane == "bulk" and self._identities.get(peer) == identity:
-                asyncio.get_running_loop().call_soon(self._grant, lane, identity, due, peer)
-            else:
-                self._grant(lane, identity, due, "")
-
-        peer, _, life = identity.decode(errors="replace").rpartition("/")
-        pid = life.rpartition(".")[2]
-        book = GrantBook(self.limits.credit_of(lane))
-        source = Source(peer, int(pid) if pid.isdecimal() else 0, book, grant)
-        self._sources[lane, identity] = source
-        return source
-
-    def _grant(self, lane: Lane, identity: bytes, due: int, peer: str) -> None:
-        """Give back credits, and to a `peer` what is not seen any more of its arrays."""
-        returns = self._shared.take_due(peer) if self._shared is not None and peer else []
-        if not self._answer(lane, identity, [due, *returns]):
-            self._sources.pop((lane, identity), None)  # the peer left: nobody waits for this grant
-
-    def _return(self, peer: str) -> None:
-        """Some arrays of a peer's are not seen here any more."""
-        due = self._shared.take_due(peer) if self._shared is not None else []
-        if due and peer in self._identities:
-            self._answer("bulk", self._identities[peer], [0, *due])
-
-    def _answer(self, lane: Lane, identity: bytes, numbers: list[int]) -> bool:
-        """Send credits, then offsets of returned arrays, back the way messages came; False if nobody is there."""
-        listeners, word = self._listeners[lane], [granted(numbers)]
-        return not listeners or any(listener.answer(identity, word) for listener in listeners)
+    def _answer(self, lane: Lane, identity: bytes, frames: Frames) -> bool:
+        """Send back the way messages came; False if nobody is there."""
+        listeners = self._listeners[lane]
+        return not listeners or any(listener.answer(identity, frames) for listener in listeners)
 
     async def close(self) -> None:
         """See Transport.close."""

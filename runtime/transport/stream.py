@@ -2,7 +2,7 @@
 
 A message is [number of frames, 4 bytes][size of each, 8 bytes][the frames], numbers little-endian. Small messages are
 one call of the system at each end; large frames go from and to their memory. Nothing here waits for anything: what the
-system does not take at once waits in a queue that byte credits bound (`sockets`).
+system does not take at once waits in a `backlog`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import deque
 from collections.abc import Callable
-from itertools import islice
 
 import numpy as np
 
 from runtime.messages.arrays import MAX_ARRAYS
+from runtime.transport.backlog import Backlog
 from runtime.transport.ports import BATCH, COPY_BELOW, TURN_BYTES, Frames, OnAnswer, Port
 
 MAX_FRAMES = MAX_ARRAYS + 1
 BUFFER = 4 * COPY_BELOW  # bytes read at once; what is not taken of them yet, and a small frame, fit in half of it
 SEND_BUFFER = 1 << 20  # bytes in the system, if it allows so many: with 208 KB 1 MB arrays take 2.8 times as long
-PIECES = 64  # of memory handed to the system at once; it takes 1024 at most
 _COUNT, _ONE = struct.Struct("<I"), struct.Struct("<IQ")
 
 
@@ -46,8 +44,7 @@ class Stream(Port):
         self.allow(message_bytes)
         self._loop = asyncio.get_running_loop()
         self._open = True
-        self._out: deque[memoryview] = deque()  # what the system did not take yet: a watch waits for room
-        self._left: asyncio.Future[None] | None = None  # done when nothing waits any more
+        self._backlog = Backlog(connected)
         self._buffer = memoryview(bytearray(BUFFER))
         self._start = self._end = 0  # of what was read into it and not taken yet
         self._sizes: list[int] = []  # of the frames of the present message that are not here yet, last first
@@ -74,12 +71,12 @@ class Stream(Port):
         if sum(sizes) < COPY_BELOW:
             self._send_small(b"".join((head, *frames)))
         else:
-            self._queue([head, *frames])
+            self._backlog.add([head, *frames])
 
     def _send_small(self, whole: bytes) -> None:
         """A message in one piece: most often the system takes it at once."""
         sent = 0
-        if not self._out and self._open:
+        if not self._backlog.pieces and self._open:
             try:
                 sent = self._socket.send(whole)
             except BlockingIOError:
@@ -87,43 +84,7 @@ class Stream(Port):
             except OSError:  # the reading side sees the end
                 return
         if sent < len(whole):
-            self._queue([whole[sent:]])
-
-    def _queue(self, pieces: Frames) -> None:
-        if self._open:
-            waited = bool(self._out)
-            self._out.extend(memoryview(piece) for piece in pieces)
-            if not waited:
-                self._left = self._loop.create_future()
-                self._loop.add_writer(self._socket, self._write)
-                self._write()
-
-    def _write(self) -> None:
-        """Hand over what waits, as far as the system takes it."""
-        budget = TURN_BYTES
-        try:
-            while self._out and budget > 0:
-                sent = self._socket.sendmsg(list(islice(self._out, PIECES)))
-                budget -= sent
-                while self._out and sent >= len(self._out[0]):
-                    sent -= len(self._out.popleft())
-                if sent:
-                    self._out[0] = self._out[0][sent:]
-        except BlockingIOError:
-            pass
-        except OSError:  # the reading side sees the end
-            self._out.clear()
-        if not self._out:
-            self._written()
-
-    def _written(self) -> None:
-        """Nothing waits any more."""
-        if self._left is not None:
-            self._loop.remove_writer(self._socket)
-            self._left.set_result(None)
-            self._left = None
-        if not self._open:
-            self._socket.close()
+            self._backlog.add([whole[sent:]])
 
     # -- reading
 
@@ -256,15 +217,11 @@ class Stream(Port):
             self._loop.remove_reader(self._socket)
             self._buffer = memoryview(b"")
             self.on_message = self.on_end = _nothing
-        if not flush:
-            self._out.clear()
-        if not self._out:
-            self._written()
+        self._backlog.close(flush=flush)
 
     async def flushed(self) -> None:
         """Wait until everything has left, or can no more."""
-        if self._left is not None:
-            await asyncio.shield(self._left)
+        await self._backlog.flushed()
 
     def _finish(self) -> None:
         """The peer is gone, or as good as that."""

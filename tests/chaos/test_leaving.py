@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.machines import Machine, machines
 from benchmarks.survivor import Survivor, environment, events
 from runtime.cli.main import main
-from tests.far_machines import program
+from tests.far_machines import RECOVERING, or_skip, program
 from tests.support import configure
 
 pytestmark = pytest.mark.slow
@@ -37,18 +37,6 @@ python = "{python}"
 directory = "{directory}"
 environment = {{ PYTHONPATH = "{path}", CONVOY_THREADS = "1" }}
 """
-TRAINED = """
-[recovery]
-restarts = {restarts}
-machines = "{machines}"
-[launcher]
-kind = "ssh"
-[train]
-solver = "solver.prototxt"
-[train.strategy]
-preset = "sync"
-workers = 4
-"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +54,7 @@ class Site:
             TABLE.format(number=number, address=machine.address, **paths)
             for number, machine in enumerate(self.machines)
         )
-        (folder / "cluster.toml").write_text(tables + TRAINED.format(machines=wanted, restarts=restarts))
+        (folder / "cluster.toml").write_text(tables + RECOVERING.format(machines=wanted, restarts=restarts))
         path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
         run = Survivor(folder / "cluster.toml", {**environment(), "PATH": path})
         run.until("progress ")
@@ -91,13 +79,10 @@ class Site:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    try:
-        with machines(2, 10**9) as made:
-            prefix = made[0].namespace[:-1]
-            program(folder / "bin" / "ssh", SSH.format(folder=folder, prefix=prefix))
-            yield Site(made, folder)
-    except Refused as why:
-        pytest.skip(f"no network namespaces here: {why}")
+    with or_skip(machines(2, 10**9)) as made:
+        prefix = made[0].namespace[:-1]
+        program(folder / "bin" / "ssh", SSH.format(folder=folder, prefix=prefix))
+        yield Site(made, folder)
 
 
 def plan_of(run: Survivor) -> str:

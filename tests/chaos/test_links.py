@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.machines import Machine, machines
+from tests.far_machines import or_skip
 from tests.support import configure, environment, events, run_directory, run_up, runtime_command
 
 PAUSES = int(os.environ.get("CONVOY_PAUSES", "5"))
@@ -137,11 +138,8 @@ def test_pauses_of_any_role_shorter_than_the_limit_cost_only_their_time(tmp_path
 @pytest.fixture(scope="module")
 def three() -> Iterator[list[Machine]]:
     """Three machines with cables of 1 Gbit/s."""
-    try:
-        with machines(3, 10**9) as made:
-            yield made
-    except Refused as why:
-        pytest.skip(f"no network namespaces here: {why}")
+    with or_skip(machines(3, 10**9)) as made:
+        yield made
 
 
 def apart(made: list[Machine]) -> str:

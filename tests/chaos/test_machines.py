@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.machines import Refused
 from tests.chaos.running import NAMED_WITHIN, Running
-from tests.far_machines import Far, far_machines, folders
+from tests.far_machines import RECOVERING, Far, far_machines, folders, or_skip
 from tests.journeys.test_launchers import PROCESS
 from tests.support import configure
 
@@ -49,11 +48,8 @@ def plan(config, options):
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
-    try:
-        with far_machines(tmp_path_factory.mktemp("far") / "ssh", 3) as made:
-            yield made
-    except Refused as why:
-        pytest.skip(f"no machines here: {why}")
+    with or_skip(far_machines(tmp_path_factory.mktemp("far") / "ssh", 3)) as made:
+        yield made
 
 
 def waiting(folder: Path, three: Far, kind: str) -> Path:
@@ -165,20 +161,6 @@ def test_an_interrupt_ends_a_run_over_machines_well(running: Running, three: Far
     assert (left(three), running.left()) == ([], [])
 
 
-TRAINED = """
-[recovery]
-restarts = 4
-machines = "{machines}"
-[launcher]
-kind = "ssh"
-[train]
-solver = "solver.prototxt"
-[train.strategy]
-preset = "sync"
-workers = 4
-"""
-
-
 @pytest.mark.parametrize("machines", ["all", "reachable"])
 def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
     tmp_path: Path, three: Far, machines: str
@@ -187,7 +169,9 @@ def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
     solver = tmp_path / "solver.prototxt"
     solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 50"))
     cluster = tmp_path / "cluster.toml"
-    cluster.write_text(three.tables(more=f'directory = "{tmp_path}"\n') + TRAINED.format(machines=machines))
+    cluster.write_text(
+        three.tables(more=f'directory = "{tmp_path}"\n') + RECOVERING.format(restarts=4, machines=machines)
+    )
     run = Running(cluster, lambda line: " 60/140" in line, three.path())
     ssh = three.folder / "bin" / "ssh"
     script = ssh.read_text()

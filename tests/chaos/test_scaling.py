@@ -27,6 +27,13 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVOY_THREADS", "1")
 
 
+def two_workers(folder: Path, survivor: Starts) -> Survivor:
+    """A run of these, in its training."""
+    run = survivor(configure(folder, "sync", workers=2, iterations=1_000_000))
+    run.until("progress ")
+    return run
+
+
 def scaled(run: Survivor, **wish: Any) -> str:
     """Ask the present run; the name of the directory of the one that follows."""
 
@@ -159,8 +166,7 @@ def test_a_preset_of_one_worker_is_refused_more(tmp_path: Path, survivor: Starts
 
 @pytest.mark.slow
 def test_a_second_change_while_one_is_under_way_is_refused(tmp_path: Path, survivor: Starts) -> None:
-    run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000))
-    run.until("progress ")
+    run = two_workers(tmp_path, survivor)
 
     async def both() -> list[Any]:
         async with attach(run.newest) as one, attach(run.newest) as two:
@@ -175,8 +181,7 @@ def test_a_second_change_while_one_is_under_way_is_refused(tmp_path: Path, survi
 
 @pytest.mark.slow
 def test_a_client_that_leaves_while_it_is_scaled_ends_nothing(tmp_path: Path, survivor: Starts) -> None:
-    run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000))
-    run.until("progress ")
+    run = two_workers(tmp_path, survivor)
 
     async def asked_and_gone(patience: float) -> None:
         async with attach(run.newest) as client:
@@ -191,8 +196,7 @@ def test_a_client_that_leaves_while_it_is_scaled_ends_nothing(tmp_path: Path, su
 
 @pytest.mark.slow
 def test_a_disk_that_takes_no_checkpoint_keeps_the_run_as_it_is(tmp_path: Path, survivor: Starts) -> None:
-    run = survivor(configure(tmp_path, "sync", workers=2, iterations=1_000_000))
-    run.until("progress ")
+    run = two_workers(tmp_path, survivor)
     at = run.newest
     for number in range(3_000):  # whichever iteration it is saved at, there is a folder of that name
         (at / f"checkpoint-{number:07d}.safetensors").mkdir()

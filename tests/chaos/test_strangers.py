@@ -19,12 +19,13 @@ from pathlib import Path
 import pytest
 import zmq
 
-from benchmarks.machines import Machine, Refused, machines
+from benchmarks.machines import Machine, machines
 from runtime.machine.descriptors import DESCRIPTORS
 from runtime.machine.namespaces import enter
 from runtime.messages.message import Envelope, WindDown
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import Running, running, undisturbed
+from tests.far_machines import or_skip
 from tests.strangers import STRANGERS, Door, recording
 from tests.support import configure, events, get, run_directory
 
@@ -37,11 +38,8 @@ MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress =
 @pytest.fixture(scope="module")
 def two() -> Iterator[list[Machine]]:
     """Two machines with cables of 1 Gbit/s."""
-    try:
-        with machines(2, 10**9) as made:
-            yield made
-    except Refused as why:
-        pytest.skip(f"no network namespaces here: {why}")
+    with or_skip(machines(2, 10**9)) as made:
+        yield made
 
 
 def ports_of(pid: int, pages: set[int]) -> list[int]:

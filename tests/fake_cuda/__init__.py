@@ -3,7 +3,7 @@ is compiled by g++ and runs at once. It shows that code for CuPy runs and comput
 
 build       makes the folder that goes in front of PYTHONPATH; `python -m tests.fake_cuda` does it by hand
 processes   starts processes in which CuPy uses it, with so many devices, so much memory, or what should go wrong
-source/     the libraries: runtime, driver, nvrtc, cublas
+source/     the libraries: runtime, driver, nvrtc, cublas, cudnn
 installed/  what lies beside them there: CUDA C++ for the processor, counts, a replacement of cupy.cuda.thrust
 
 What it is strict about: new memory is full of NaN; the ends of a copy must lie where its kind says; the operands of a

@@ -145,6 +145,7 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
         how = FAST if source.stem == "cublas" else ("-O1",)
         cuda = _include(made / "nvidia" / "cu13" / "include")
         _run(COMPILER, *how, "-std=c++17", "-fPIC", "-Wall", *cuda, "-c", source, "-o", objects[-1])
+    objects.remove(cudnn := work / "cudnn.o")
     libs = made / "cupy_backends" / "cuda" / "libs"
     needed = _names("-u", runtime) | _names("-uD", *libs.glob("cublas.*.so"), *libs.glob("nvrtc.*.so"))
     lines = ["#include <cstdio>"]
@@ -158,6 +159,10 @@ def _libraries(made: Path, work: Path, runtime: Path) -> None:
     for name in names:
         leads = [f"-Wl,-soname,{name}", "-Wl,--no-as-needed", "-L", installed, "-lfake_cuda", "-Wl,-rpath,$ORIGIN"]
         _run(COMPILER, "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", installed / name, *leads)
+    apart = made / "fake_cudnn"  # only who wants cuDNN puts this folder on the path of libraries
+    apart.mkdir()
+    link = ["-L", installed, "-lfake_cuda", "-Wl,-rpath,$ORIGIN/../fake_cuda", "-Wl,-soname,libcudnn.so.9"]
+    _run(COMPILER, "-shared", cudnn, "-o", apart / "libcudnn.so.9", *link)
 
 
 def _headers_ahead(made: Path, installed: Path, fibers: str) -> None:

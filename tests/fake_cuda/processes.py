@@ -29,13 +29,20 @@ def here(*, build: bool) -> Path:
 
 
 def on_fake_cuda(folder: Path, **settings: object) -> dict[str, str]:
-    """The environment of a process: devices=2, memory_gb=0.5, start_seconds=5, driver=12040, vanish_after=100."""
+    """The environment of a process: devices=2, memory_gb=0.5, pinned_gb=0, start_seconds=5, driver=12040,
+    vanish_after=100."""
     found = environment()
     path = os.pathsep.join([str(folder), found["PYTHONPATH"]])
     chosen = {f"FAKE_CUDA_{name.upper()}": str(value) for name, value in settings.items()}
     # where the driver is found before cupy is imported, and headers
     places = {"LD_LIBRARY_PATH": folder / "fake_cuda", "CUDA_PATH": folder / "nvidia" / "cu13"}
     return found | chosen | {name: str(place) for name, place in places.items()} | {"PYTHONPATH": path}
+
+
+def with_cudnn(folder: Path, env: dict[str, str], fault: str = "") -> dict[str, str]:
+    """The same with a cuDNN that NVIDIA's frontend finds; `fault` is what goes wrong, see `tests.fake_cudnn`."""
+    libraries = os.pathsep.join([str(folder / "fake_cudnn"), env["LD_LIBRARY_PATH"]])
+    return env | {"LD_LIBRARY_PATH": libraries, "FAKE_CUDNN": fault}
 
 
 def sanitized(env: dict[str, str]) -> dict[str, str]:

@@ -125,6 +125,8 @@ class pygraph:
 
     def build_plans(self) -> None:
         """The plan is the reference."""
+        if how(self.operation) == "holding":
+            ctypes.PyDLL(None).usleep(1_500_000)  # a PyDLL keeps the interpreter's lock
 
     def get_workspace_size(self) -> int:
         return 1000

@@ -1,53 +1,57 @@
-"""What a training step of LeNet asks of a device: launches, copies, synchronisations, allocations."""
+"""What a training step asks of a device: launches, copies, synchronisations, allocations."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.fake_cuda.processes import on_fake_cuda, script
+from tests.fake_cuda.processes import command, on_fake_cuda
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-STEPS = """
-import json, sys, fake_cuda
-from benchmarks.training import made_up, our_step
-from nets import Net, load_net
-from ops import get_backend
-backend = get_backend("cupy")
-net = Net(load_net("lenet"), "TRAIN", ops=backend, batch=4, input_shape=(1, 28, 28), seed=1, memory="reused")
-if "planted" in sys.argv:
-    plain = backend.pool_forward
-    backend.pool_forward = lambda x, *rest, **more: (float(x[0, 0, 0, 0]), plain(x, *rest, **more))[1]
-step = our_step(net, made_up(net, 10))
-step(), step()
-print(json.dumps([fake_cuda.counted(step) for _ in range(2)]))
-"""
+# launches and products of a step, as docs/gpu.md tells them; and the largest image that a test of seconds can afford
+NETS = {"lenet": (46, 28), "caffenet": (112, 67), "resnet50": (699, 32)}
+MOST = {"lenet": 60, "caffenet": 150, "resnet50": 1200}
 
 
-def counted(stand_in: Path, *arguments: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Of the third and the fourth step."""
-    done = script(STEPS, on_fake_cuda(stand_in), *arguments)
+def counted(stand_in: Path, name: str, *mistakes: str) -> dict[str, Any]:
+    """Of three steps; see `tests.gpu.steps`."""
+    done = command(["-m", "tests.gpu.steps", name, str(NETS[name][1]), *mistakes], on_fake_cuda(stand_in))
     assert done.returncode == 0, done.stderr
-    third, fourth = json.loads(done.stdout)
-    return third, fourth
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
-def test_a_step_copies_its_batch_in_and_single_numbers_out_and_allocates_nothing_new(stand_in: Path) -> None:
-    third, fourth = counted(stand_in)
-    assert third == fourth
-    assert third["copies_to_device"] == 2  # images and labels
-    assert third["bytes_to_device"] == 4 * 4 * (28 * 28 + 1)
-    assert third["copies_to_host"] == third["synchronisations"] == 1  # the scores; nothing else waits for the device
-    assert third["bytes_to_host"] < 64
-    assert "allocations" not in third and "compilations" not in third
-    assert third["launches"] + third["products"] <= 50  # docs/gpu.md says how many
+@pytest.mark.parametrize("name", NETS)
+def test_a_step_launches_little_waits_once_and_takes_no_memory_after_the_first(name: str, stand_in: Path) -> None:
+    found = counted(stand_in, name)
+    first, second, third = found["steps"]
+    size = NETS[name][1]
+    image = (1 if name == "lenet" else 3) * size * size
+    assert second == third
+    assert second["launches"] + second["products"] <= min(NETS[name][0], MOST[name])
+    assert second["synchronisations"] == second["copies_to_host"] == 1  # the scores; nothing else waits for the device
+    assert second["bytes_to_host"] < 64
+    assert second["allocations"] == 0 < first["allocations"]
+    assert second["compilations"] == 0 < first["compilations"]
+    assert second["copies_to_device"] == 2  # images and labels
+    assert second["bytes_to_device"] == 2 * 4 * (image + 1)
+    assert second["copies_on_device"] == 0 and found["copied"] == []  # every layer reads and writes in place
 
 
-def test_a_planted_copy_to_the_host_shows_in_the_counts(stand_in: Path) -> None:
-    right, _ = counted(stand_in)
-    planted, _ = counted(stand_in, "planted")
-    assert planted["copies_to_host"] == right["copies_to_host"] + 2  # two pooling layers
-    assert planted["synchronisations"] > right["synchronisations"]
+PLANTED = {
+    "copy to the host": {"copies_to_host": 2, "synchronisations": 2},  # LeNet has two layers of pooling
+    "allocation": {"allocations": 2},
+    "copy of images": {},
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_shows_in_the_counts(mistake: str, stand_in: Path) -> None:
+    right, planted = (counted(stand_in, "lenet", *mistakes) for mistakes in ((), (mistake,)))
+    for what, more in PLANTED[mistake].items():
+        assert planted["steps"][1][what] == right["steps"][1][what] + more
+    assert bool(planted["copied"]) == (mistake == "copy of images")

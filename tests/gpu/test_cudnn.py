@@ -92,14 +92,26 @@ def test_what_is_not_taken_is_told_once_and_training_goes_on(
     assert sum("cuDNN, " in text for text in warned) == (0 if fault == "slow" else len(expected))
 
 
-def test_without_the_package_one_line_names_the_extra(
+def test_plans_that_hold_the_interpreters_lock_for_longer_than_a_process_may_be_silent_are_no_death(
+    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cpu: Simulated
+) -> None:
+    silent = "[liveness]\nheartbeat_seconds = 0.1\n"  # for one second
+    fault = "holding conv_fprop"  # of training before the first iteration, of tests' last rows in the midst of the run
+    directory = tried(
+        tmp_path / "device", stand_in, monkeypatch, how="deterministic", fault=fault, preset="single", more=silent
+    )
+    equals_single(directory, on_cpu.arrays)
+    assert {result.partition(",")[0] for _, result in lines(directory)} == {"taken"}
+
+
+def test_without_the_package_one_line_for_all_processes_names_the_extra(
     stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_cpu: Simulated
 ) -> None:
     missing = tmp_path / "missing"
     missing.mkdir()
     (missing / "cudnn.py").write_text("raise ModuleNotFoundError(\"No module named 'cudnn'\")")
     monkeypatch.setattr("tests.gpu.test_cudnn.HERE", missing)
-    directory = tried(tmp_path / "device", stand_in, monkeypatch, how="fastest", preset="single")
+    directory = tried(tmp_path / "device", stand_in, monkeypatch, how="fastest", preset="replicas", workers=2)
     equals_single(directory, on_cpu.arrays)
     (told,) = [event["text"] for event in events(directory, "warning")]
     assert "install the extra 'cudnn'" in told and not lines(directory)

@@ -92,6 +92,13 @@ def test_check_refuses_what_it_can_know_with_exit_code_2(case: str, stand_in: Pa
     assert said.count("\n") == 0
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_driver_for_a_later_cuda_than_cupys_is_taken(stand_in: Path, tmp_path: Path) -> None:
+    code, said = run("up", on_device(tmp_path, iterations=3), on_fake_cuda(stand_in, driver=14020))
+    assert code == 0, said
+
+
 LAUNCHED = {
     "no device": ({"devices": 0}, "cuda:0", 16, "the driver knows of none, or CUDA_VISIBLE_DEVICES hides them all"),
     "a number too high": ({"devices": 1}, "cuda:3", 16, "found device 3, expected 0 to 0: this machine has 1"),
@@ -100,6 +107,12 @@ LAUNCHED = {
         "cuda:0",
         16,
         "device 0 cannot be used: its memory does not suffice",
+    ),
+    "no memory for cuBLAS": (
+        {"memory_gb": 0.0015},
+        "cuda:0",
+        16,
+        "cuBLAS does not start (CUBLASError: CUBLAS_STATUS_ALLOC_FAILED); often the device's memory does not suffice",
     ),
     "no memory for the net": (
         {"memory_gb": 0.004},

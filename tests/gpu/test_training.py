@@ -34,6 +34,12 @@ def trained(cluster: Path, stand_in: Path, monkeypatch: pytest.MonkeyPatch, **se
     return run_directory(cluster)
 
 
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
+    """What one worker on the CPU has learnt."""
+    return train(configure(tmp_path_factory.mktemp("cpu"), "single", iterations=ITERATIONS)).arrays
+
+
 def equals_single(directory: Path, reference: dict[str, np.ndarray]) -> None:
     """Every parameter and its momentum, to 1e-5 of the largest."""
     arrays, _ = checkpoint.load(directory / events(directory, "checkpoint")[-1]["file"])
@@ -46,13 +52,12 @@ def equals_single(directory: Path, reference: dict[str, np.ndarray]) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("preset", EQUAL)
 def test_a_preset_that_equals_single_does_so_on_two_devices(
-    preset: str, stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str, single: dict[str, np.ndarray], stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
     cluster = configure(tmp_path / "device", preset, workers=2, iterations=ITERATIONS)
     devices = '{ "*" = "cuda:1" }' if preset == "single" else TWO
     directory = trained(placed(cluster, devices), stand_in, monkeypatch, devices=2)
-    equals_single(directory, reference.arrays)
+    equals_single(directory, single)
 
 
 @pytest.mark.slow
@@ -72,24 +77,22 @@ def test_every_other_preset_learns_on_two_devices_what_it_learns_on_the_cpu(
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_worker_and_the_fc_server_share_a_device(
-    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    single: dict[str, np.ndarray], stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
     cluster = configure(tmp_path / "device", "sync", workers=2, iterations=ITERATIONS)
     directory = trained(placed(cluster, '{ "conv-0-0" = "cuda:0", "fc_server" = "cuda:0" }'), stand_in, monkeypatch)
-    equals_single(directory, reference.arrays)
+    equals_single(directory, single)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_cpu_and_a_gpu_in_one_group_get_rows_by_their_throughput(
-    stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    single: dict[str, np.ndarray], stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reference = train(configure(tmp_path / "cpu", "single", iterations=ITERATIONS))
     cluster = configure(tmp_path / "device", "sync", workers=2, iterations=ITERATIONS)
     cluster.write_text(cluster.read_text() + 'shares = "throughput"\n')
     directory = trained(placed(cluster, '{ "conv-0-0" = "cuda:0" }'), stand_in, monkeypatch)
-    equals_single(directory, reference.arrays)
+    equals_single(directory, single)
     assert events(directory, "finished")[-1]["iterations"] == ITERATIONS
     where = re.findall(r'"device": "(cpu|cuda:0)"', (directory / "plan.json").read_text())
     assert {*where} == {"cpu", "cuda:0"}

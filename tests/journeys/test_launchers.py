@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.machines import Refused, machines
 from runtime.compute import service_times
-from tests.far_machines import Far, far_machines, folders, program
+from tests.far_machines import Far, far_machines, folders, or_skip, program
 from tests.support import configure, environment, events, run_directory, runtime_command, train
 
 PLACES = '[placement]\nprocesses = "one"\n'
@@ -21,11 +21,8 @@ APART = ("conv-0-0", "conv-0-1", "[!c]*", "conv_model", "coordinator")
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
-    try:
-        with far_machines(tmp_path_factory.mktemp("far") / "ssh", 3) as made:
-            yield made
-    except Refused as why:
-        pytest.skip(f"no machines here: {why}")
+    with or_skip(far_machines(tmp_path_factory.mktemp("far") / "ssh", 3)) as made:
+        yield made
 
 
 def placed(tables: str, launcher: str, more: str = "") -> str:

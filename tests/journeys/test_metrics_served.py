@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from runtime.serving.server import CONNECTIONS, WAITING
-from tests.support import ROOT, configure, environment, events, get, run_directory, runtime_command
+from tests.support import ROOT, configure, environment, events, get, in_the_middle, run_directory, runtime_command
 
 PROMISED = {
     "convoy_images_total",
@@ -45,24 +45,11 @@ PROMISED = {
 def pages(tmp_path: Path):
     """process name -> its metrics page, taken in the middle of a run."""
     cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True)
-    with subprocess.Popen(
-        runtime_command("up", cluster.name, "--set", "metrics.port=0"),
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        url = ""
-        for line in process.stdout:
-            url = url or "".join(re.findall(r"http://\S+/sd", line))
-            if line.startswith("progress") and " 20/" in line:
-                break
+    with in_the_middle(cluster, "--set", "metrics.port=0") as (process, said):
+        url = re.findall(r"http://\S+/sd", said)[0]
         listed = json.loads(get(url))
         found = {entry["labels"]["process"]: get(f"http://{entry['targets'][0]}/metrics") for entry in listed}
         found["up"] = get(url.replace("/sd", "/metrics"))
-        process.send_signal(signal.SIGINT)
-        process.stdout.read()
     assert process.returncode == 130
     return found
 

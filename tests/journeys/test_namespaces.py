@@ -20,6 +20,7 @@ from runtime.plan.run_plan import RunPlan
 from runtime.plan.topology import Topology
 from runtime.transport.keys import Keys
 from tests.chaos.test_links import running
+from tests.far_machines import or_skip
 from tests.support import configure, events, run_directory, run_up, train
 
 MACHINE = '[[machine]]\nname = "m{number}"\nnamespace = "{namespace}"\naddress = "{address}"\nthreads = 1\n'
@@ -30,11 +31,8 @@ TCP = '[links]\ntransport = "tcp"\n'
 @pytest.fixture(scope="module")
 def three() -> Iterator[list[Machine]]:
     """Three machines with cables of 1 Gbit/s."""
-    try:
-        with machines(3, 10**9) as made:
-            yield made
-    except Refused as why:
-        pytest.skip(f"no network namespaces here: {why}")
+    with or_skip(machines(3, 10**9)) as made:
+        yield made
 
 
 def placed(made: list[Machine], *actors: str, addresses: Sequence[str] = ()) -> str:

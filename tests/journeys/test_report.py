@@ -19,7 +19,7 @@ import pytest
 
 from runtime.page.live import LivePage
 from tests.journeys.written_runs import BEGUN, ENDED, a_test, progress, run
-from tests.support import configure, environment, get, run_directory, run_up, runtime_command
+from tests.support import configure, environment, get, in_the_middle, run_directory, run_up, runtime_command
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 # no window is narrower than 500 px: the page stands in a frame, which tells what was found where --dump-dom shows it
@@ -148,20 +148,8 @@ def waiting(url: str, wanted: str) -> str:
 def live(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of the report of a run that goes on, and `up`."""
     cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8, test=True)
-    with subprocess.Popen(
-        runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        url = ""
-        for line in process.stdout:
-            url = url or "".join(re.findall(r"http://\S+/report", line))
-            if line.startswith("progress") and " 20/" in line:
-                break
-        try:
-            yield url, process
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.stdout.read()
+    with in_the_middle(cluster) as (process, said):
+        yield re.findall(r"http://\S+/report", said)[0], process
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def backend(name: str, joins: bool) -> Backend:
 
 def joined(net: Net) -> str:
     """Which layers are left to others: s(cale), e(ltwise), r(ectifier), p(ooling's rectifier)."""
-    layers = {node.layer.name: node.layer for node in net._nodes}
+    layers = {node.layer.name: node.layer for node in net.nodes}
     found = "p" if "max" in layers and layers["max"].rectify else ""
     found += "s" if "scale" in layers and layers["scale"].norm is not None else ""
     found += "e" if "sum" in layers and layers["sum"].views else ""
@@ -165,7 +165,7 @@ def test_every_blob_of_a_net_that_keeps_its_memory_is_readable_by_name(tmp_path,
     blobs = {layer: [b + 0.25 for b in of] for layer, of in nets[0].initial_blobs().items()}
     for net in nets:
         net.run(inputs, blobs)
-    for top in {top for node in nets[0]._nodes for top in node.layer.proto.top}:
+    for top in {top for node in nets[0].nodes for top in node.layer.proto.top}:
         np.testing.assert_allclose(nets[1].blob(top), nets[0].blob(top), rtol=1e-10, atol=1e-12, err_msg=top)
 
 
@@ -182,7 +182,7 @@ def test_any_net_computes_the_same_numbers_joined_or_not(tmp_path_factory, text)
 
 def test_all_of_resnet_is_joined():
     net = Net(load_net("resnet20"), "TRAIN", ops=get_backend("cpu"), batch=4, input_shape=(3, 32, 32), memory="reused")
-    kinds = [node.layer for node in net._nodes]
+    kinds = [node.layer for node in net.nodes]
     assert all(one.norm is not None for one in kinds if one.proto.type == "Scale")
     assert all(one.absorbed for one in kinds if one.proto.type == "ReLU")
     assert all(one.views for one in kinds if one.proto.type in ("BatchNorm", "Eltwise"))

@@ -90,7 +90,7 @@ def test_every_large_array_that_a_layer_keeps_is_in_the_plan(name):
     net = Net(load_net(name), "TRAIN", ops=get_backend("numpy"), batch=batch, input_shape=shape, memory="reused")
     one_pass(net, 0)
     planned = {(region.node, region.key) for region in net.memory_plan.regions}
-    for node in net._nodes:
+    for node in net.nodes:
         for key, array in node.layer._buffers.items():
             assert (node.index, key) in planned or array.nbytes <= 4096 * 2, (node.layer, key)
 

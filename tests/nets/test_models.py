@@ -55,7 +55,7 @@ def test_every_published_net_gets_its_shapes(name, phase):
 
 def test_googlenet_has_two_side_losses_of_weight_three_tenths():
     net = net_of("bvlc_googlenet/train_val.prototxt", "TRAIN", batch=2)
-    weights = [weight for node in net._nodes for weight in node.layer.loss_weights if weight]
+    weights = [weight for node in net.nodes for weight in node.layer.loss_weights if weight]
     assert weights == pytest.approx([0.3, 0.3, 1.0])
     assert net.boundary == ["label", "loss1/conv", "loss2/conv", "pool5/7x7_s1"]
 

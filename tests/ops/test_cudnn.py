@@ -158,7 +158,7 @@ def test_the_faster_one_is_taken(
     seconds: tuple[float, float], expected: type, make: Made, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     times = dict(zip((Planned, Lowered), seconds, strict=True))
-    monkeypatch.setattr(trial.Trial, "seconds", lambda self, algorithm: times[type(algorithm)])
+    monkeypatch.setattr(trial.Trial, "seconds", lambda self, *tried: [times[type(one)] for one in tried])
     backend = make("fastest")
     right(convolved(backend, SMALL), SMALL)
     assert algorithms(backend) == [expected] * 3
@@ -199,7 +199,7 @@ def test_what_a_first_trial_timed_counts_for_other_numbers_of_images(
     timed: list[type] = []
     times = {Planned: 0.001, Lowered: 0.002}
     monkeypatch.setattr(
-        trial.Trial, "seconds", lambda self, algorithm: timed.append(type(algorithm)) or times[type(algorithm)]
+        trial.Trial, "seconds", lambda self, *tried: [timed.append(type(one)) or times[type(one)] for one in tried]
     )
     backend = make("fastest")
     for n in range(1, choose.MOST_SIZES + 4):
@@ -280,9 +280,8 @@ def test_without_a_driver_that_is_told_once_and_everything_is_lowered(
     backend = make()
     right(convolved(backend, SMALL), SMALL)
     (line,) = told(caplog, logging.WARNING)
-    assert line.startswith(
-        "cuDNN does not start (RuntimeError: CUDNN_STATUS_NOT_INITIALIZED); convolutions are lowered"
-    )
+    assert line.startswith("cuDNN does not start (RuntimeError: CUDNN_STATUS_NOT_INITIALIZED")
+    assert "; convolutions are lowered" in line
     assert not backend.tries
 
 

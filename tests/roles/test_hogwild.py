@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nets import SolverSpec
-from roles.learning.hogwild import Races
 from roles.learning.parameter_store import ParameterStore
 from roles.messages import LayerModel, Updated
+from roles.servers.hogwild import Races
 from tests.roles.conv_model_alone import PATIENCE
 
 

@@ -43,6 +43,20 @@ def test_a_subclass_handles_what_its_base_handles_and_may_do_it_otherwise() -> N
     assert repr(Derived()) == "<Derived (not placed)>"
 
 
+def test_an_actor_of_two_kinds_handles_what_either_handles_whichever_comes_first() -> None:
+    class Asked(Actor):
+        async def on_question(self, said: Question, envelope: Envelope) -> None: ...
+
+    class Told(Actor):
+        async def on_other(self, said: Other, envelope: Envelope) -> None: ...
+
+    class First(Asked, Told): ...
+
+    class Last(Told, Asked): ...
+
+    assert set(First.handlers) == set(Last.handlers) == {Question, Other, Save, WindDown}
+
+
 # -- what is going on
 
 

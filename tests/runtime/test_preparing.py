@@ -1,11 +1,12 @@
-"""What a library logs of its preparation becomes an event; nothing else does."""
+"""What a library logs of its preparation becomes an event; what it says of the interpreter's lock is heard."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any
 
-from runtime.cluster.preparing import LoggedPreparation
+from ops.holding import holds_lock
+from runtime.cluster.preparing import LoggedHold, LoggedPreparation
 
 
 def test_what_is_logged_of_preparation_is_handed_on_with_its_three_fields() -> None:
@@ -20,3 +21,18 @@ def test_what_is_logged_of_preparation_is_handed_on_with_its_three_fields() -> N
     finally:
         log.removeHandler(handler)
     assert told == [{"what": "reading", "done": 1, "total": 4}]
+
+
+def test_who_is_about_to_hold_the_interpreters_lock_goes_on_when_that_is_heard() -> None:
+    order: list[str] = []
+    handler, log = LoggedHold(lambda: order.append("heard")), logging.getLogger("ops.holding")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        holds_lock("a library is loaded")
+        order.append("loaded")
+        log.info("something else")
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(logging.NOTSET)
+    assert order == ["heard", "loaded"]

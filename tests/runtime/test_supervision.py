@@ -23,11 +23,13 @@ TABLE: dict[LifeStage, tuple[LifeStage | None, ...]] = {
 }
 
 
-def beat(process: str = "p", busy: float = 0.0, usual: float = 0.0, progress: int = 1) -> Heartbeat:
+def beat(
+    process: str = "p", busy: float = 0.0, usual: float = 0.0, progress: int = 1, holds_lock: bool = False
+) -> Heartbeat:
     return Heartbeat(
         period=0.5,
         process=process, progress=progress, busy_seconds=busy, usual_seconds=usual, busy_with="worker conv1",
-        loop_lag=0.0, actors={},
+        loop_lag=0.0, actors={}, holds_lock=holds_lock,
     )  # fmt: skip
 
 
@@ -183,6 +185,25 @@ def test_array_work_is_stuck_at_ten_times_the_usual_but_never_under_the_floor(
 def test_preparing_has_a_limit_of_its_own_since_kernels_compile_then(busy: float, stuck: bool) -> None:
     verdict = watched(at_stage(LifeStage.GREETED), TICK, beats=beat(busy=busy, usual=0.0))
     assert bool(verdict) == stuck
+
+
+@pytest.mark.parametrize("stage", [LifeStage.GREETED, LifeStage.RUNNING])
+def test_who_has_said_that_it_holds_the_interpreters_lock_may_be_silent_while_it_may_prepare(stage: LifeStage) -> None:
+    made = at_stage(stage)
+    made.beat(beat(holds_lock=True), 0.0)
+    assert watched(made, Liveness().prepare_seconds + 2.5) == []
+    ((_, why),) = made.check(Liveness().prepare_seconds + 2.75)
+    assert "sent no heartbeat for 302.8 s" in why
+
+
+def test_the_next_beat_ends_that() -> None:
+    made = at_stage(LifeStage.RUNNING)
+    made.beat(beat(holds_lock=True), 0.0)
+    assert watched(made, 60.0) == []
+    made.beat(beat(busy=60.0, holds_lock=True), 60.0)  # the same piece of work goes on: it is not stuck
+    assert made.check(60.25) == []
+    made.beat(beat(), 60.25)
+    assert [bool(made.check(60.25 + tick * TICK)) for tick in range(1, 12)] == [False] * 10 + [True]
 
 
 def test_what_was_said_while_preparing_is_no_verdict_on_what_follows() -> None:

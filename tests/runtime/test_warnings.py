@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from runtime.cluster.warnings import MOST, LoggedWarnings
+from runtime.cluster.warnings import MOST, WARNING, FirstOfEach, LoggedWarnings
 
 
 def told_of(*records: tuple[int, str]) -> list[str]:
@@ -28,3 +28,10 @@ def test_who_warns_without_end_is_told_of_in_a_bounded_number_of_lines() -> None
     told = told_of(*((logging.WARNING, f"message {number} rejected") for number in range(10 * MOST)))
     assert told[:MOST] == [f"message {number} rejected" for number in range(MOST)]
     assert told[MOST:] == [f"more than {MOST} different warnings: the others are in its log"]
+
+
+def test_what_several_processes_warn_of_in_the_same_words_is_told_once() -> None:
+    known = FirstOfEach()
+    told = [known.told(WARNING, {"process": name, "text": text}) for text in ("a", "b") for name in ("p", "q")]
+    assert told == [False, True, False, True]
+    assert [known.told("progress", {"text": "a"}) for _ in range(2)] == [False, False]

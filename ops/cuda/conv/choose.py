@@ -127,7 +127,7 @@ class Chooser:
         error = trial.error(plan, lowered)
         if not timed or against(Found(error), self._ops.precision):
             return Found(error)
-        return Found(error, trial.seconds(plan), trial.seconds(lowered))
+        return Found(error, *trial.seconds(plan, lowered))
 
 
 def _told(found: Found) -> str:

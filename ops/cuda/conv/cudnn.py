@@ -17,6 +17,7 @@ from ops.cuda.conv.weights import WeightOrder
 from ops.cuda.device import OnDevice
 from ops.cuda.images import ALIGNED, address
 from ops.errors import Array, OpsError, Shape
+from ops.holding import holds_lock
 
 LIBRARY = "libcudnn.so.9"
 X, W, Y = 1, 2, 3  # what tensors are called in a graph: images, weights, images; or their gradients
@@ -35,17 +36,19 @@ class Library:
     """
 
     def __init__(self, precision: str, stream: int, *, deterministic: bool) -> None:
+        holds_lock("cuDNN is loaded")
         try:
             import cudnn
         except ImportError as missing:
             raise CudnnMissing(f"cudnn cannot be imported ({missing}); install the extra 'cudnn'") from None
+        here = _start()
         try:
-            _start()
             self.version = str(cudnn.backend_version_string())
             self.handle = cudnn.create_handle()
             cudnn.set_stream(self.handle, stream)
         except Exception as error:  # noqa: BLE001  # whatever it raises, there is lowering
-            raise CudnnMissing(f"cuDNN does not start ({first_line(error)})") from None
+            absent = "" if here else f"; there is no {LIBRARY}: install nvidia-cudnn-cu13"
+            raise CudnnMissing(f"cuDNN does not start ({first_line(error)}{absent})") from None
         self.module = cudnn
         notes = cudnn.numerical_note
         self.left_out = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
@@ -56,16 +59,17 @@ class Library:
         return f"<cuDNN {self.version}>"
 
 
-def _start() -> None:
+def _start() -> bool:
     """Have cuDNN load its parts, with the interpreter's lock let go: the frontend would hold it, and a process whose
-    event loop stands still counts as dead (`ops.backends.cuda_driver`). The frontend tells what is missing."""
+    event loop stands still counts as dead (`ops.backends.cuda_driver`). False: the library is not here."""
     try:
         library = ctypes.CDLL(LIBRARY)  # the one that the frontend has found, under the name that it is loaded by
     except OSError:
-        return
+        return False
     handle = ctypes.c_void_p()
     if library.cudnnCreate(ctypes.byref(handle)) == 0:
         library.cudnnDestroy(handle)
+    return True
 
 
 def graph_of(cudnn: Any, shape: ConvShape, direction: Direction, steps: Steps, **options: Any) -> Any:
@@ -115,6 +119,7 @@ class Planned:
     ) -> None:
         self._library, self._ops, self._weights = library, ops, WeightOrder(shape, ops)
         modes = library.module.heur_mode
+        holds_lock(f"cuDNN, {direction} of {shape} is planned")
         self._graph = graph_of(library.module, shape, direction, steps, handle=library.handle)
         self._graph.validate()
         self._graph.build_operation_graph()

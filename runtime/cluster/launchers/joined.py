@@ -56,7 +56,6 @@ from runtime.plan.run_plan import FILE, RunPlan
 from runtime.plan.topology import ProcessSpec
 
 DIAL_SECONDS = 10.0
-ORDER_SECONDS = 20.0
 LOOK_SECONDS = 0.1  # between two looks at the files of the run
 GRACE_SECONDS = 25.0  # after SIGTERM, for the run to go on elsewhere: clouds and schedulers grant 30 before SIGKILL
 GONE_SECONDS = 2.0  # for killed processes to be gone

@@ -6,7 +6,12 @@
 #include <vector>
 
 enum { OK = 0, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
-EXPORT int cublasCreate_v2(void** handle) { *handle = (void*)0x20; return OK; }
+EXPORT int cublasCreate_v2(void** handle) {
+    if (refusal()) return 1;  // CUBLAS_STATUS_NOT_INITIALIZED
+    if (blocks.used(current) + (2 << 20) > settings.memory) return 3;  // CUBLAS_STATUS_ALLOC_FAILED: its workspace
+    *handle = (void*)0x20;
+    return OK;
+}
 EXPORT int cublasDestroy_v2(void*) { return OK; }
 EXPORT int cublasGetVersion_v2(void*, int* v) { *v = 130000; return OK; }
 EXPORT int cublasSetStream_v2(void*, void*) { return OK; }

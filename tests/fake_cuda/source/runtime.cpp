@@ -86,7 +86,7 @@ EXPORT Error cudaFree(void* p) {
 }
 EXPORT Error cudaHostAlloc(void** p, size_t bytes, unsigned) {
     GUARD;
-    if (posix_memalign(p, 4096, bytes ? bytes : 1)) return cudaErrorMemoryAllocation;
+    if (bytes > settings.pinned || posix_memalign(p, 4096, bytes ? bytes : 1)) return cudaErrorMemoryAllocation;
     blocks.add(*p, bytes, -1);
     return cudaSuccess;
 }

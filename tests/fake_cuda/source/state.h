@@ -21,6 +21,7 @@ struct Settings {
     int driver = number("FAKE_CUDA_DRIVER", 13000);             // the CUDA version that the driver is for
     double start_seconds = number("FAKE_CUDA_START_SECONDS", 0);  // what cuInit takes
     size_t memory = number("FAKE_CUDA_MEMORY_GB", 8) * (1 << 30);  // of each device
+    size_t pinned = number("FAKE_CUDA_PINNED_GB", 8) * (1 << 30);  // page-locked memory, the most at once
     long vanish_after = number("FAKE_CUDA_VANISH_AFTER", -1);   // launches; then every call says that the device is lost
 };
 extern const Settings settings;

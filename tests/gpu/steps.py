@@ -1,0 +1,97 @@
+"""`python -m tests.gpu.steps NET SIZE [PLANTED]`, on the stand-in: what three steps of `single` ask of a device.
+
+Prints a JSON object: the counts of each step, and the shapes of images that a layer had to copy because they lay
+otherwise than kernels read. Counts do not depend on the size of images while these fit into one lowering.
+PLANTED is a mistake: "copy to the host", "allocation", "copy of images".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fake_cuda
+import numpy as np
+
+import nets
+import ops
+from nets import Net, load_net, load_solver
+from ops.cuda import device
+from roles.learning.buffers import gradient_buffers
+from roles.learning.parameter_store import ParameterStore
+from roles.workers.single import train
+
+BATCH = 2
+
+
+def net_of(name: str, size: int, backend: ops.Backend) -> Net:
+    """A net of the zoo for images of that size, which are also what it crops."""
+    text = (Path(nets.__file__).parent / "zoo" / f"{name}.prototxt").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, f"{name}.prototxt")
+        file.write_text(re.sub(r"crop_size: \d+", f"crop_size: {size}", text))
+        spec = load_net(str(file))
+    shape = (1 if name == "lenet" else 3, size, size)
+    return Net(spec, "TRAIN", ops=backend, batch=BATCH, input_shape=shape, seed=1, memory="reused")
+
+
+def steps(net: Net, backend: ops.Backend) -> Iterator[dict[str, int]]:
+    """The counts of one training step after the other, as the preset `single` does them."""
+    store = ParameterStore(net.params, net.initial_blobs(), load_solver("lenet_solver"), backend, in_place=True)
+    gradients, random = gradient_buffers(net), np.random.default_rng(1)
+    (image,) = (shape for shape in net.input_shapes.values() if len(shape) == 4)
+    given = random.standard_normal(image, np.float32), np.arange(1, 1 + BATCH, dtype=np.float32)
+    for number in range(3):
+        before = fake_cuda.counts()
+        net.begin(number)
+        for blob, array in zip(net.inputs, given, strict=True):
+            net.feed(blob, array)
+        for stage in net.stages:
+            if stage.layer is not None:
+                net.load(stage.layer, store.read(stage.layer))
+            net.forward(stage)
+        train(net, store, gradients)
+        assert "loss" in next(iter(net.scalars()))
+        yield {what: count - before[what] for what, count in fake_cuda.counts().items()}
+
+
+def plant(mistake: str, backend: Any) -> None:
+    """Make the backend's pooling do what it must not."""
+    plain = backend.pool_forward
+
+    def pooled(x: Any, *rest: Any, **more: Any) -> Any:
+        if mistake == "copy to the host":
+            float(x[0, 0, 0, 0])
+        elif mistake == "allocation":
+            backend.xp.cuda.memory.Memory(1 << 20)  # past CuPy's pool
+        elif mistake == "copy of images":
+            x = backend.xp.ascontiguousarray(x)
+        else:
+            raise ValueError(mistake)
+        return plain(x, *rest, **more)
+
+    backend.pool_forward = pooled
+
+
+def main(name: str, size: int, *mistakes: str) -> None:
+    """See the module's text."""
+    backend, copied = ops.get_backend("cupy"), list[tuple[int, ...]]()
+    for mistake in mistakes:
+        plant(mistake, backend)
+    new_images = device.new_images
+
+    def noted(xp: Any, shape: tuple[int, ...], dtype: Any) -> ops.Array:
+        copied.append(shape)
+        return new_images(xp, shape, dtype)
+
+    device.new_images = noted
+    print(json.dumps({"steps": list(steps(net_of(name, size, backend), backend)), "copied": copied}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

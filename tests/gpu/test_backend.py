@@ -1,0 +1,75 @@
+"""How the CuPy backend asks for what only real CuPy has: page-locked memory and cuBLAS's precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ops.backends.cupy_backend import rounded
+from tests.fake_cuda.processes import on_fake_cuda, script
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+READ_AHEAD = """
+import cupy, numpy, threading
+from ops import get_backend
+backend, made = get_backend("cupy", device=1), []
+images = numpy.random.default_rng(1).standard_normal((2, 3, 4, 5), numpy.float32)
+thread = threading.Thread(target=lambda: made.append(backend.staged(images)))  # it has chosen no device
+thread.start(), thread.join()
+(staged,) = made
+assert cupy.cuda.runtime.pointerGetAttributes(staged.ctypes.data).type == 1  # cudaMemoryTypeHost
+given = backend.fed(staged, numpy.float32)
+assert int(given.device) == 1
+assert given.strides == backend.empty(images.shape).strides
+numpy.testing.assert_array_equal(backend.to_host(given), images)
+"""
+
+
+def test_rows_that_were_read_ahead_lie_where_the_device_copies_by_itself(stand_in: Path) -> None:
+    done = script(READ_AHEAD, on_fake_cuda(stand_in, devices=2))
+    assert done.returncode == 0, done.stderr
+
+
+UNLOCKED = """
+import logging, numpy
+from ops import get_backend
+logging.basicConfig()
+backend, images = get_backend("cupy"), numpy.ones((2, 3, 4, 5), "f")
+staged = backend.staged(images)
+assert staged is images
+numpy.testing.assert_array_equal(backend.to_host(backend.fed(staged, numpy.float32)), images)
+"""
+
+
+def test_without_page_locked_memory_rows_are_fed_as_they_are_and_that_is_told(stand_in: Path) -> None:
+    done = script(UNLOCKED, on_fake_cuda(stand_in, pinned_gb=0))
+    assert done.returncode == 0 and "no page-locked memory for what is read ahead" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("size", [1, 512, 513, 4096, 5000, 77_070_336, 2**31 + 1])
+def test_page_locked_memory_is_asked_for_in_few_sizes_with_a_quarter_more_at_most(size: int) -> None:
+    given = rounded(size)
+    assert size <= given <= max(size + 511, size * 1.25)
+    assert len({rounded(more) for more in range(1 << 16, 1 << 17, 100)}) <= 5
+
+
+KINDS = """
+import numpy
+from ops import get_backend
+for precision, kind in (("full", 68), ("tf32", 77), ("bf16", 75)):
+    backend = get_backend("cupy", precision=precision)
+    real, kinds = backend.product._gemm, []
+    backend.product._gemm = lambda *arguments: (kinds.append(arguments[-2]), real(*arguments))
+    x, w = (numpy.random.default_rng(1).random(shape, numpy.float32) for shape in ((6, 8), (5, 8)))
+    y = backend.to_host(backend.dense_forward(backend.asarray(x), backend.asarray(w), None))
+    assert kinds == [kind], (precision, kinds)
+    numpy.testing.assert_allclose(y, x @ w.T, rtol=1e-5)
+"""
+
+
+def test_the_precision_says_how_cublas_multiplies(stand_in: Path) -> None:
+    """The numbers are those of cublasComputeType_t: CUBLAS_COMPUTE_32F, 32F_FAST_TF32, 32F_FAST_16BF."""
+    done = script(KINDS, on_fake_cuda(stand_in))
+    assert done.returncode == 0, done.stderr
