@@ -2,7 +2,8 @@
 
 Every member has an array and gets the whole sum in memory of its own. Ours is a cluster like any other: `up` with the
 program `allreduce_members`. The sides take turns; what counts is the median of all rounds of the first member, but for
-each turn's first ones. What never lives here: the sums (`roles.exchange.collective`), the peers' (`allreduce_peers`).
+each turn's first ones. `--against CHECKOUT` measures beside another commit instead (`allreduce_pair`). What never lives
+here: the sums (`roles.exchange.collective`), the peers' (`allreduce_peers`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from benchmarks.allreduce_pair import compare
 from benchmarks.report import ROOT, Record, machine, missing, write
 
 MEGABYTES, MEMBERS = (30, 200), (2, 4, 8)
@@ -35,7 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--members", type=int, nargs="+", default=MEMBERS)
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, instead of the peers")
+    parser.add_argument("--lives", type=int, default=6, help="of the processes, against another commit")
+    parser.add_argument("--sums", type=int, default=60, help="of each side in a life, against another commit")
     given = parser.parse_args(arguments)
+    if given.against:
+        return against(given)
     record = Record("Allreduce on one host")
     sides = available(record)
     record.table("Milliseconds of a sum", "processes", "MB", *sides, *(f"of {name}" for name in sides if name in BARS))
@@ -46,6 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
         record.status = "passed"
     paths = write(given.results, "allreduce", machine(), {"allreduce": record})
     print("results:", *paths)
+    return int(record.status != "passed")
+
+
+def against(given: argparse.Namespace) -> int:
+    """The same beside another commit: see `allreduce_pair`. 1: the bar is missed."""
+    record = Record("Allreduce beside an earlier commit")
+    shapes = [(members, megabytes) for members in given.members for megabytes in given.megabytes]
+    compare(record, given.against.resolve(), shapes, given.lives, given.sums)
+    if record.status == "running":
+        record.status = "passed"
+    print("results:", *write(given.results, "allreduce", machine(), {"against": record}))
     return int(record.status != "passed")
 
 

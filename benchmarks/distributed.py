@@ -3,7 +3,8 @@
 Ours are runs of `up`, data reading and all, on made-up images; the global batch is the same on every side. What counts
 is the median of what a run reports of itself after its first third. The faster preset counts; `replicas` computes what
 one process and DDP compute, `dl4j` averages models, and both rows are there. For CaffeNet: how much of an iteration is
-exposed communication. What never lives here: DDP's process (`distributed_peer`).
+exposed communication. `--against CHECKOUT` measures beside another commit
+instead. What never lives here: DDP's process (`distributed_peer`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.allreduce import gloo_processes, run
-from benchmarks.report import ROOT, Record, machine, missing, ratio, write
+from benchmarks.report import ROOT, Record, commit_of, machine, missing, ratio, write
 from benchmarks.training import WORKLOADS
 
 BESIDE_SINGLE, BESIDE_DDP, EXPOSED = 0.9, 1.25, 0.05  # bars
+KEPT = 0.97  # of the speed of another commit, at least
 SOLVER = """net: "{net}" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005
 display: {display} max_iter: {iterations}
 """
@@ -51,7 +53,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0, help="of a turn of DDP; ours take about as long")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, instead of the peers")
     given = parser.parse_args(arguments)
+    if given.against:
+        return against(given)
     record = Record("Two workers on one host")
     sides: dict[str, Callable[[str], float]] = {
         "single, 2 threads": partial(rate, preset="single", workers=1, threads=2),
@@ -74,6 +79,36 @@ def main(arguments: list[str] | None = None) -> int:
     paths = write(given.results, "distributed", machine(), {"distributed": record})
     print("results:", *paths)
     return int(record.status != "passed")
+
+
+def against(given: argparse.Namespace) -> int:
+    """This tree's runs beside those of another commit's, in turns. 1: a bar is missed."""
+    record, other = Record("Two workers beside an earlier commit"), given.against.resolve()
+    before = f"commit {commit_of(other)}"
+    headers = ("net", "preset", before, "this tree", "ratio", "first quarter", "last quarter", "turns")
+    record.table(f"Images a second, beside {before}", *headers)
+    trees = [other, ROOT]
+    for net in given.nets:
+        for preset in ("replicas", "sync"):
+            taken: dict[Path, list[float]] = {tree: [] for tree in trees}
+            for number in range(given.turns):
+                for tree in trees[:: -1 if number % 2 else 1]:
+                    taken[tree].append(rate_of(tree, net, preset))
+            then, now = taken.values()
+            low, middle, high = quantiles([ours / theirs for theirs, ours in zip(then, now, strict=True)], n=4)
+            record.row(net, preset, median(then), median(now), middle, low, high, given.turns)
+            if middle < KEPT:
+                record.fail(f"{net}, {preset}: {middle:.3f} of {before}'s speed, at least {KEPT}")
+    if record.status == "running":
+        record.status = "passed"
+    print("results:", *write(given.results, "distributed", machine(), {"against": record}))
+    return int(record.status != "passed")
+
+
+def rate_of(tree: Path, net: str, preset: str) -> float:
+    """Images a second of two workers of a checkout, as its own benchmark measures them."""
+    code = f"from benchmarks.distributed import rate; print(rate('{net}', '{preset}', 2, 1))"
+    return float(run([sys.executable, "-c", code], {"PYTHONPATH": str(tree)}, str(tree)))
 
 
 def beside(record: Record, net: str, sides: dict[str, Callable[[str], float]], turns: int) -> None:

@@ -2,6 +2,7 @@
 
 Every measurement has two processes; the sides of a comparison are all up at once and take turns, round by round, and a
 ratio is the median of the ratios of the rounds. A bar that is missed is a line, and the command ends with 1.
+`--against CHECKOUT` measures beside another commit instead.
 What never lives here: how each side sends (`messages_convoy`, `messages_peers`) and starts (`messages_pair`).
 """
 
@@ -12,12 +13,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.messages_pair import ADDRESSES, NAMESPACES, Lost, Pair, namespaces
-from benchmarks.report import ROOT, Record, machine, missing, ratio, write
+from benchmarks.report import ROOT, Record, commit_of, machine, missing, ratio, write
 
 KB, MB = 1 << 10, 1 << 20
 ARRAYS = {"64 KB": 64 * KB, "1 MB": MB, "30 MB": 30 * MB, "200 MB": 200 * MB}
@@ -33,6 +35,8 @@ ARRAY_MOST = 6.0  # times the smallest array's time, whatever the size: nothing 
 READ_LEAST, READ_FROM = 0.9, 30 * MB  # of one memory pass; a smaller array is read in less time than a message takes
 TCP_LEAST = 0.9  # of pyzmq without copies
 GAP_MOST = 50.0  # milliseconds
+TELL_KEPT, ASK_KEPT = 1.02, 1.02  # of the time of another commit
+LIVES = 5  # of the processes, beside another commit
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,12 +46,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--scale", type=float, default=1.0, help="of the messages per round")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, instead of the parts")
     given = parser.parse_args(arguments)
-    records = {name: Record(PARTS[name][0]) for name in given.parts}
+    parts = {name: PARTS[name] for name in given.parts}
+    if given.against:
+        parts = {"against": ("Beside an earlier commit", partial(against, given.against.resolve()))}
+    records = {name: Record(title) for name, (title, _) in parts.items()}
     for name, record in records.items():
         print(record.title, flush=True)
         with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-            run(record, PARTS[name][1], Plan(Path(folder), given.rounds, given.scale))
+            run(record, parts[name][1], Plan(Path(folder), given.rounds, given.scale))
     paths = write(given.results, "messages", machine(), records)
     print("results:", *paths)
     return int(any(record.status not in ("passed", "skipped") for record in records.values()))
@@ -57,7 +65,7 @@ class Plan:
     """How much is measured, and where the sockets' files are."""
 
     def __init__(self, folder: Path, rounds: int, scale: float) -> None:
-        self.rounds, self.scale = rounds, scale
+        self.folder, self.rounds, self.scale = folder, rounds, scale
         self.unix, self.ipc = (  # Convoy's road on one host, and ZeroMQ's
             {name: f"{scheme}://{folder}/{name}.{{lane}}" for name in "ab"} for scheme in ("unix", "ipc")
         )
@@ -178,6 +186,64 @@ def loop(record: Record, plan: Plan) -> None:
     record.judge("largest gap, milliseconds", found["convoy"], most=GAP_MOST)
 
 
+def against(other: Path, record: Record, plan: Plan) -> None:
+    """Small messages and small arrays of this tree and of another commit's, both up at once. A ratio belongs
+    to one life of the processes: what counts is the median of LIVES."""
+    before = f"commit {commit_of(other)}"
+    headers = ("what", before, "this tree", "ratio", "least of a life", "most of a life")
+    record.table(f"Beside {before}, in {plan.rounds} turns of each of {LIVES} lives", *headers)
+    lives = [_life(other, plan, turned=bool(life % 2)) for life in range(LIVES)]
+    for what, *_, bar in orders(plan):
+        if any(what not in life for life in lives):
+            record.note(f"{what}: not measured, {before} knows no such order")
+            continue
+        then, now = (median(life[what][side] for life in lives) for side in (0, 1))
+        ratios = [life[what][2] for life in lives]
+        record.row(what, then * 1e6, now * 1e6, median(ratios), min(ratios), max(ratios))
+        if bar:
+            record.judge(f"{what.partition(',')[0]}, of {before}", median(ratios), most=bar)
+
+
+def orders(plan: Plan) -> list[tuple[str, str, dict[str, Any], float | None]]:
+    """What is measured beside another commit: the order, its options, the bar."""
+    arrays = {f"an array of {label}, microseconds": ARRAYS[label] for label in ("64 KB", "1 MB")}
+    return [
+        ("a tell, microseconds", "one_way", {"count": plan.count(2000)}, TELL_KEPT),
+        ("an ask, microseconds", "round_trips", {"count": plan.count(100)}, ASK_KEPT),
+        *(
+            (what, "arrays", {"size": size, "count": plan.count(10), "read": False}, None)
+            for what, size in arrays.items()
+        ),
+    ]
+
+
+def _life(other: Path, plan: Plan, *, turned: bool) -> dict[str, tuple[float, float, float]]:
+    """Seconds there, seconds here and their ratio, as far as the other commit's benchmark knows the orders. `turned`:
+    this tree's processes are started first."""
+    found = {}
+    trees = {"there": other, "here": ROOT}
+    with ExitStack() as up:
+        sides: dict[str, Pair] = {}
+        for side in list(trees)[:: -1 if turned else 1]:
+            bind = {name: f"unix://{plan.folder}/{side}-{name}.{{lane}}" for name in "ab"}
+            sides[side] = up.enter_context(Pair("convoy", tree=trees[side], bind=bind, shared=True))
+        for what, order, options, _ in orders(plan):
+            try:
+                taken = turns(sides, order, plan.rounds, **options)
+            except Lost:
+                break
+            then, now = (list(map(seconds_in, taken[side])) for side in trees)
+            found[what] = median(then), median(now), ratio(now, then)
+    return found
+
+
+def seconds_in(found: float | dict[str, float]) -> float:
+    """Of what an end measured: messages per second, seconds, or an array's seconds until it arrives."""
+    if isinstance(found, dict):
+        return found["arrive"]
+    return found if found < 1 else 1 / found
+
+
 def held(pair: Pair, count: int) -> float:
     """The largest gap after one flood at a loop that was held."""
     pair.order("b", "expect", count=count)()
@@ -189,11 +255,11 @@ def held(pair: Pair, count: int) -> float:
 
 
 def turns(sides: dict[str, Pair], what: str, rounds: int, **options: Any) -> dict[str, list[float]]:
-    """What each side measures, round by round, in turn; a first round does not count."""
+    """What each side measures, round by round, in turn, each first in every other round; a first one does not count."""
     taken: dict[str, list[float]] = {label: [] for label in sides}
     for number in range(rounds + 1):
-        for label, pair in sides.items():
-            found = pair.ask(what, **options)
+        for label in list(sides)[:: -1 if number % 2 else 1]:
+            found = sides[label].ask(what, **options)
             if number:
                 taken[label].append(found)
     return taken

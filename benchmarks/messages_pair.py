@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -29,7 +30,8 @@ class Lost(Exception):
 
 
 class End:
-    """One process of `module`, with more in its `environment`. `before` is put in front of its command."""
+    """One process of `module`, with more in its `environment`, of the checkout `tree`. `before` is put in front of its
+    command."""
 
     def __init__(
         self,
@@ -39,12 +41,14 @@ class End:
         before: tuple[str, ...],
         module: str = "benchmarks.messages_end",
         environment: dict[str, str] | None = None,
+        tree: Path = ROOT,
     ) -> None:
         self.title = f"{kind}, end {name}"
         command = [*before, sys.executable, "-m", module, kind, name, json.dumps(options)]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **(environment or {})}
+        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        environment = {**os.environ, "PYTHONPATH": str(tree), **one, **(environment or {})}
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, text=True)
+        self.process = subprocess.Popen(command, cwd=tree, env=environment, stdin=pipe, stdout=pipe, text=True)
 
     def say(self, what: Any) -> None:
         """Give it an order, or what it waits for."""
@@ -80,11 +84,14 @@ class End:
 
 class Pair:
     """The ends `a` and `b` of one kind, linked to one another, each in one of two network `namespaces`, if these are
-    given. Some kinds start their second process themselves."""
+    given, of the checkout `tree`. Some kinds start their second process themselves."""
 
-    def __init__(self, kind: str, *, alone: bool = False, namespaces: Sequence[str] = (), **options: Any) -> None:
+    def __init__(
+        self, kind: str, *, alone: bool = False, namespaces: Sequence[str] = (), tree: Path = ROOT, **options: Any
+    ) -> None:
         before = dict(zip("ab", (("ip", "netns", "exec", name) for name in namespaces), strict=False))
-        self.ends = {name: End(kind, name, options, before.get(name, ())) for name in ("a" if alone else "ab")}
+        names = "a" if alone else "ab"
+        self.ends = {name: End(kind, name, options, before.get(name, ()), tree=tree) for name in names}
 
     def __enter__(self) -> Pair:
         try:

@@ -197,13 +197,18 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "commit": _output("git", "rev-parse", "--short", "HEAD") or "unknown",
+        "commit": commit_of(ROOT),
     }
     for name in VERSIONS:
         if version := _version(name):
             found[name] = version
     threads = {name: os.environ[name] for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS") if name in os.environ}
     return found | threads
+
+
+def commit_of(tree: Path) -> str:
+    """What is checked out there."""
+    return _output("git", "-C", str(tree), "rev-parse", "--short", "HEAD") or "unknown"
 
 
 def write(directory: Path, benchmark: str, found: dict[str, Any], records: dict[str, Record]) -> tuple[Path, Path]:

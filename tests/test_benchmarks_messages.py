@@ -49,7 +49,45 @@ def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
     log: list[str] = []
     sides: Any = {name: Said(log, name) for name in "xy"}
     assert messages.turns(sides, "anything", 2) == {"x": [2, 3], "y": [2, 3]}
-    assert log == ["x", "y"] * 3
+    assert log == ["x", "y", "y", "x", "x", "y"]
+
+
+def test_a_message_that_costs_more_than_that_of_another_commit_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Both:
+        def __init__(self, kind: str, *, tree: Path, **options: Any) -> None:
+            self.slower = 1.0 if tree == tmp_path else 1.1
+
+        def __enter__(self) -> Both:
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def ask(self, what: str, **options: Any) -> Any:
+            if what == "one_way":
+                return 200_000 / self.slower
+            if what == "round_trips":
+                return 3e-5
+            raise Lost("it has no such order")
+
+    monkeypatch.setattr(messages, "Pair", Both)
+    monkeypatch.setattr(messages, "commit_of", lambda tree: "abc")
+    told = ["--against", str(tmp_path), "--rounds", "3", "--results", str(tmp_path)]
+    assert messages.main(told) == 1
+    (as_json,) = tmp_path.glob("messages-*.json")
+    part = json.loads(as_json.read_text())["parts"]["against"]
+    assert part["status"] == "failed"
+    assert [row[0] for row in part["tables"][0]["rows"]] == ["a tell, microseconds", "an ask, microseconds"]
+    tell = part["tables"][0]["rows"][0]
+    assert tell[1:] == [pytest.approx(value) for value in (5.0, 5.5, 1.1, 1.1, 1.1)]
+    assert part["notes"] == [
+        "MISSED a tell, of commit abc: 1.1, bar at most 1.02",
+        "an ask, of commit abc: 1, bar at most 1.02",
+        "an array of 64 KB, microseconds: not measured, commit abc knows no such order",
+        "an array of 1 MB, microseconds: not measured, commit abc knows no such order",
+    ]
 
 
 def test_a_row_is_convoy_divided_by_the_side_round_by_round() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
-from benchmarks import allreduce, distributed
+from benchmarks import allreduce, allreduce_pair, distributed
 from benchmarks.allreduce_members import input_of
-from benchmarks.report import Record
+from benchmarks.report import ROOT, Record
 
 
 @pytest.mark.slow
@@ -59,3 +60,53 @@ def test_a_run_of_two_replicas_reports_its_speed_and_its_exposed_communication()
     found = distributed.progress("lenet", "replicas", 2, 1, iterations=6, display=1)
     assert [event["iteration"] for event in found] == [3, 4, 5, 6]
     assert all(event["images_per_second"] > 0 and event["exposed_seconds"] > 0 for event in found)
+
+
+@pytest.mark.slow
+def test_the_members_of_two_checkouts_take_turns_and_their_sums_are_the_same_bits() -> None:
+    with allreduce_pair.Side(ROOT, 2, 1000) as one, allreduce_pair.Side(ROOT, 2, 1_100_000) as other:
+        for side, numbers in ((one, 1000), (other, 1_100_000), (one, 1000)):
+            seconds, digests = side.sum("digest")
+            expected = hashlib.blake2b(input_of(0, numbers) + input_of(1, numbers), digest_size=8).hexdigest()
+            assert seconds > 0 and digests == {expected}
+        assert one.sum()[1] == {""}
+
+
+def test_a_checkout_that_cannot_run_is_told_with_what_it_said(tmp_path: Path) -> None:
+    (tmp_path / "runtime").mkdir()
+    (tmp_path / "runtime" / "__init__.py").write_text("raise SystemExit('it is too old')")
+    with pytest.raises(SystemExit, match=r"do not come:\nit is too old"), allreduce_pair.Side(tmp_path, 2, 1000):
+        pass
+
+
+def test_sums_that_take_longer_than_those_of_another_commit_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record("r")
+    lives = iter([([1.0, 1.0, 2.0], [1.1, 1.1, 1.0]), ([2.0, 2.0, 2.0], [2.0, 2.0, 2.0]), ([1.0] * 3, [1.2] * 3)])
+    begun: list[bool] = []
+    monkeypatch.setattr(allreduce_pair, "commit_of", lambda tree: "abc")
+    monkeypatch.setattr(allreduce_pair, "_life", lambda *shape, turned: begun.append(turned) or next(lives))
+    allreduce_pair.compare(record, Path("elsewhere"), [(2, 30)], lives=3, sums=3)
+    (row,) = record.tables[0].rows
+    assert row == [2, 30, 1000.0, pytest.approx(1200.0), pytest.approx(1.1), 1.0, pytest.approx(1.2), 9]
+    assert begun == [False, True, False]
+    assert record.notes == ["1.100 of commit abc's time, at most 1.03: 2 processes, 30 MB"]
+
+
+def test_a_run_that_is_slower_than_that_of_another_commit_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    speeds = {(tmp_path, "replicas"): 100.0, (ROOT, "replicas"): 98.0, (tmp_path, "sync"): 100.0, (ROOT, "sync"): 96.0}
+    order: list[Path] = []
+
+    def rate_of(tree: Path, net: str, preset: str) -> float:
+        order.append(tree)
+        return speeds[tree, preset]
+
+    monkeypatch.setattr(distributed, "rate_of", rate_of)
+    monkeypatch.setattr(distributed, "commit_of", lambda tree: "abc")
+    told = ["--against", str(tmp_path), "--nets", "lenet", "--turns", "2", "--results", str(tmp_path)]
+    assert distributed.main(told) == 1
+    assert order[:4] == [tmp_path, ROOT, ROOT, tmp_path]
+    (as_text,) = tmp_path.glob("distributed-*.md")
+    assert "lenet, sync: 0.960 of commit abc's speed, at least 0.97" in as_text.read_text()
+    assert "replicas: 0.9" not in as_text.read_text()

@@ -60,7 +60,7 @@ class Summands:
         whole = self.size(message, sender, key)
         for array in arrays:
             check_array(array, whole if size is None else size, self._dtype, sender)
-        self._standing.hear(message, sender, (*key, sender))
+        self._standing.move(type(message), (*key, sender))
         self._place(key, sender).set_result(arrays)
 
     async def of(self, key: Key, sender: str) -> Arrays:

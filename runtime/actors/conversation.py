@@ -82,18 +82,19 @@ class Standing(Generic[Subject]):
 
     def hear(self, message: Message, sender: str, subject: Subject, to: str = "") -> None:
         """A message comes and leads to a state: `to`, or the only one there is. MessageError if it may not come."""
-        self.check(message, sender, subject)
-        self.move(type(message), subject, to)
+        self._lead(type(message), subject, self.check(message, sender, subject), to)
 
     def move(self, said: Said, subject: Subject, to: str = "") -> None:
         """What was checked, or what the actor does itself, leads to a state. ValueError if the table knows no such
         step."""
-        state = self.state(subject)
+        self._lead(said, subject, self.state(subject), to)
+
+    def _lead(self, said: Said, subject: Subject, state: str, to: str) -> None:
         after = self.talk.table.get((state, said), ())
         found = to or (after[0] if len(after) == 1 else "")
         if found not in after:
             raise ValueError(f"{self.talk.about} {self._named(subject)}: {said!r} does not lead from {state} to '{to}'")
-        if found == self._unheard(subject):
+        if found == (self._unheard(subject) if subject in self._kept else state):
             self._kept.pop(subject, None)
         else:
             self._kept[subject] = found

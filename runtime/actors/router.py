@@ -86,12 +86,11 @@ class Router:
         return found
 
     async def _send(self, envelope: Envelope) -> None:
-        sender, to = envelope.sender, envelope.receiver
+        message, sender, to = envelope.message, envelope.sender, envelope.receiver
         understood = self.vocabulary.get(to)
-        if understood is not None and not envelope.answers and type(envelope.message) not in understood:
+        if understood is not None and type(message) not in understood and not envelope.answers:
             known = ", ".join(sorted(kind.__name__ for kind in understood))
-            what = f"{sender} cannot send {envelope.message!r} to {to}"
-            raise Unsendable("not_understood", f"{what}; {to} understands {known}")
+            raise Unsendable("not_understood", f"{sender} cannot send {message!r} to {to}; {to} understands {known}")
         place = self._homes.get(to)
         if place is None:
             gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""
@@ -103,22 +102,23 @@ class Router:
             raise ActorStopped(f"{sender} cannot send to {to}: {error}") from None
         if began is not None and self.tracer is not None:
             self.tracer.sent(envelope, began)
-        self._metrics.sent(sender, envelope.message.kind)
+        self._metrics.sent(sender, message.kind)
 
     # -- receiving
 
     def deliver(self, envelope: Envelope, size: int, release: Release) -> None:
         """A transport hands over what arrived: an answer to its asker, anything else to the receiver's inbox."""
-        if envelope.receiver in self.stopped:  # it came too late; that is no offence
+        receiver, answers = envelope.receiver, envelope.answers
+        if receiver in self.stopped:  # it came too late; that is no offence
             release()
             return
-        cell = self._cells.get(envelope.receiver)
+        cell = self._cells.get(receiver)
         if cell is None:
-            text = f"no actor '{envelope.receiver}' lives in {self._process}"
+            text = f"no actor '{receiver}' lives in {self._process}"
             problem: MessageError | None = MessageError("unknown_receiver", text)
-        elif not envelope.answers and type(envelope.message) not in cell.actor.handlers:
+        elif not answers and type(envelope.message) not in cell.actor.handlers:
             understood = ", ".join(sorted(kind.__name__ for kind in cell.actor.handlers))
-            problem = MessageError("not_understood", f"{envelope!r}; {envelope.receiver} understands {understood}")
+            problem = MessageError("not_understood", f"{envelope!r}; {receiver} understands {understood}")
         else:
             problem = self._take(envelope)
         if cell is None or problem is not None:
@@ -126,7 +126,7 @@ class Router:
             self.reject(envelope.sender, problem)
             return
         self._metrics.received(envelope, size)
-        if envelope.answers:
+        if answers:
             release()
         else:
             cell.take(envelope, release)
@@ -134,21 +134,22 @@ class Router:
     def _take(self, envelope: Envelope) -> MessageError | None:
         """Note a message that came; an answer goes to its asker. Or why it may not come, and nothing is noted: its
         sender or incarnation is not linked, it was here before, was overtaken, or answers nothing that is open."""
-        place = self._homes.get(envelope.sender)
-        if place is None or place.incarnation != envelope.incarnation:
+        message, number, sender, incarnation, receiver, _, answers, _ = envelope
+        place = self._homes.get(sender)
+        if place is None or place.incarnation != incarnation:
             return MessageError("unknown_sender", f"{envelope!r}: no such sender or incarnation is linked here")
-        if not envelope.answers:
-            key = envelope.sender, envelope.message.lane
-            if envelope.id > place.latest.get(key, 0):
-                place.latest[key] = envelope.id
+        if not answers:
+            key = sender, message.lane
+            if number > place.latest.get(key, 0):
+                place.latest[key] = number
                 return None
             return MessageError("late", f"{envelope!r} came twice, or something sent later came before it")
-        ask = self.asks.get(envelope.answers)
-        if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (envelope.sender, envelope.receiver):
+        ask = self.asks.get(answers)
+        if ask is None or ask.answer.done() or (ask.peer, ask.asker) != (sender, receiver):
             return MessageError("unasked", f"{envelope!r} answers nothing that is open")
         if self.tracer is not None:
             self.tracer.answered(envelope)
-        ask.answer.set_result(envelope.message)
+        ask.answer.set_result(message)
         return None
 
     def reject(self, peer: str, error: MessageError | None) -> None:

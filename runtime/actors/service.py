@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
+
+from runtime.messages.message import Envelope
 
 
 @dataclass(slots=True)
@@ -10,6 +14,8 @@ class Service:
     """How many were handled, seconds that they waited in the inbox, and seconds that their handler took, with what that
     itself waited for."""
 
+    name: str  # of the kind
+    handle: Callable[[Any, Envelope], Awaitable[None]]  # the actor's on_<message>
     handled: int = 0
     waited: float = 0.0
     seconds: float = 0.0

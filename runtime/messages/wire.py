@@ -43,12 +43,7 @@ def encode(envelope: Envelope, lend: Lend = nowhere) -> list[Frame]:
     if body.array_fields:
         encode_arrays(body, lend, descriptors, frames)
     try:
-        head = _pack(
-            (
-                PROTOCOL, body.kind, envelope.id, envelope.sender, envelope.incarnation, envelope.receiver,
-                envelope.reply_to, envelope.answers, envelope.step, values, descriptors,
-            )
-        )  # fmt: skip
+        head = _pack((PROTOCOL, body.kind, *envelope[1:], values, descriptors))  # one by one: 0.25 us more
     except (TypeError, ValueError, OverflowError) as error:
         raise MessageError("bad_type", f"{body.kind} cannot be encoded: {error}") from None
     if len(head) > MAX_HEADER_BYTES:
@@ -83,6 +78,8 @@ def decode(frames: Sequence[Any], borrow: Borrow = nothing) -> Envelope:
 
 def size_of(frames: Sequence[Any]) -> int:
     """Bytes of all frames: what byte credits count."""
+    if len(frames) == 1:  # most messages, in 0.05 us instead of 0.3
+        return len(frames[0])
     return sum(frame.nbytes if isinstance(frame, memoryview) else len(frame) for frame in frames)
 
 

@@ -143,7 +143,7 @@ class SocketTransport(Transport):
 
     async def _send(self, link: PeerLink, envelope: Envelope, frames: list[Frame], in_place: int) -> None:
         size = wire.size_of(frames) + in_place
-        if max(map(len, frames)) > self.limits.message_bytes:
+        if size > self.limits.message_bytes and max(map(len, frames)) > self.limits.message_bytes:
             raise MessageError("too_large", f"{envelope!r} has {size} bytes, at most {self.limits.message_bytes}")
         cost = cost_of(size)
         if not link.gate.admit(cost):

@@ -158,6 +158,11 @@ def test_a_contiguous_array_is_not_copied_on_either_side_and_the_receiver_cannot
     assert wire.size_of(frames) == len(frames[0]) + sent.nbytes
 
 
+def test_a_message_without_arrays_has_the_size_of_its_header() -> None:
+    (header,) = wire.encode(envelope(Save()))
+    assert wire.size_of([header]) == wire.size_of([memoryview(header)]) == len(header) > 20
+
+
 @pytest.mark.parametrize(
     ("bytes_of_header", "what"),
     [
