@@ -1,11 +1,12 @@
 """`python -m benchmarks.chaos --size pr|nightly|release`: runs to which harm is done. Was it named, did the run go on,
 in how many seconds? A run that hangs, a harm that nobody names, and one that did not happen are failures.
 
-    killed    SIGKILL of each kind of process            paused    SIGSTOP, shorter and longer than the limit
+    killed    SIGKILL in each of ten presets             paused    SIGSTOP, shorter and longer than the limit
     double    two deaths within two seconds              loop      a process that dies at each start
     slow      a worker 2, 5 and 10 times slower          orphans   SIGKILL of `up` itself
     disk      full, and full again; writers killed       clock     the wall clock an hour ahead, and back
-    links     cut, cut for good, one way, 10 Mbit/s
+    links     cut, cut for good, one way, 10 Mbit/s      soak      a SIGKILL every half minute: does anything grow?
+    loss      a machine with half of the workers and all servers, beside torchelastic
 
 Moments are drawn; `--seed` says from where. `links` needs root and network namespaces, `disk` a mount: without these
 the part is skipped, in words. Sizes: minutes, an hour, half a day.
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import chaos_machines, chaos_processes
+from benchmarks import chaos_kills, chaos_loss, chaos_machines, chaos_processes, chaos_soak
 from benchmarks.chaos_trials import HEADERS, Absent, Trials
 from benchmarks.report import Record, machine, write
 
@@ -40,7 +41,7 @@ class Part:
 
 
 PARTS = {
-    "killed": Part("Each kind of process is killed", chaos_processes.killed, (2, 60, 200)),
+    "killed": Part("Processes of every preset are killed", chaos_kills.killed, (2, 30, 120)),
     "double": Part("Two deaths within two seconds", chaos_processes.double, (2, 100, 300)),
     "paused": Part("A process is stopped for a while", chaos_processes.paused, (1, 30, 60)),
     "slow": Part("A worker is slower than its peers", chaos_processes.slow, (1, 3, 10)),
@@ -49,6 +50,8 @@ PARTS = {
     "disk": Part("Disks that are full, writers that are killed", chaos_machines.disk, (1, 10, 50)),
     "clock": Part("The wall clock jumps", chaos_machines.clock, (1, 10, 50)),
     "links": Part("Links between machines", chaos_machines.links, (1, 10, 60)),
+    "loss": Part("A machine is lost, beside torchelastic", chaos_loss.loss, (1, 3, 10)),
+    "soak": Part("A death every half minute", chaos_soak.soak, (3, 60, 1440)),  # minutes
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,19 +26,25 @@ CLUSTER = """
 restarts = {restarts}
 window_seconds = 100000.0
 backoff_seconds = 0.1
+machines = "{machines}"
 [checkpoint]
 seconds = 1.0
 keep = 2
 [train]
 solver = "solver.prototxt"
-batch = 16
+batch = {batch}
 [train.data]
 train = {{ format = "synthetic", shape = [1, 28, 28], size = 512 }}
 [train.strategy]
 preset = "{preset}"
 workers = {workers}
-reproducible = true
+reproducible = {reproducible}
+{strategy}
 """
+USUAL = {
+    "batch": 16, "workers": 2, "strategy": "",
+    "reproducible": "true", "restarts": 1_000_000, "machines": "all", "more": "",
+}  # fmt: skip
 ERROR = r"(?!warning)\S"  # a line on stderr that is none of a warning
 
 
@@ -58,10 +64,29 @@ class Harm:
     named: list[float] = field(default_factory=list)
     back: list[float] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, name: str, parts: Iterable[Harm]) -> Harm:
+        """All of these."""
+        whole = cls(name)
+        for part in parts:
+            whole.done += part.done
+            whole.happened += part.happened
+            whole.failures += part.failures
+            whole.named += part.named
+            whole.back += part.back
+        return whole
+
     @property
     def row(self) -> list[object]:
         """See HEADERS."""
-        return [self.name, self.done, self.happened, len(self.failures), *_spread(self.named), *_spread(self.back)]
+        return [
+            self.name,
+            self.done,
+            self.happened,
+            len(self.failures),
+            *(spread(self.named) or "---"),
+            *(spread(self.back) or "---"),
+        ]
 
 
 class Trials:
@@ -73,16 +98,15 @@ class Trials:
 
     @contextmanager
     def run(
-        self, preset: str = "sync", *, workers: int = 2, restarts: int = 1_000_000, more: str = "",
-        env: Mapping[str, str] | None = None, folder: Path | None = None,
+        self, preset: str = "sync", *, env: Mapping[str, str] | None = None, folder: Path | None = None,
+        solver: str = SOLVER, **said: object,
     ) -> Iterator[Survivor]:  # fmt: skip
-        """A run in its training, which is ended whatever happens."""
+        """A run in its training, which is ended whatever happens. `said`: instead of USUAL."""
         self._count += 1
         folder = folder or self.folder / str(self._count)
         folder.mkdir(exist_ok=True)
-        (folder / "solver.prototxt").write_text(SOLVER)
-        text = CLUSTER.format(preset=preset, workers=workers, restarts=restarts, more=more)
-        (folder / "cluster.toml").write_text(text)
+        (folder / "solver.prototxt").write_text(solver)
+        (folder / "cluster.toml").write_text(CLUSTER.format(preset=preset, **{**USUAL, **said}))
         run = Survivor(folder / "cluster.toml", env)
         try:
             run.until("progress ")
@@ -99,6 +123,21 @@ class Trials:
         except (Gone, AssertionError, OSError) as error:
             harm.failures.append(f"{harm.name}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
 
+    @contextmanager
+    def alike(self, other: Harm, harm: Harm) -> Iterator[None]:
+        """What this trial of `harm` adds is counted in `other`, too: another cut through the same trials."""
+        had = (harm.happened, len(harm.named), len(harm.back))
+        other.done += 1
+        try:
+            yield
+        except BaseException as error:
+            other.failures.append(repr(error))
+            raise
+        finally:
+            other.happened += harm.happened - had[0]
+            other.named += harm.named[had[1] :]
+            other.back += harm.back[had[2] :]
+
     def told(self, *harms: Harm, named: float = NAMED_WITHIN, back: float = BACK_WITHIN) -> None:
         """A row for each; what was slower than promised, or did not happen, fails the part."""
         for harm in harms:
@@ -107,9 +146,10 @@ class Trials:
                 self.record.fail(failure)
             if harm.happened != harm.done:
                 self.record.fail(f"{harm.name}: done {harm.done} times, but it happened {harm.happened} times")
-            for what, took, limit in (("named", harm.named, named), ("went on", harm.back, back)):
-                if took and max(took) > limit:
-                    self.record.fail(f"{harm.name}: {what} after {max(took):.1f} s, expected {limit:g} s at most")
+            if harm.named and max(harm.named) > named:
+                self.record.fail(f"{harm.name}: named after {max(harm.named):.1f} s, expected {named:g} s at most")
+            if harm.back and (late := spread(harm.back)[1]) > back:
+                self.record.fail(f"{harm.name}: went on after {late:.1f} s (p95), expected {back:g} s at most")
 
     def pause(self, least: float, most: float) -> None:
         """Until the moment that was drawn."""
@@ -134,8 +174,7 @@ def trained_twice(run: Survivor) -> list[str]:
     return [f"iteration {iteration}: {sorted(found)}" for iteration, found in losses.items() if len(found) > 1]
 
 
-def _spread(took: list[float]) -> list[object]:
-    if not took:
-        return ["-", "-", "-"]
-    took = sorted(took)
-    return [took[max(0, math.ceil(share * len(took)) - 1)] for share in (0.5, 0.95, 1.0)]
+def spread(found: Sequence[float]) -> list[float]:
+    """p50, p95 and the largest of what was seen; nothing of nothing."""
+    ordered = sorted(found)
+    return [ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.95, 1.0) if ordered]

@@ -103,6 +103,10 @@ class Survivor:
         """When that line came."""
         return self._next(self._out, pattern, timeout)[0]
 
+    def told(self, pattern: str, timeout: float = PATIENCE) -> tuple[float, str]:
+        """When it came, and the line."""
+        return self._next(self._out, pattern, timeout)
+
     def named(self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0) -> tuple[float, str]:
         """The next line on stderr after this moment that begins so, and when it came. Gone if none comes."""
         while (found := self._next(self._err, pattern, timeout))[0] < since:
@@ -173,9 +177,9 @@ def _began(run: Path) -> int:
 
 
 def living(pid: int) -> bool:
-    """Is there such a process, and not only its entry?"""
+    """Is there such a process, and not only its entry: "Z" until its parent has asked for it, "X" while it does?"""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z"
+    return state not in ("Z", "X")

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import chaos, chaos_machines
+from benchmarks import chaos, chaos_kills, chaos_machines, chaos_soak
 from benchmarks.chaos_processes import kill
-from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, _spread
+from benchmarks.chaos_soak import Sample
+from benchmarks.chaos_trials import HEADERS, Absent, Harm, Trials, spread
+from benchmarks.paced import NET, Paced
 from benchmarks.report import Record
 from benchmarks.survivor import Gone, Survivor
+from nets import load_net
+from nets.layers import Run, Setup, Values, make_layer
+from ops import get_backend
 from tests.far_machines import program
 
 
@@ -39,7 +46,7 @@ def test_what_happened_and_was_named_in_time_passes(tmp_path: Path) -> None:
     [
         (Harm("a", done=2, happened=1), "done 2 times, but it happened 1 times"),
         (Harm("a", done=1, happened=1, named=[3.1]), "named after 3.1 s, expected 3 s at most"),
-        (Harm("a", done=1, happened=1, back=[11.0]), "went on after 11.0 s, expected 10 s at most"),
+        (Harm("a", done=1, happened=1, back=[11.0]), "went on after 11.0 s (p95), expected 10 s at most"),
         (Harm("a", done=1, happened=1, failures=["a: nobody named it"]), "nobody named it"),
     ],
 )
@@ -59,8 +66,9 @@ def test_a_trial_that_goes_wrong_is_counted_and_the_next_is_tried(tmp_path: Path
 
 
 def test_percentiles_are_times_that_were_seen() -> None:
-    assert _spread([float(number) for number in range(100, 0, -1)]) == [50.0, 95.0, 100.0]
-    assert _spread([2.0]) == [2.0, 2.0, 2.0] and _spread([]) == ["-", "-", "-"]
+    assert spread([float(number) for number in range(100, 0, -1)]) == [50.0, 95.0, 100.0]
+    assert spread([2.0]) == [2.0, 2.0, 2.0] and spread([]) == []
+    assert Harm("a").row[4:] == ["-"] * 6
 
 
 def test_a_kill_of_a_process_that_was_gone_before_does_not_pass_for_a_harm_to_a_living_one() -> None:
@@ -108,3 +116,117 @@ def test_what_a_run_says_is_waited_for_in_order_and_its_end_is_told(tmp_path: Pa
         assert run.end()[0] == 2
     finally:
         run.stop()
+
+
+def test_trials_of_several_presets_are_counted_together_and_by_what_was_killed(tmp_path: Path) -> None:
+    conv, server = Harm("a conv", done=2, happened=2, named=[0.1, 0.2], back=[1.0, 2.0]), Harm("a", done=1, happened=0)
+    part = trials(tmp_path)
+    found = {
+        "sync": chaos_kills.Found(Harm.of("sync", (conv, server)), {"conv": conv, "server": server}, [(5.0, 1.0)]),
+        "async": chaos_kills.Found(conv, {"conv": conv}),
+    }
+    chaos_kills.told(part, found)
+    presets, kinds, again = part.record.tables
+    assert [row[:4] for row in presets.rows] == [["sync", 3, 2, 0], ["a conv", 2, 2, 0], ["all of these", 5, 4, 0]]
+    assert [row[:3] for row in kinds.rows] == [["SIGKILL of conv", 4, 4], ["SIGKILL of server", 1, 0]]
+    assert again.rows == [["sync", 1, 5.0, 5.0, 5.0, 1.0, 1.0, 1.0], ["async", 0, *"------"]]
+    assert part.record.status == "failed"
+
+
+# -- what is trained again after a death
+
+
+class Runs:
+    """The journals of runs that followed one another."""
+
+    def __init__(self, folder: Path, *journals: list[dict[str, object]]) -> None:
+        self.directories = [folder / str(number) for number in range(len(journals))]
+        for directory, journal in zip(self.directories, journals, strict=True):
+            directory.mkdir()
+            (directory / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in journal))
+
+
+def ended(iteration: int, second: float) -> dict[str, object]:
+    return {"event": "progress", "iteration": iteration, "unix_seconds": second}
+
+
+DIED = [ended(1, 1.0), ended(2, 2.0), {"event": "checkpoint", "iteration": 2}, ended(3, 3.0), ended(4, 4.5)]
+
+
+def test_what_was_trained_since_the_newest_checkpoint_is_counted_as_lost(tmp_path: Path) -> None:
+    runs = Runs(tmp_path, DIED, [{"event": "resumed", "iteration": 2}, ended(3, 9.0)])
+    assert chaos_kills._again(runs) == (2.0, 1.5)  # type: ignore[arg-type]
+
+
+def test_a_run_that_goes_on_from_an_older_checkpoint_than_the_newest_whole_one_fails(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="goes on from iteration 0, though 2 was saved"):
+        chaos_kills._again(Runs(tmp_path, DIED, [ended(1, 9.0)]))  # type: ignore[arg-type]
+
+
+# -- what grows
+
+
+def grown(megabytes: float, descriptors: float, minutes: int = 30) -> list[Sample]:
+    return [
+        Sample(at, {"up": (80.0 + megabytes * at / 60, int(50 + descriptors * at / 60), 4)}, 19, 1)
+        for at in range(1, minutes + 1)
+    ]
+
+
+def soaked(folder: Path, samples: list[Sample], seconds: Callable[[int], float]) -> Record:
+    part = trials(folder)
+    paces = [(at / 2, seconds(at)) for at in range(60)]
+    chaos_soak.told(part, samples, paces, 30)
+    return part.record
+
+
+def test_a_soak_in_which_nothing_grows_passes(tmp_path: Path) -> None:
+    record = soaked(tmp_path, grown(0.9, 0.0), lambda at: 0.8)
+    assert record.status == "running"
+    assert record.tables[1].rows[0][3] == pytest.approx(0.9)
+    assert [row[2] for row in record.tables[2].rows] == pytest.approx([1.25] * 3)
+
+
+def test_the_slope_is_that_of_a_line_whatever_dips_there_are() -> None:
+    line = [(float(x), 5.0 + 2.0 * x) for x in range(20)]
+    dips = [(x, y - 40.0 if 6 <= x < 9 else y) for x, y in line]
+    assert chaos_soak.slope(line) == chaos_soak.slope(dips) == 2.0
+    assert chaos_soak.slope(line[:1]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds", "why"),
+    [
+        (grown(1.2, 0.0), lambda at: 0.8, "up: 1.20 MB more in an hour, expected 1 at most"),
+        (grown(0.0, 60.0), lambda at: 0.8, "up: 60.00 descriptors more in an hour"),
+        (grown(0.0, 0.0), lambda at: 0.8 if at < 40 else 0.83, "96.4% as fast at the end as in the beginning"),
+    ],
+)
+def test_what_grows_or_slows_down_fails_a_soak(
+    tmp_path: Path, samples: list[Sample], seconds: Callable[[int], float], why: str
+) -> None:
+    record = soaked(tmp_path, samples, seconds)
+    assert record.status == "failed" and any(why in note for note in record.notes)
+
+
+def test_what_is_measured_of_a_process_is_what_the_system_says_of_it() -> None:
+    before = chaos_soak.measured(os.getpid())
+    held = np.ones(1 << 22)  # 32 MB
+    with Path(__file__).open() as file:
+        after = chaos_soak.measured(os.getpid())
+        assert after[1] == before[1] + 1, file.name
+    assert after[0] - before[0] == pytest.approx(held.nbytes / 2**20, abs=4.0)
+
+
+def test_the_layer_that_lets_time_pass_changes_nothing(tmp_path: Path, install: Callable[..., None]) -> None:
+    install({"convoy.layers": {"Paced": "benchmarks.paced:Paced"}})
+    (tmp_path / "paced.prototxt").write_text(NET.format(seconds=0.0, slow=""))
+    spec = load_net(tmp_path / "paced.prototxt")
+    layer = make_layer(next(one for one in spec.layers if one.proto.name == "pace"), get_backend(), np.float32)
+    assert isinstance(layer, Paced)
+    x = np.random.default_rng(1).standard_normal((4, 3), np.float32)
+    run = Run("TRAIN", 1, 3, 0, 4, 4)
+    layer.setup([x.shape], Setup("TRAIN", None, None))
+    (y,) = layer.forward([x], (), run)
+    ((dx,), _) = layer.backward([x], Values([x], [y], ()), run, [True], None)
+    assert (y == x).all() and (dx == x).all()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,7 @@ class Restarting:
         self._reachable = recovery.machines == "reachable"
         self._cards = Cards()
         self._deaths = 0  # after which it began anew, one after another
+        gc.freeze()  # what is here before the first run lasts: `_begin` need not look through it
         self._run = self._made(early, directory)
         self._over = asyncio.Event()  # somebody wants the end
         self._scaling = self._was_scaled = False
@@ -204,6 +206,7 @@ class Restarting:
         self._run = self._made(found.early, found.directory)
         if found.memory is not None:
             await self._keep(Healed(found.memory, self._run, found.directory, self._console))
+        gc.collect()  # a run that has ended is a circle of 0.25 MB, and `up` seldom looks for circles by itself
 
     def _made(self, early: Early | None, directory: RunDirectory | None) -> Run:
         checked, console = self._checked, self._console

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ from runtime.cluster.machines import words
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here, mismatch
 from runtime.cluster.machines.mirror import PIECE_BYTES, Mirror
+from runtime.config.sections import Launcher, Machine
 from runtime.errors import LaunchError
 from runtime.messages.message import Message
+from tests.far_machines import program
 
 PIECE = words.Piece(path="logs/p.log", offset=0, rest=-1, data=np.zeros(3, np.uint8))
 SAID_BY_AGENT: dict[type[Message], Message] = {
@@ -170,6 +173,19 @@ async def test_a_file_that_cannot_be_kept_is_told_once(tmp_path: Path, caplog: p
     assert [record.getMessage() for record in caplog.records] == [
         "machine 'm': logs/p.log is not copied in whole: File exists"
     ]
+
+
+@pytest.mark.parametrize(("wished", "connects"), [(None, 10), (90.0, 30), (1.0, 1)])
+async def test_ssh_gives_up_a_machine_that_does_not_answer_long_before_one_that_is_slow_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wished: float | None, connects: int
+) -> None:
+    stub = program(tmp_path / "bin" / "ssh", f'echo "$@" > {tmp_path}/said; read line')
+    monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+    launcher = SshLauncher(LaunchPlan(tmp_path, "roles", (), wishes=Launcher(kind="ssh", start_seconds=wished)))
+    ssh = await launcher.start(Machine(name="m"), ["true"], "")
+    await ssh.wait()
+    ssh.kill()
+    assert f" -o ConnectTimeout={connects} -- m " in (tmp_path / "said").read_text()
 
 
 def test_a_machine_with_another_version_or_other_sources_does_not_fit() -> None:

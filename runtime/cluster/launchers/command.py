@@ -78,8 +78,9 @@ class Command(Handle):
             self._loop.call_soon_threadsafe(self._over, status)
 
     def _listen(self, stream: IO[bytes]) -> None:
-        while line := stream.readline(LINE_BYTES):
-            self._said.append(bounded(one_line(line.decode(errors="replace").strip())))
+        with stream:
+            while line := stream.readline(LINE_BYTES):
+                self._said.append(bounded(one_line(line.decode(errors="replace").strip())))
 
     def _over(self, status: int) -> None:
         how = describe_exit(status)
