@@ -9,6 +9,7 @@ cluster                       the life of processes: agents, the supervisor, lau
 queueing                      how fast a cluster will be, from how long its parts take
 simulation                    a cluster on one event loop, on virtual time
 runs  report  page            a run from its start to its end; what is known of it, also as a page
+attached                      a live run, seen from outside of its processes
 recovery                      runs that follow one another: after deaths, and when one is scaled
 cli                           what the user types
 options  extensions           typed options of roles; what installed packages bring
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from runtime.actors.actor import Actor
     from runtime.actors.conversation import Conversation, Standing
+    from runtime.attached.attach import attach
     from runtime.errors import (
         ActorStopped,
         AskTimeout,
@@ -59,7 +61,6 @@ if TYPE_CHECKING:
     )
     from runtime.plan.topology import ActorSpec, Topology
     from runtime.report.events import Event
-    from runtime.runs.attach import attach
     from runtime.runs.run import Run
     from runtime.runs.scripting import launch, run
 
@@ -109,7 +110,7 @@ _PLACES = {
     " Message Reached Save WindDown message",
     "plan.topology": "ActorSpec Topology",
     "report.events": "Event",
-    "runs.attach": "attach",
+    "attached.attach": "attach",
     "runs.run": "Run",
     "runs.scripting": "launch run",
 }

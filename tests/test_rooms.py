@@ -74,6 +74,8 @@ ROOMS: dict[str, str] = {
     "runtime.simulation": "runtime runtime.actors runtime.compute runtime.plan runtime.tracing runtime.transport",
     "runtime.report": "runtime runtime.actors runtime.cluster runtime.plan",
     "runtime.page": "runtime runtime.compute runtime.drawing runtime.plan runtime.report",
+    "runtime.attached": "runtime runtime.actors runtime.cluster runtime.cluster.operators runtime.compute"
+    " runtime.machine runtime.messages runtime.plan runtime.report runtime.transport",
     "runtime.runs": "runtime runtime.actors runtime.cluster runtime.cluster.launchers runtime.cluster.operators"
     " runtime.compute runtime.config runtime.machine runtime.messages runtime.page runtime.plan"
     " runtime.report runtime.serving runtime.simulation"
@@ -81,14 +83,14 @@ ROOMS: dict[str, str] = {
     "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.cluster.operators runtime.config"
     " runtime.messages runtime.plan"
     " runtime.report runtime.runs",
-    "runtime.cli.watch": "runtime runtime.cli runtime.cluster runtime.cluster.operators runtime.plan runtime.report"
-    " runtime.runs runtime.tracing",
-    "runtime.cli": "runtime runtime.cluster.launchers runtime.cluster.operators runtime.config runtime.drawing"
-    " runtime.page runtime.plan"
+    "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster runtime.cluster.operators runtime.plan"
+    " runtime.report runtime.runs runtime.tracing",
+    "runtime.cli": "runtime runtime.attached runtime.cluster.launchers runtime.cluster.operators runtime.config"
+    " runtime.drawing runtime.page runtime.plan"
     " runtime.recovery"
     " runtime.report runtime.runs",
-    "runtime!": "runtime runtime.actors runtime.cli runtime.cluster runtime.messages runtime.plan runtime.report"
-    " runtime.runs",
+    "runtime!": "runtime runtime.actors runtime.attached runtime.cli runtime.cluster runtime.messages runtime.plan"
+    " runtime.report runtime.runs",
     "roles.formats": "ops! ops.reference",
     "roles": "roles.formats runtime runtime.config runtime.messages",
     "roles.learning": "nets! nets.data nets.files nets.graph nets.sharding ops! roles roles.formats runtime runtime!"

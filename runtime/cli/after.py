@@ -9,8 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from runtime.attached.standing import journal
 from runtime.errors import ConfigError, ProgramFailed
-from runtime.runs.standing import journal
 
 TEST = "test"  # the command of a program that scores weights: (weights, file, settings=...)
 

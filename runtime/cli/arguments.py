@@ -12,8 +12,8 @@ from cyclopts import Parameter
 from runtime.errors import ConfigError
 
 if TYPE_CHECKING:
+    from runtime.attached.seen import Seen
     from runtime.cluster.operators.card import Card
-    from runtime.runs.seen import Seen
 
 KEY = Path("operator.key")
 Switch = Annotated[bool, Parameter(negative=())]  # off unless it is said
@@ -45,7 +45,7 @@ HERE = Connection()
 
 def seen(run: Path | str | None, connection: Connection = HERE) -> AbstractAsyncContextManager[Seen]:
     """The run that is meant, to be entered. ConfigError, ConvoyError."""
-    from runtime.runs.seen import run_here, run_there
+    from runtime.attached.seen import run_here, run_there
 
     if connection.connect is None:
         return run_here(None if run is None else Path(run), runs_here())

@@ -22,8 +22,8 @@ def down(run: Path | None = None, *, now: Switch = False, connection: Connection
 
 
 async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
+    from runtime.attached.standing import standing
     from runtime.report.console import Teller
-    from runtime.runs.standing import standing
 
     error = ""
     async with seen(run, connection) as looked:

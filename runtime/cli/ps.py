@@ -42,22 +42,22 @@ def ps(
 
 
 async def _living(below: Path) -> list[dict[str, Any]]:
-    from runtime.runs.finding import live
+    from runtime.attached.finding import live
 
     return list(await asyncio.gather(*map(_one, await live(below))))
 
 
 async def _there(below: Path | None, connection: Connection) -> list[dict[str, Any]]:
-    from runtime.runs.standing import standing
+    from runtime.attached.standing import standing
 
     async with seen(below, connection) as looked:
         return [await standing(looked)]
 
 
 async def _one(directory: Path) -> dict[str, Any]:
+    from runtime.attached.seen import Here
+    from runtime.attached.standing import standing
     from runtime.errors import ConvoyError
-    from runtime.runs.seen import Here
-    from runtime.runs.standing import standing
 
     try:
         return await standing(Here(directory))
@@ -66,7 +66,7 @@ async def _one(directory: Path) -> dict[str, Any]:
 
 
 def _line(run: dict[str, Any]) -> str:
-    from runtime.runs.standing import moment
+    from runtime.attached.standing import moment
 
     if "since" not in run:
         return f"{run['name']:<32} {run['state']}  {run['directory']}"

@@ -29,11 +29,11 @@ def report(
     output
         The file; by default report.html in the directory of the first run.
     """
+    from runtime.attached.finding import listens, meant
     from runtime.cli.arguments import runs_here
     from runtime.page.lineage import whole
     from runtime.page.page import page
     from runtime.report.console import Teller
-    from runtime.runs.finding import listens, meant
 
     found = [*map(_located, runs)] if runs else [asyncio.run(meant(None, runs_here()))]
     if refresh:  # made for `up` while the run goes on, which comes first

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
-    from runtime.runs.seen import Seen
+    from runtime.attached.seen import Seen
 
 Machines = Annotated[tuple[str, ...], Parameter(negative=())]
 LOOK_SECONDS = 0.05  # between two looks at the journal of the run that follows
@@ -73,9 +73,9 @@ async def _scaled(run: Path | None, connection: Connection, wish: dict[str, Any]
 
 async def _begun(following: Seen) -> None:
     """Wait until this run has begun. ConvoyError if it cannot."""
+    from runtime.attached.standing import journal
     from runtime.cluster.operators.words import JOURNAL
     from runtime.errors import ProgramFailed
-    from runtime.runs.standing import journal
 
     heard = asyncio.get_running_loop().time()
     while True:

@@ -38,15 +38,15 @@ def status(
 
 
 async def _found(run: Path | None, connection: Connection) -> dict[str, Any]:
-    from runtime.runs.standing import standing
+    from runtime.attached.standing import standing
 
     async with seen(run, connection) as looked:
         return await standing(looked)
 
 
 def _lines(run: dict[str, Any]) -> Iterator[str]:
+    from runtime.attached.standing import moment
     from runtime.report.console import describe
-    from runtime.runs.standing import moment
 
     yield f"{run['name']}  {run['state']}, since {moment(run['since'])}, program {run['program']}, {run['directory']}"
     if run["progress"]:

@@ -8,12 +8,14 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from runtime.cluster.launcher import Launched
 from runtime.errors import ConvoyError, RoleDied, by
 
 FAILURE_SECONDS = 0.5
+
+LastWish = Callable[[ConvoyError | None], Awaitable[None]]  # with the outcome of a run
 
 
 class Causes:

@@ -1,4 +1,4 @@
-"""Who is outside a run and takes part in it, as the supervisor sees it. `runs/attach.py` is the other end.
+"""Who is outside a run and takes part in it, as the supervisor sees it. `attached/attach.py` is the other end.
 
       client                             supervisor
          |  --- Attach ------------------>   over its private socket, which plan.json names, or from elsewhere

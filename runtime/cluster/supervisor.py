@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime.actors.actor import Actor
 from runtime.actors.node import Node
-from runtime.cluster.causes import Causes, cut, death, nothing
+from runtime.cluster.causes import Causes, LastWish, cut, death, nothing
 from runtime.cluster.launcher import LOST, Launched, Launcher
 from runtime.cluster.lifecycle import (
     FIRST,
@@ -77,7 +77,7 @@ class Supervisor(Actor):
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
         self._standstill = Standstill(placement.topology.lead, liveness.standstill_seconds)
         self._causes, self._memory = Causes(), MachineMemory()
-        self.before_stopping = nothing  # awaited with the outcome, while whoever lives still answers
+        self.before_stopping: LastWish = nothing  # awaited with the outcome, while whoever lives still answers
 
     # -- the run
 

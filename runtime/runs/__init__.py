@@ -9,7 +9,4 @@ healing                               what is left of it in memory after a death
 signals                               what signals do to it
 choosing                              trials before it, where its program leaves something open
 scripting  checking                   where a run begins: a script, a file
-attach  far                           taking part from outside; from another machine
-seen                                  a run as who is outside sees it, wherever that is
-finding  standing                     which runs live, and which is meant; what is known of one
 """

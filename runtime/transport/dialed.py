@@ -17,7 +17,7 @@ from functools import partial
 from runtime.errors import ActorStopped, LaunchError, MessageError
 from runtime.messages import wire
 from runtime.messages.credits import CreditGate, GrantBook, cost_of
-from runtime.messages.message import Envelope
+from runtime.messages.message import Envelope, Lane
 from runtime.transport.base import Deliver, Endpoints, Limits, Reject, Transport
 from runtime.transport.keys import Keys
 from runtime.transport.ports import Frames, Port
@@ -26,7 +26,7 @@ from runtime.transport.zeromq import ZmqListener, ZmqPorts
 SCHEME = "curve://"
 _MESSAGE, _GRANT, _LEAVES = b"message", b"grant", b"leaves"
 _NUMBER = struct.Struct("!Q")
-_LANE = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end
+_LANE: Lane = "control"  # the lane on which ZeroMQ itself notices that nobody lives at the other end
 
 
 class _Account:

@@ -15,6 +15,7 @@ import pytest
 
 import runtime
 from runtime import Run
+from runtime.attached.seen import There
 from runtime.cli.main import main
 from runtime.cluster.clients import Attach
 from runtime.cluster.operators.card import FILE, LIMITS, OPERATOR, Card
@@ -23,7 +24,6 @@ from runtime.cluster.operators.words import FilePart, FilesFound, FindFiles, Rea
 from runtime.config.file import load
 from runtime.errors import ConfigError, ConvoyError
 from runtime.messages.message import Envelope, Refusal
-from runtime.runs.seen import There
 from runtime.transport import Endpoints
 from runtime.transport.dialed import Dialing
 from tests.journeys.adders import Add, Total, adders

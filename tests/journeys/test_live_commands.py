@@ -15,11 +15,11 @@ import pytest
 import roles
 import runtime
 from nets.files import checkpoint
+from runtime.attached.finding import live, meant
+from runtime.attached.seen import Here
+from runtime.attached.standing import standing
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
-from runtime.runs.finding import live, meant
-from runtime.runs.seen import Here
-from runtime.runs.standing import standing
 from tests.journeys.adders import Add, Total, adders
 from tests.support import ROOT, environment, runtime_command
 

@@ -15,8 +15,8 @@ import pytest
 
 import runtime
 from runtime import Run
+from runtime.attached.attach import attach
 from runtime.cli.main import main
-from runtime.runs.attach import attach
 from tests.journeys.watched import Block, Hello, Line, watched
 from tests.support import ROOT, environment, runtime_command
 from tests.terminal import terminal

@@ -15,8 +15,8 @@ from time import monotonic
 import pytest
 
 from roles.messages import Done, PassDone
+from runtime.attached.attach import Client
 from runtime.errors import Refused
-from runtime.runs.attach import Client
 from tests.prometheus_server import PrometheusServer, boards, selectors
 from tests.support import configure, environment, events, run_directory, runtime_command
 

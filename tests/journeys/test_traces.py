@@ -12,10 +12,10 @@ import pytest
 
 import roles
 import runtime
+from runtime.attached.attach import attach
 from runtime.cli.main import main
 from runtime.errors import RoleDied
 from runtime.plan.topology import Topology
-from runtime.runs.attach import attach
 from runtime.tracing.merging import part_of
 from tests.journeys.chrome_trace import check, closed, cut
 from tests.journeys.watched import Hello, pause, watched

@@ -12,8 +12,8 @@ from cyclopts import Parameter
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
+    from runtime.attached.seen import Seen
     from runtime.report.console import Teller
-    from runtime.runs.seen import Seen
 
 FOLLOW_SECONDS = 90.0  # for the run that follows one to listen: a machine may be waited for
 LOOK_SECONDS = 0.2  # between two looks at a journal that is followed

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from runtime.attached.attach import Client
+from runtime.attached.seen import Seen
 from runtime.cli.arguments import Connection, runs_here, seen
 from runtime.errors import ConfigError
-from runtime.runs.attach import Client
-from runtime.runs.seen import Seen
 from runtime.suggest import hint
 
 State = Mapping[str, Any]  # of a process, see `actors.snapshot`

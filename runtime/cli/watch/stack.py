@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.attached.attach import Client
+from runtime.attached.seen import Seen
 from runtime.cli.arguments import HERE, Connection, Switch
 from runtime.cli.watch.looking import Look, Looking, State, named, seen_by
 from runtime.cli.watch.rates import doing, spoken
@@ -19,8 +21,6 @@ from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
 from runtime.plan.run_plan import RunPlan
 from runtime.report import reading
-from runtime.runs.attach import Client
-from runtime.runs.seen import Seen
 
 LOOK_SECONDS = 1.0  # for a process that is not stuck to say what it does
 

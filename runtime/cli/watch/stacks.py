@@ -14,11 +14,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from runtime.attached.attach import Client
+from runtime.attached.seen import Seen
 from runtime.cluster.operators.words import STACKS
 from runtime.cluster.process import SHOW_STACKS, stacks_of
 from runtime.errors import ConfigError
-from runtime.runs.attach import Client
-from runtime.runs.seen import Seen
 
 HERE_SECONDS, FAR_SECONDS = 2.0, 8.0  # until they are written; until they have been copied from another host
 LOOK_SECONDS = 0.05

@@ -11,7 +11,7 @@ from cyclopts import Parameter, validators
 from runtime.cli.arguments import HERE, Connection, seen
 
 if TYPE_CHECKING:
-    from runtime.runs.seen import Seen
+    from runtime.attached.seen import Seen
 
 
 def trace(

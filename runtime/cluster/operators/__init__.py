@@ -1,4 +1,4 @@
-"""Operators elsewhere: how `--connect` reaches a run, see docs/operate.md. `runs/far.py` is the other end.
+"""Operators elsewhere: how `--connect` reaches a run, see docs/operate.md. `attached/far.py` is the other end.
 
 desk      the end of `up`: a road for clients that dial, and the files that they may read
 card      who may: keys and an address as a file that the operator copies

@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
+from runtime.attached.attach import Client, plan_in
 from runtime.cluster.clients import CLIENT
 from runtime.cluster.operators.card import FILE, LIMITS, OPERATOR, Card
 from runtime.cluster.operators.words import JOURNAL, PLAN, FilePart, FilesFound, FindFiles, ReadFile, is_open
 from runtime.errors import ActorStopped, AskTimeout, ConfigError, ConvoyError, Refused
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR
-from runtime.runs.attach import Client, plan_in
 from runtime.transport import Endpoints, Transport
 from runtime.transport.dialed import SCHEME, Dialing
 

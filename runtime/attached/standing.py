@@ -7,6 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from runtime.attached.attach import plan_in
+from runtime.attached.seen import Seen
 from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped
 from runtime.machine.usage import usage
@@ -14,8 +16,6 @@ from runtime.plan.run_plan import FILE
 from runtime.report.course import ENDING, ENDS, after
 from runtime.report.picture import HEADLINE
 from runtime.report.reading import events
-from runtime.runs.attach import plan_in
-from runtime.runs.seen import Seen
 from runtime.transport import host
 
 KEPT = (

@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from runtime.attached.attach import Client
+from runtime.attached.far import FarClient
+from runtime.attached.finding import PATIENCE, listens, meant
 from runtime.cluster.operators.card import Card
 from runtime.errors import ConvoyError
-from runtime.runs.attach import Client
-from runtime.runs.far import FarClient
-from runtime.runs.finding import PATIENCE, listens, meant
 
 FAR_SECONDS = 10.0  # in which a run elsewhere lets a client in
 DIAL_AGAIN_SECONDS = 0.25
