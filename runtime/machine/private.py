@@ -1,13 +1,19 @@
-"""The private folder of a run on a machine: its sockets, its keys; swept if a run was killed."""
+"""The private folder of a run on a machine: its sockets, its keys; swept if a run was killed.
+
+`python -m runtime.machine.private PID` waits for the end of a process that is being killed, and removes its folder.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 SOCKETS = "convoy-sockets-"
+END_SECONDS, LOOK_SECONDS = 4.0, 0.05  # for a killed process to end; between two looks
 
 
 def make_socket_directory() -> Path:
@@ -42,3 +48,18 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def main() -> int:
+    """1 if the process does not end."""
+    pid, deadline = int(sys.argv[1]), time.monotonic() + END_SECONDS
+    while _alive(pid):
+        if time.monotonic() > deadline:
+            return 1
+        time.sleep(LOOK_SECONDS)
+    remove(pid)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
