@@ -29,6 +29,8 @@ max_iter: 10000000 display: 1 snapshot: 0 snapshot_after_train: false
 """
 CLUSTER = """[links]
 encryption = "none"
+latency = {latency}
+bytes_per_second = {rate}
 [liveness]
 start_seconds = 120.0
 heartbeat_seconds = 2.0
@@ -86,7 +88,7 @@ def cluster(
         (folder / "times.json").write_text(json.dumps(times))
         train += EMULATED
     text = CLUSTER.format(
-        net=work.net, batch=work.batch, train=train, data=data or blank(work),
+        latency=LATENCY, rate=GIGABIT // 8, net=work.net, batch=work.batch, train=train, data=data or blank(work),
         preset=preset, workers=len(made), strategy=strategy,
     )  # fmt: skip
     path = folder / "cluster.toml"

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 TALKING = """
 import asyncio, json, os
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
+from runtime.messages.message import WindDown
 
 @message
 class Ask(Message):
@@ -41,6 +42,9 @@ class Lead(Actor):
         (self.run_directory / "found").write_text((await self.ask("there", Ask(), Has)).found)
         if "STAY" in os.environ:
             await asyncio.Event().wait()
+        self.finish()
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
         self.finish()
 
 ROLES = {"place": Place, "lead": Lead}
@@ -206,11 +210,13 @@ def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(tmp_path:
     assert nothing_is_left(cluster)
 
 
-def test_a_job_whose_slurmd_is_gone_ends_when_slurm_gives_the_node_up(tmp_path: Path, cluster: Cluster) -> None:
-    """The last of this file: the node stays down."""
-    file = talking(tmp_path)
-    staying(cluster, file)
+def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(tmp_path: Path, cluster: Cluster) -> None:
+    """What runs on the node goes on, and Slurm grants all of the job its time to end. The last of this file: the node
+    stays down."""
+    job = staying(cluster, talking(tmp_path))
     cluster.slurmd["n1"].kill()
-    until(lambda: "is lost with its machine" in said(file))
-    assert re.search(r"is lost with its machine 'n\d': .*(CANCELLED|Terminated|failure)", said(file))
+    assert cluster.settled(job).startswith("NODE_FAIL")
+    told = (tmp_path / "out").read_text()
+    assert "DUE TO NODE FAILURE" in told
+    assert "SIGTERM: finishing what is under way" in told
     assert nothing_is_left(cluster)
