@@ -82,7 +82,8 @@ def cluster(
     iterations: int = 10_000_000,
 ) -> Path:
     """The cluster.toml of one worker on each machine, with its solver. `times`: the profile of emulated devices, which
-    take the place of all others; `data`, `train` and `strategy`: lines in these sections; `iterations`: the solver's."""
+    take the place of all others; `data`, `train` and `strategy`: lines in these sections; the solver ends after
+    `iterations`."""
     folder.mkdir(parents=True, exist_ok=True)
     solver = SOLVER.format(net=work.net, rate=work.rate, decay=work.decay, iterations=iterations)
     (folder / "solver.prototxt").write_text(solver)
