@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.slurm_cluster import Cluster, slurm_cluster, until
 from tests.support import configure, environment, events, run_directory, runtime_command, train
 
 pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("CONVOY_KILLS", "1"))  # of an srun
 TALKING = """
 import asyncio, json, os
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
@@ -181,14 +183,21 @@ def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(tmp_path: Path, clus
     assert nothing_is_left(cluster)
 
 
-def test_a_killed_srun_ends_the_run_and_its_step(tmp_path: Path, cluster: Cluster) -> None:
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_a_killed_srun_ends_the_run_and_its_step(
+    tmp_path: Path, cluster: Cluster, turn: int, record_property: Callable[[str, object], None]
+) -> None:
     file = talking(tmp_path)
     job = staying(cluster, file)
     srun = subprocess.run(["pgrep", "-f", "srun .*--nodelist=n1"], capture_output=True, text=True, check=True)
     os.kill(int(srun.stdout.split()[0]), signal.SIGKILL)
+    killed = time.monotonic()
+    until(lambda: "is lost with its machine" in said(file))
+    record_property("named", time.monotonic() - killed)
+    assert nothing_is_left(cluster)
+    record_property("gone", time.monotonic() - killed)
     assert cluster.settled(job) == "FAILED 4:0"
     assert "is lost with its machine 'n1': srun n1 killed by SIGKILL" in said(file)
-    assert nothing_is_left(cluster)
 
 
 def test_nothing_is_left_of_an_up_that_was_killed(tmp_path: Path, cluster: Cluster) -> None:
