@@ -122,7 +122,7 @@ def test_starts_are_judged_by_their_median_and_need_no_pytorch(
 def test_machines_are_started_and_nothing_is_left_on_them(two: list[Machine]) -> None:
     record = Record("r")
     record.table("t")
-    assert 0 < hosts_starts._started(record, 1, two)
+    assert hosts_starts._started(record, 1, two) > 0
     ((turn, began, first, processes, end),) = record.tables[0].rows
     assert (turn, processes, record.status) == (1, 5, "running")
     assert 0 < began < first
