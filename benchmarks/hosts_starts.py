@@ -108,8 +108,8 @@ def _started(record: Record, turn: int, made: Sequence[Machine]) -> float:
 
 
 def bare() -> dict[str, str]:
-    """The environment, in which Python keeps what it has compiled: where that is forbidden each of the processes compiles
-    all modules anew, and sixteen machines take 14 s instead of half of it."""
+    """The environment, in which Python keeps what it has compiled: where that is forbidden, and nothing is compiled
+    yet, each of the processes compiles all modules anew."""
     return {name: value for name, value in environment().items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
