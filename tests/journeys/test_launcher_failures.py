@@ -184,7 +184,9 @@ def test_a_machine_that_has_no_route_to_up_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
-    settings = SETTINGS.format(python=sys.executable, path=f"{tmp_path}:{environment()['PYTHONPATH']}")
+    here = tmp_path / "here"  # where `up` is typed: it looks at its own, too
+    digits(here)
+    settings = SETTINGS.format(python=sys.executable, path=f"{here}:{environment()['PYTHONPATH']}")
     machines = "".join(
         f'[[machine]]\nname = "m{number}"\naddress = "auto"\nthreads = 1\ndata = "{tmp_path}/{number}"\n{settings}'
         for number in range(3)
@@ -192,10 +194,10 @@ def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
     for number in range(3):
         digits(tmp_path / str(number), change=number == 1)
     more = f'{machines}[launcher]\nkind = "ssh"\naddress = "127.0.0.1"\n'
-    cluster = configure(tmp_path, "sync", workers=3, iterations=2, more=more)
+    cluster = configure(here, "sync", workers=3, iterations=2, more=more)
     idx = '{ format = "idx", images = "images", labels = "labels" }'
     cluster.write_text(cluster.read_text().replace('{ format = "digits", split = "train" }', idx))
-    line = said(up(tmp_path, LET_THROUGH), tmp_path)
+    line = said(up(here, LET_THROUGH), here)
     assert line.startswith("machine 'm1' (host ") and "has data of TRAIN 100 samples (1, 28, 28), checksum " in line
     assert line.endswith("give every machine the same data and files")
     assert events(run_directory(cluster), "began") == []
