@@ -99,9 +99,9 @@ def submit(cluster: Cluster, file: Path, *options: str) -> str:
     return cluster.run("sbatch", "--parsable", "--output=out", *options, "job.sh", cwd=file.parent)
 
 
-def staying(cluster: Cluster, file: Path) -> str:
+def staying(cluster: Cluster, file: Path, *options: str) -> str:
     """The number of a job whose run has begun and does not end by itself."""
-    job = submit(cluster, file, "--export=ALL,STAY=1")
+    job = submit(cluster, file, "--export=ALL,STAY=1", *options)
     until(lambda: any(file.parent.glob("runs/*/found")))
     return job
 
@@ -222,7 +222,7 @@ def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(tmp_path:
 def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(tmp_path: Path, cluster: Cluster) -> None:
     """What runs on the node goes on, and Slurm grants all of the job its time to end. The last of this file: the node
     stays down."""
-    job = staying(cluster, talking(tmp_path))
+    job = staying(cluster, talking(tmp_path), "--no-requeue")  # else Slurm would begin it anew
     cluster.slurmd["n1"].kill()
     assert cluster.settled(job).startswith("NODE_FAIL")
     told = (tmp_path / "out").read_text()
