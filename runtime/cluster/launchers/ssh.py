@@ -9,6 +9,7 @@ whatever reason, the agent ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, shell_line
@@ -17,8 +18,7 @@ from runtime.cluster.launchers.command import Command
 if TYPE_CHECKING:
     from runtime.config.sections import Machine  # pydantic comes with it
 
-# without these a session whose network is gone would stay for ever
-ALIVE = ("-o", "ServerAliveInterval=2", "-o", "ServerAliveCountMax=3")
+ALIVE_SECONDS = 2  # between two questions of ssh: without them a session whose network is gone would stay for ever
 
 
 class SshLauncher(AgentLauncher):
@@ -27,5 +27,11 @@ class SshLauncher(AgentLauncher):
     async def start(self, machine: Machine, argv: Sequence[str], line: str) -> Handle:
         """See AgentLauncher.start."""
         host = machine.host or machine.name
-        words = ["ssh", "-T", "-o", "BatchMode=yes", *ALIVE, "--", host, shell_line(machine, argv)]
+        words = ["ssh", "-T", "-o", "BatchMode=yes", *_alive(self.link_seconds), "--", host, shell_line(machine, argv)]
         return Command.start(words, line, f"ssh {host}")
+
+
+def _alive(link_seconds: float) -> tuple[str, ...]:
+    """ssh gives up later than the links of the run: TCP says nothing for 3 s more than a cut of 5 s lasts."""
+    count = ceil(link_seconds / ALIVE_SECONDS) + 2
+    return ("-o", f"ServerAliveInterval={ALIVE_SECONDS}", "-o", f"ServerAliveCountMax={count}")
