@@ -25,10 +25,12 @@ from runtime.runs.checking import Checked, check
 GIGABIT = 10**9  # bits per second, each way
 LATENCY = 1e-4  # seconds of a message between two machines, for predictions
 SOLVER = """net: "{net}.prototxt" base_lr: {rate} lr_policy: "fixed" momentum: 0.9 weight_decay: {decay}
-max_iter: 10000000 display: 1 snapshot: 0 snapshot_after_train: false
+max_iter: {iterations} display: 1 snapshot: 0 snapshot_after_train: false
 """
 CLUSTER = """[links]
 encryption = "none"
+latency = {latency}
+bytes_per_second = {rate}
 [liveness]
 start_seconds = 120.0
 heartbeat_seconds = 2.0
@@ -77,16 +79,19 @@ def cluster(
     data: str = "",
     train: str = "",
     strategy: str = "",
+    iterations: int = 10_000_000,
 ) -> Path:
     """The cluster.toml of one worker on each machine, with its solver. `times`: the profile of emulated devices, which
-    take the place of all others; `data`, `train` and `strategy`: lines in these sections."""
+    take the place of all others; `data`, `train` and `strategy`: lines in these sections; the solver ends after
+    `iterations`."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "solver.prototxt").write_text(SOLVER.format(net=work.net, rate=work.rate, decay=work.decay))
+    solver = SOLVER.format(net=work.net, rate=work.rate, decay=work.decay, iterations=iterations)
+    (folder / "solver.prototxt").write_text(solver)
     if times is not None:
         (folder / "times.json").write_text(json.dumps(times))
         train += EMULATED
     text = CLUSTER.format(
-        net=work.net, batch=work.batch, train=train, data=data or blank(work),
+        latency=LATENCY, rate=GIGABIT // 8, net=work.net, batch=work.batch, train=train, data=data or blank(work),
         preset=preset, workers=len(made), strategy=strategy,
     )  # fmt: skip
     path = folder / "cluster.toml"

@@ -14,7 +14,7 @@ import sys
 from typing import Any, Protocol
 
 from benchmarks.messages_pair import MARK
-from runtime.cluster.process import event_loop_factory
+from runtime.machine.loop import event_loop_factory
 
 KINDS = {  # kind -> where its class is
     "convoy": ("benchmarks.messages_convoy", "Convoy"),

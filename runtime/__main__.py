@@ -17,7 +17,7 @@ def command() -> int:
     interrupts.hear()
     try:
         with ExitStack() as ends:
-            if sys.argv[1:2] == ["up"]:  # before the imports that it takes to read the command line, 0.2 s
+            if sys.argv[1:2] in (["up"], ["join"]):  # before the imports that it takes to read the command line, 0.2 s
                 from runtime.cluster import birth
 
                 ends.callback(birth.end)

@@ -19,7 +19,7 @@ from tests.support import environment
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("srun", "sbatch", "salloc", "scancel", "sinfo", "squeue")
-SECONDS = 120.0  # for the cluster to be ready, or for a job to be where it is waited for
+SECONDS = 90.0  # less than a test may take: for the cluster to be ready, or for a job to be where it is waited for
 CONF = """
 ClusterName=test
 SlurmctldHost={control}

@@ -7,11 +7,12 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from benchmarks import hosts, hosts_clusters
+from benchmarks import hosts, hosts_clusters, hosts_starts
 from benchmarks.hosts_clusters import Work
 from benchmarks.hosts_sides import Learnt, Ours
 from benchmarks.machines import Machine, machines
@@ -102,6 +103,30 @@ async def test_a_loss_is_reached_as_a_mean_of_a_window_or_the_time_is_over(
     monkeypatch.setattr(ours, "_events", events, raising=False)
     assert await ours.learn(1.5, 2, 0.2) == (expected, ["why so"])
     await events.aclose()
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(10.1, "failed"), (9.9, "passed")])
+def test_starts_are_judged_by_their_median_and_need_no_pytorch(
+    seconds: float, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter((1.0, seconds, 99.0))
+    monkeypatch.setattr(hosts, "missing", lambda modules: list(modules.values()))
+    monkeypatch.setattr(hosts_starts, "machines", lambda count, rate: nullcontext(NOWHERE))
+    monkeypatch.setattr(hosts_starts, "_started", lambda *_: next(taken))
+    assert hosts.main(["--parts", "start", "--results", str(tmp_path)]) == (status == "failed")
+    (as_json,) = tmp_path.glob("hosts-*.json")
+    assert json.loads(as_json.read_text())["parts"]["start"]["status"] == status
+
+
+@pytest.mark.slow
+def test_machines_are_started_and_nothing_is_left_on_them(two: list[Machine]) -> None:
+    record = Record("r")
+    record.table("t")
+    assert hosts_starts._started(record, 1, two) > 0
+    ((turn, began, first, processes, end),) = record.tables[0].rows
+    assert (turn, processes, record.status) == (1, 5, "running")
+    assert 0 < began < first
+    assert end > 0
 
 
 def test_without_pytorch_it_says_what_brings_it_and_leaves_the_results_alone(

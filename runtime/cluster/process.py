@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from time import monotonic
 
 from runtime.actors.metrics import Metrics, Pages
 from runtime.actors.node import Node
@@ -29,6 +28,7 @@ from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
 from runtime.machine import descriptors, namespaces
+from runtime.machine.loop import event_loop_factory
 from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
 from runtime.plan import cores
@@ -91,22 +91,6 @@ def _writing_stacks(path: Path) -> Iterator[None]:
             with suppress(OSError):
                 if not path.stat().st_size:
                     path.unlink()
-
-
-def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it exists, asyncio's own loop elsewhere."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop
-
-    class Loop(uvloop.Loop):
-        """Its own clock is read once a turn and comes in whole milliseconds; phases of an iteration are shorter. This
-        is the clock of asyncio's own loop without the call of a method: messages are timed by it."""
-
-        time = staticmethod(monotonic)
-
-    return Loop
 
 
 async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys) -> int:

@@ -8,4 +8,6 @@ namespaces   its network namespaces: a process enters one
 usage        what a process of it uses
 versions     what runs on it
 commit       which commit of the source that is
+loop         the event loop of a process here
+parent       what a process asks of the system about its parent
 """

@@ -1,13 +1,20 @@
-"""The private folder of a run on a machine: its sockets, its keys; swept if a run was killed."""
+"""The private folder of a run on a machine: its sockets, its keys; swept if a run was killed.
+
+`python -m runtime.machine.private PID` waits for the end of a process that is being killed, and removes its folder.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 SOCKETS = "convoy-sockets-"
+END_SECONDS = 4.0  # for a killed process to end
 
 
 def make_socket_directory() -> Path:
@@ -42,3 +49,18 @@ def _alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def main() -> int:
+    """1 if the process does not end."""
+    pid = int(sys.argv[1])
+    with suppress(ProcessLookupError):  # it has ended already
+        ending = os.pidfd_open(pid)
+        if not select.select([ending], [], [], END_SECONDS)[0]:
+            return 1
+    remove(pid)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

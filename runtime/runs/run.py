@@ -19,11 +19,11 @@ from pydantic import BaseModel
 
 from runtime.cluster.launcher import Early
 from runtime.cluster.operators.card import Cards
-from runtime.cluster.process import event_loop_factory
 from runtime.cluster.warnings import WARNING
 from runtime.config.file import dump
 from runtime.config.sections import ClusterConfig
 from runtime.errors import ActorStopped, ConfigError, ConvoyError, LaunchError
+from runtime.machine.loop import event_loop_factory
 from runtime.machine.versions import versions
 from runtime.messages.message import Message
 from runtime.plan.topology import SUPERVISOR, Placement

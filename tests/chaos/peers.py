@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from runtime.cluster.launchers.nursery import Nursery
-from runtime.cluster.process import event_loop_factory
 from runtime.errors import MessageError
+from runtime.machine.loop import event_loop_factory
 from runtime.memory.arena import Arena
 from runtime.messages.message import Array, Envelope, Message, message
 from runtime.transport import Deliver, Endpoints, Limits, Reject, Release

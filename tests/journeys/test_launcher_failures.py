@@ -1,4 +1,5 @@
-"""What keeps a machine from taking part: one line that names it, exit 3, and nothing left that was started elsewhere.
+"""What keeps one of three machines from taking part: one line that names it, exit 3, and nothing left that was started
+elsewhere.
 
 A program in place of ssh plays what the network does; where it lets the command through, the agent runs on this host.
 """
@@ -17,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.far_machines import folders, program
-from tests.support import environment, runtime_command
+from tests.journeys.test_sameness import digits
+from tests.support import configure, environment, events, run_directory, runtime_command
 
 TALKING = """
 from runtime import Actor, ActorSpec, Topology
@@ -28,7 +30,7 @@ class Waiting(Actor):
 ROLES = {"waiting": Waiting}
 
 def plan(config, options):
-    return Topology(__name__, (ActorSpec("a", "waiting"), ActorSpec("b", "waiting")), (("a", "b"),), "a")
+    return Topology(__name__, tuple(ActorSpec(name, "waiting") for name in "abc"), (("a", "b"), ("a", "c")), "a")
 """
 CLUSTER = """
 program = "talking"
@@ -43,6 +45,10 @@ address = "192.0.2.1"
 name = "m1"
 address = "192.0.2.2"
 {ill}
+[[machine]]
+name = "m2"
+address = "192.0.2.3"
+{well}
 [[process]]
 name = "p0"
 machine = "m0"
@@ -51,6 +57,10 @@ actors = ["a"]
 name = "p1"
 machine = "m1"
 actors = ["b"]
+[[process]]
+name = "p2"
+machine = "m2"
+actors = ["c"]
 """
 LET_THROUGH = 'for last; do :; done; exec sh -c "$last"'
 SETTINGS = 'python = "{python}"\nenvironment = {{ PYTHONPATH = "{path}" }}\n'
@@ -59,16 +69,21 @@ SETTINGS = 'python = "{python}"\nenvironment = {{ PYTHONPATH = "{path}" }}\n'
 def run(
     folder: Path, ssh: str, *settings: str, bad: str = sys.executable, address: str = "127.0.0.1"
 ) -> subprocess.CompletedProcess[str]:
-    """`up` on two machines, of which m0 is well; on m1 `ssh` is this script and python is `bad`."""
-    program(
-        folder / "bin" / "ssh",
-        f'(echo "$*"; env) >> {folder}/shown\ncase "$*" in *" m0 "*) {LET_THROUGH};; esac\n{ssh}',
-    )
-    (folder / "shown").touch()
+    """`up` on three machines, of which m0 and m2 are well; on m1 `ssh` is this script and python is `bad`."""
     (folder / "talking.py").write_text(TALKING)
     path = f"{folder}:{environment()['PYTHONPATH']}"
     well, ill = (SETTINGS.format(python=python, path=path) for python in (sys.executable, bad))
     (folder / "cluster.toml").write_text(CLUSTER.format(address=address, well=well, ill=ill))
+    return up(folder, ssh, *settings)
+
+
+def up(folder: Path, ssh: str, *settings: str) -> subprocess.CompletedProcess[str]:
+    """`up` of what is in the folder; only to m1 `ssh` is this script."""
+    program(
+        folder / "bin" / "ssh",
+        f'(echo "$*"; env) >> {folder}/shown\ncase "$*" in *" m1 "*) ;; *) {LET_THROUGH};; esac\n{ssh}',
+    )
+    (folder / "shown").touch()
     return subprocess.run(
         runtime_command("up", *(word for setting in settings for word in ("--set", setting))),
         cwd=folder,
@@ -155,6 +170,37 @@ def test_an_address_where_up_does_not_listen_is_told(tmp_path: Path) -> None:
     line = said(run(tmp_path, script), tmp_path)
     assert line.startswith("machine 'm1': ssh m1: `up` cannot be reached at 127.0.0.2:")
     assert "refused: nothing listens there" in line
+
+
+@pytest.mark.slow
+def test_a_machine_that_has_no_route_to_up_is_told(tmp_path: Path) -> None:
+    if subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no network without routes can be made here")
+    script = 'for last; do :; done; exec unshare -n sh -c "$last"'
+    line = said(run(tmp_path, script), tmp_path)
+    assert line.startswith("machine 'm1': ssh m1: `up` cannot be reached at 127.0.0.1:")
+    assert line.endswith(": Network is unreachable")
+
+
+@pytest.mark.slow
+def test_other_data_there_is_told_before_the_run_begins(tmp_path: Path) -> None:
+    here = tmp_path / "here"  # where `up` is typed: it looks at its own, too
+    digits(here)
+    settings = SETTINGS.format(python=sys.executable, path=f"{here}:{environment()['PYTHONPATH']}")
+    machines = "".join(
+        f'[[machine]]\nname = "m{number}"\naddress = "auto"\nthreads = 1\ndata = "{tmp_path}/{number}"\n{settings}'
+        for number in range(3)
+    )
+    for number in range(3):
+        digits(tmp_path / str(number), change=number == 1)
+    more = f'{machines}[launcher]\nkind = "ssh"\naddress = "127.0.0.1"\n'
+    cluster = configure(here, "sync", workers=3, iterations=2, more=more)
+    idx = '{ format = "idx", images = "images", labels = "labels" }'
+    cluster.write_text(cluster.read_text().replace('{ format = "digits", split = "train" }', idx))
+    line = said(up(here, LET_THROUGH), here)
+    assert line.startswith("machine 'm1' (host ") and "has data of TRAIN 100 samples (1, 28, 28), checksum " in line
+    assert line.endswith("give every machine the same data and files")
+    assert events(run_directory(cluster), "began") == []
 
 
 @contextmanager

@@ -7,7 +7,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from tests.slurm_cluster import Cluster, slurm_cluster, until
 from tests.support import configure, environment, events, run_directory, runtime_command, train
 
 pytestmark = pytest.mark.slow
+KILLS = int(os.environ.get("CONVOY_KILLS", "1"))  # of an srun
 TALKING = """
 import asyncio, json, os
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, message
+from runtime.messages.message import WindDown
 
 @message
 class Ask(Message):
@@ -41,6 +44,9 @@ class Lead(Actor):
         (self.run_directory / "found").write_text((await self.ask("there", Ask(), Has)).found)
         if "STAY" in os.environ:
             await asyncio.Event().wait()
+        self.finish()
+
+    async def on_wind_down(self, message: WindDown, envelope: Envelope) -> None:
         self.finish()
 
 ROLES = {"place": Place, "lead": Lead}
@@ -93,9 +99,9 @@ def submit(cluster: Cluster, file: Path, *options: str) -> str:
     return cluster.run("sbatch", "--parsable", "--output=out", *options, "job.sh", cwd=file.parent)
 
 
-def staying(cluster: Cluster, file: Path) -> str:
+def staying(cluster: Cluster, file: Path, *options: str) -> str:
     """The number of a job whose run has begun and does not end by itself."""
-    job = submit(cluster, file, "--export=ALL,STAY=1")
+    job = submit(cluster, file, "--export=ALL,STAY=1", *options)
     until(lambda: any(file.parent.glob("runs/*/found")))
     return job
 
@@ -177,14 +183,21 @@ def test_a_job_that_is_cancelled_says_so_and_leaves_nothing(tmp_path: Path, clus
     assert nothing_is_left(cluster)
 
 
-def test_a_killed_srun_ends_the_run_and_its_step(tmp_path: Path, cluster: Cluster) -> None:
+@pytest.mark.parametrize("turn", range(KILLS))
+def test_a_killed_srun_ends_the_run_and_its_step(
+    tmp_path: Path, cluster: Cluster, turn: int, record_property: Callable[[str, object], None]
+) -> None:
     file = talking(tmp_path)
     job = staying(cluster, file)
     srun = subprocess.run(["pgrep", "-f", "srun .*--nodelist=n1"], capture_output=True, text=True, check=True)
     os.kill(int(srun.stdout.split()[0]), signal.SIGKILL)
+    killed = time.monotonic()
+    until(lambda: "is lost with its machine" in said(file))
+    record_property("named", time.monotonic() - killed)
+    assert nothing_is_left(cluster)
+    record_property("gone", time.monotonic() - killed)
     assert cluster.settled(job) == "FAILED 4:0"
     assert "is lost with its machine 'n1': srun n1 killed by SIGKILL" in said(file)
-    assert nothing_is_left(cluster)
 
 
 def test_nothing_is_left_of_an_up_that_was_killed(tmp_path: Path, cluster: Cluster) -> None:
@@ -206,11 +219,13 @@ def test_the_signal_before_the_time_limit_ends_a_run_with_a_checkpoint(tmp_path:
     assert nothing_is_left(cluster)
 
 
-def test_a_job_whose_slurmd_is_gone_ends_when_slurm_gives_the_node_up(tmp_path: Path, cluster: Cluster) -> None:
-    """The last of this file: the node stays down."""
-    file = talking(tmp_path)
-    staying(cluster, file)
+def test_a_job_whose_slurmd_is_gone_ends_well_when_slurm_gives_the_node_up(tmp_path: Path, cluster: Cluster) -> None:
+    """What runs on the node goes on, and Slurm grants all of the job its time to end. The last of this file: the node
+    stays down."""
+    job = staying(cluster, talking(tmp_path), "--no-requeue")  # else Slurm would begin it anew
     cluster.slurmd["n1"].kill()
-    until(lambda: "is lost with its machine" in said(file))
-    assert re.search(r"is lost with its machine 'n\d': .*(CANCELLED|Terminated|failure)", said(file))
+    assert cluster.settled(job).startswith("NODE_FAIL")
+    told = (tmp_path / "out").read_text()
+    assert "DUE TO NODE FAILURE" in told
+    assert "SIGTERM: finishing what is under way" in told
     assert nothing_is_left(cluster)

@@ -15,6 +15,7 @@ import pytest
 
 from runtime.machine.private import make_socket_directory
 from runtime.report.rundir import RunDirectory
+from tests.support import environment
 
 
 @pytest.fixture
@@ -71,6 +72,20 @@ def test_a_socket_directory_is_private_and_short_enough_for_socket_names(tempora
     assert made.stat().st_mode & 0o777 == 0o700
     assert made.parent == temporary
     assert len(made.name) < 40  # a socket's path has room for 107 bytes
+
+
+def test_what_a_process_left_is_removed_from_outside_once_it_has_ended(temporary: Path) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as living:
+        left, other = (temporary / f"convoy-sockets-{pid}-x" for pid in (living.pid, os.getpid()))
+        left.mkdir()
+        other.mkdir()
+        words = [sys.executable, "-m", "runtime.machine.private", str(living.pid)]
+        with subprocess.Popen(words, env={**environment(), "TMPDIR": str(temporary)}) as removing:
+            assert left.exists()
+            living.communicate()
+            assert removing.wait(20) == 0
+    assert not left.exists()
+    assert other.exists()
 
 
 def test_what_dead_runs_left_behind_is_swept_and_nothing_else(temporary: Path) -> None:

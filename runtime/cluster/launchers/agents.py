@@ -65,6 +65,7 @@ class AgentLauncher(Launcher):
 
     attached = True
     start_seconds = 30.0  # for an agent to be ready, if [launcher] says nothing else
+    link_seconds = 6.0  # how long a link may be silent, as the run has it
 
     def __init__(self, plan: LaunchPlan) -> None:
         super().__init__(plan)
@@ -97,7 +98,8 @@ class AgentLauncher(Launcher):
             return
         if self._reception is None:
             run = RunPlan.read(self.plan.directory)
-            limits = limits_of(run.limits.link_seconds)
+            self.link_seconds = run.limits.link_seconds
+            limits = limits_of(self.link_seconds)
             self._reception = Reception(limits, self._heard, self._lost, self._refuse)
             self._address = self._reception.listen(_here(run), self._wishes.port or 0 if self._wishes else 0)
             (self.plan.directory / "logs").mkdir(mode=0o700, exist_ok=True)

@@ -23,7 +23,6 @@ from pathlib import Path
 
 from runtime.cluster.launcher import Launched, LaunchPlan
 from runtime.cluster.launchers.local import LocalLauncher, Nursery
-from runtime.cluster.launchers.nursery import go_on_without_parent
 from runtime.cluster.machines.copies import Copies
 from runtime.cluster.machines.facts import facts_here
 from runtime.cluster.machines.invitation import Invitation
@@ -45,10 +44,10 @@ from runtime.cluster.machines.words import (
     Signal,
     Started,
 )
-from runtime.cluster.process import event_loop_factory
-from runtime.config.sections import Machine
 from runtime.errors import ConvoyError, LaunchError, RoleDied
+from runtime.machine.loop import event_loop_factory
 from runtime.machine.memory import MachineMemory
+from runtime.machine.parent import go_on_without_parent
 from runtime.machine.private import make_socket_directory
 from runtime.memory.arena import available
 from runtime.messages.message import Message
@@ -200,9 +199,8 @@ class MachineAgent:
         self._specs = {spec.name: spec for spec in plan.placement.processes}
         here(plan, self._folder).write(directory)
         self._nursery.prepare(message.program)
-        machine = Machine(name=self._machine)
-        self._launcher = LocalLauncher(LaunchPlan(directory, message.program, (machine,), self._nursery))
-        await self._launcher.open(machine)
+        self._launcher = LocalLauncher(LaunchPlan(directory, message.program, (), self._nursery))
+        self._launcher.begin()
         self._mirror = Mirror(directory, own=(FILE,))
         self._lives.add(asyncio.create_task(self._look_on(), name="mirror"))
         self.tell(Prepared())

@@ -151,12 +151,16 @@ class LocalLauncher(Launcher):
 
     async def open(self, machine: Machine) -> None:
         """See Launcher.open."""
+        if machine.namespace is not None:
+            namespaces.check(machine.name, machine.namespace)
+        self.begin()
+
+    def begin(self) -> None:
+        """Make this machine ready. LaunchError."""
         try:
             self.logs.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise LaunchError(f"{self.logs}: cannot be made: {error.strerror}") from None
-        if machine.namespace is not None:
-            namespaces.check(machine.name, machine.namespace)
         if self._nursery is None:
             early = self.plan.early
             self._nursery = nursery = early if isinstance(early, Nursery) else Nursery.start()

@@ -19,7 +19,6 @@ folder. The children have lifelines of their own.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import json
 import logging
@@ -34,11 +33,12 @@ from typing import Any
 
 from runtime.cluster import process
 from runtime.machine import private
+from runtime.machine.loop import event_loop_factory
+from runtime.machine.parent import go_on_without_parent
 from runtime.machine.versions import identity
 from runtime.plan.program import import_program
 from runtime.plan.run_plan import RunPlan
 
-PR_SET_PDEATHSIG = 1
 ORDER_BYTES = 8192  # more than any order: a path has 4096 bytes at most
 
 
@@ -51,7 +51,7 @@ def main() -> int:
         return 0
     sys.path[:] = json.loads(told)["path"]
     gc.disable()  # while importing it finds nothing, and takes 60 ms
-    process.event_loop_factory()
+    event_loop_factory()
     with suppress(Exception):  # whatever is wrong with the program, the role process says it, with its name
         program = import_program(json.loads(told)["program"])
         getattr(program, "preload", lambda: None)()
@@ -65,13 +65,6 @@ def main() -> int:
     status = _live(Path(order["run"]), order["process"], order["incarnation"])
     logging.shutdown()
     os._exit(status)  # Python's own end frees, and so copies, what is shared: 1.5 s instead of 0.6 for six processes
-
-
-def go_on_without_parent() -> None:
-    """Let the system wake this process, if it is stopped, when its parent ends: it then finds its lifeline closed and
-    ends itself. Linux only; elsewhere it stays until it is woken."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def _first_line(launcher: socket.socket) -> bytes:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import IO, Any
 
-from runtime.cluster.launchers.nursery import go_on_without_parent
+from runtime.machine.parent import go_on_without_parent
 
 LOOK_SECONDS = 1.0  # between two looks whether there is room
 LEAVE_SECONDS = 5.0  # for Ray to let go, whatever it is at

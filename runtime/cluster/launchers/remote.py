@@ -113,6 +113,12 @@ class RemoteMachine:
         return f"<machine {self.name} {self.stage.value}: {len(self._children)} processes>"
 
     @property
+    def pid(self) -> int | None:
+        """Of its agent, if that has joined."""
+        joined = self.joined.done() and not self.joined.cancelled() and self.joined.exception() is None
+        return self.joined.result().pid if joined else None
+
+    @property
     def bearing(self) -> bool:
         """Is a process to be started, of which nothing was heard yet?"""
         return bool(self._born)

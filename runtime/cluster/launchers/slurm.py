@@ -3,7 +3,8 @@
     srun --nodes=1 --ntasks=1 --nodelist=NODE --overlap ... sh -c 'exec python -m runtime join ADDRESS MACHINE'
 
 The node where `up` runs may be one of them; its agent is a step like the others. srun holds an agent's standard input:
-if it ends, whatever has killed it, Slurm ends the step.
+if it ends, whatever has killed it, Slurm ends the step. It then kills all processes of the step at once, so that nobody
+is left there who removes the folder of the run: another step does.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from runtime.cluster.launcher import LaunchPlan
 from runtime.cluster.launchers.agents import AgentLauncher, Handle, elsewhere, shell_line
 from runtime.cluster.launchers.command import Command
-from runtime.cluster.machines.words import Exited, Problem
+from runtime.cluster.launchers.remote import RemoteMachine
+from runtime.cluster.machines.words import Closed, Exited, Problem
 from runtime.config.hosts import expanded
 from runtime.config.machines import machine_name
 from runtime.config.slurm import JOB, nodes
@@ -35,6 +38,7 @@ MARKED = re.compile(r"\*\*\* (STEP .*) \*\*\*")  # as slurmstepd does it
 ENDED = re.compile(r"[Nn]ode failure|NODE FAILURE|Force Terminated|Job step aborted")
 AFTERWARDS = re.compile(r"srun: (error: )?(\S+: task|Job step aborted|Terminating|forcing|launch/slurm)")
 WORDS_SECONDS = 0.5  # for Slurm to say that it was what has ended a process
+SWEEP_SECONDS = 5.0  # for the step that removes what a killed one has left; its node may be down
 
 
 class Step(Command):
@@ -59,6 +63,7 @@ class SlurmLauncher(AgentLauncher):
     def __init__(self, plan: LaunchPlan) -> None:
         """LaunchError where the machines are no nodes of this job: here, since without them no way leads there."""
         super().__init__(plan)
+        self._parted: set[str] = set()  # machines whose agents said that they end: they leave nothing
         far = dict.fromkeys(_node(machine) for machine in plan.machines if elsewhere(machine))
         if problem := _absent(tuple(far), os.environ):
             raise LaunchError(problem)
@@ -69,9 +74,20 @@ class SlurmLauncher(AgentLauncher):
         words = ["srun", *STEP, f"--nodelist={_node(machine)}", "sh", "-c", command]
         return Step.start(words, line, f"srun {_node(machine)}")
 
+    async def _part(self, remote: RemoteMachine) -> None:
+        await super()._part(remote)
+        if remote.name not in self._parted and (pid := remote.pid) is not None:
+            machine = next(machine for machine in self.plan.machines if machine.name == remote.name)
+            sweeping = await self.start(machine, ["python3", "-m", "runtime.machine.private", str(pid)], "")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(sweeping.wait(), SWEEP_SECONDS)
+            sweeping.kill()
+
     # -- when Slurm ends the job, all of its processes die at once: its own words for that are told
 
     def _heard(self, machine: str, message: Message) -> None:
+        if isinstance(message, (Problem, Closed)):
+            self._parted.add(machine)
         if isinstance(message, Problem) or (isinstance(message, Exited) and message.status < 0):
             self._later(machine, partial(super()._heard, machine, message))
         else:
