@@ -56,7 +56,7 @@ class Configuration:
     def task(self, folder: Path) -> Task:
         """Up to the target of its data."""
         data = Data(DATA / "mnist", DATA / "cifar10")
-        return lenet(data, folder, 1500, 0.985) if self.data == "mnist" else quick(data, folder, 1500, 1.5)
+        return lenet(data, folder, 1500, 0.985) if self.data == "mnist" else quick(data, folder, 2500, 1.5)
 
     def run(self, record: Record, cycles: int) -> None:
         """The part. `cycles`: not used."""

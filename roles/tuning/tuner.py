@@ -205,11 +205,12 @@ class Tuner(Actor):
         epoch = self._choices.epoch(trials.length)
         training = self._trained + left * min(chosen.iteration_seconds.values(), default=0.0)
         paid = self._choices.budget * training - self._paused
+        of_next = chosen.setting.groups, self._choices.length(left - epoch)
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
         elif 2 * epoch > left:  # what it finds must be used as long as this, or it does not repay the search
             self._tell(f"no further search: it would come after {epoch} iterations and pay after as many, of {left}")
-        elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
+        elif paid < self._choices.probes(cold=False) * trials.cost_of_another(*of_next):
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
             self._tell(f"no further search: the budget has too little left for one ({used})")
         else:
