@@ -29,6 +29,7 @@ from runtime.actors.conversation import Said
 from runtime.cluster import clients, lifecycle
 from runtime.cluster.lifecycle import LIFE
 from runtime.cluster.machines import words
+from runtime.cluster.operators import words as operators
 from runtime.messages import message as basic
 from runtime.messages.message import REGISTRY, Message
 
@@ -43,7 +44,7 @@ in the state its subject is in is refused with the reason `illegal`, is counted
 (`convoy_messages_rejected_total{reason="illegal"}`), and changes nothing. Messages are written `LikeThis`; what the
 actor does itself is a verb. Where a row leads to several states, the text at the table's rows in the code says when.
 """
-SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, looks, words)
+SAID_IN = (basic, training, statistics, swap, model_holder, lifecycle, clients, looks, words, operators)
 MESSAGES = """# Every message
 
 This page is made from the message classes (`python -m roles messages`); a test compares. Which message may come when

@@ -26,8 +26,7 @@ class Ticket(Message):
 
     `cuts` cut each batch's rows among the members: `rank` has those from cuts[rank] up to cuts[rank + 1]. `after` is
     the group's training iteration before `number`, whose update the model must hold; -1 for none. `first` is the sample
-    in the batch's first row, counted from the first of the run or of the test. Of the numbers before it, `probed` were
-    those of probes.
+    in the batch's first row, counted from the first of the run or of the test; `probed` numbers before it were probes'.
     """
 
     phase: str
@@ -221,7 +220,7 @@ class Held(Message):
 class Probe(Message):
     """The tuner asks the coordinator of a run that is held: train so for `iterations` or until `seconds` have passed
     (0: no limit), then put the model back; samples come again. What is to be `kept` and ends before anything else is
-    due is training instead, if its loss does not rise. 0 and negative: as before. Answered with Probed, or refused."""
+    due is training instead, unless its loss rises or falls by less than this part. 0, negative: as before. To it: Probed."""
 
     iterations: int
     seconds: float = 0.0
@@ -231,6 +230,7 @@ class Probe(Message):
     momentum: float = -1.0
     batch: int = 0
     kept: bool = False
+    falls: float = 0.0
 
 
 @message

@@ -119,7 +119,7 @@ ROOMS: dict[str, str] = {
     " runtime.compute runtime.config runtime.plan runtime.runs",
     "roles!": "ops! roles roles.choosing roles.commands roles.coordination roles.exchange roles.fc roles.forecasting"
     " roles.learning roles.planning roles.servers roles.tuning roles.workers runtime! runtime.config runtime.actors"
-    " runtime.cluster runtime.cluster.machines runtime.messages",
+    " runtime.cluster runtime.cluster.machines runtime.cluster.operators runtime.messages",
 }
 
 MODULES = {name.removesuffix(".py").replace("/", "."): name for name in [*OURS, *sorted(GENERATED)]}

@@ -4,8 +4,8 @@ going on -- Hold --> to be held -- all that was handed out is in the model --> h
                                                                                held -- Probe --> probing --> held
 going on, watched -- training diverges --> held
 
-A probe that is kept and whose loss falls is training: its iterations are the run's, and the model that it leaves is the
-one that is kept from then on.
+A probe that is kept and whose loss does not rise, or falls as is wanted, is training: its iterations are the run's, and
+the model that it leaves is the one that is kept from then on.
 
 Whoever releases it may have it watched: for so many iterations the model stays in memory, and is put back should
 training diverge, as after a probe.
@@ -52,7 +52,6 @@ HOLDING = Conversation(
 RUN = ("this",)
 NO_LIMIT = math.inf
 ROSE = 1.5  # times the first loss of a probe: from there on it is not kept
-FELL = 0.95  # times the first loss of a probe (5 %: Omnivore, E.3): else it has not learnt, and is not kept
 
 
 class Watch(NamedTuple):
@@ -94,7 +93,7 @@ class Probing:
         self._before: Settings | None = None  # what was before it
         self._held_at = self._began = 0.0
         self._ends: list[float] = []  # of the iterations of the present probe
-        self._until, self._wanted = NO_LIMIT, 0
+        self._until, self._wanted, self._falls = NO_LIMIT, 0, 0.0
         self._losses: list[float] = []
         self._trained = trained
         self._iterations: list[Iteration] = []  # of a probe that is to be kept
@@ -169,10 +168,10 @@ class Probing:
             self._losses.append(iteration.loss)
             if iteration.loss > ROSE * self._losses[0]:
                 self._schedule.undo_probe()
-        if len(self._ends) == self._wanted - 1 and not fell(self._losses):  # with the last one it is decided
+        if len(self._ends) == self._wanted - 1 and not fell(self._losses, self._falls):  # the last decides
             self._schedule.undo_probe()
         if now >= self._until:
-            self._schedule.cut_probe(kept=fell(self._losses))
+            self._schedule.cut_probe(kept=fell(self._losses, self._falls))
 
     def diverged(self) -> bool:
         """A loss is no number: the probe ends with the iterations under way, and so does what is watched, to be undone.
@@ -258,7 +257,7 @@ class Probing:
         self._asked, self._losses, self._ends, self._diverged = envelope, [], [], False
         self._began = self._actor.now()
         self._until = self._began + probe.seconds if probe.seconds > 0 else NO_LIMIT
-        self._iterations, self._wanted = [], probe.iterations
+        self._iterations, self._wanted, self._falls = [], probe.iterations, probe.falls
         self._schedule.probe(probe.iterations, kept=probe.kept)
 
     async def _end_probe(self, asked: Envelope) -> None:
@@ -300,9 +299,10 @@ class Probing:
         await self._tell_keepers(TakeBack(last=False))
 
 
-def fell(losses: Sequence[float]) -> bool:
-    """Is the mean loss of the later half clearly below the first, which is that of the model that all begin with?"""
-    return bool(losses) and fmean(losses[len(losses) // 2 :]) < FELL * losses[0]
+def fell(losses: Sequence[float], part: float) -> bool:
+    """Is the mean loss of the later half so much below the first, which is that of the model that all begin with? By no
+    part: always."""
+    return not part or (bool(losses) and fmean(losses[len(losses) // 2 :]) < (1 - part) * losses[0])
 
 
 def pace(ends: Sequence[float], groups: int) -> float:

@@ -6,8 +6,8 @@ less time, so what is slow is never waited for: an iteration of one group may ta
 
 Whether the published rate is too low: three times as much beside it, as long as the more is clearly better. Or, where
 the loss does not fall with it, whether it is too high. With old gradients the longest step that a net bears may be a
-tenth of what it bears with one group: at the rate that learns alike CIFAR-10 quick with 8 groups stays an untrained net,
-and it learns with an eighth of that, the rate that the run had.
+tenth of what it bears with one group: at the rate that learns alike CIFAR-10 quick with 8 groups does not learn, and
+learns with an eighth of that, the rate that the run had.
 
 As all of these learn alike, a probe of them whose loss falls is training, and is kept.
 """

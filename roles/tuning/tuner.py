@@ -18,7 +18,7 @@ from roles.messages import Done, Held, Hold, Probe, Probed, Regroup, Release, Re
 from roles.tuning.batches import Batches, noise_of, worth_telling
 from roles.tuning.choices import Choices, Chosen, Setting, Trial
 from roles.tuning.following import EVERY, Change, Following
-from roles.tuning.judgement import judged, mean
+from roles.tuning.judgement import THRESHOLD, judged, mean
 from roles.tuning.record import FILE, Start, as_chosen, search_of, write
 from roles.tuning.search import instead, tune
 from roles.tuning.statistics import GetGradientStatistics, GradientStatistics
@@ -205,12 +205,11 @@ class Tuner(Actor):
         epoch = self._choices.epoch(trials.length)
         training = self._trained + left * min(chosen.iteration_seconds.values(), default=0.0)
         paid = self._choices.budget * training - self._paused
-        of_next = chosen.setting.groups, self._choices.length(left - epoch)
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
         elif 2 * epoch > left:  # what it finds must be used as long as this, or it does not repay the search
             self._tell(f"no further search: it would come after {epoch} iterations and pay after as many, of {left}")
-        elif paid < self._choices.probes(cold=False) * trials.cost_of_another(*of_next):
+        elif paid < self._choices.probes(cold=False) * self._choices.length(left - epoch) * each:
             used = f"{self._paused:.3g} s of {self._choices.budget * training:.3g} s are used"
             self._tell(f"no further search: the budget has too little left for one ({used})")
         else:
@@ -236,7 +235,8 @@ class _Cluster:
     async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         """See `Lab`. Refused or _Ends if the run winds down."""
         tuner, began = self._tuner, self._tuner.now()
-        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, **_changed(self._now, setting))
+        asked = {"iterations": iterations, "seconds": seconds, "kept": kept, "falls": THRESHOLD}
+        wish = Probe(**asked, **_changed(self._now, setting))
         found = await tuner.ask(self._coordinator, wish, Probed)
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from roles.coordination.probing import fell
 from roles.tuning.choices import Setting, Trial
+from roles.tuning.judgement import THRESHOLD
 
 Losses = Callable[[Setting, int], float]  # of a setting at an iteration
 
@@ -55,7 +57,7 @@ class Quadratic:
             iterations = min(iterations, math.floor(seconds / each + 1e-9))
         losses, model, diverged = self.learnt(setting, iterations)
         taken = (len(losses) + diverged) * each
-        if kept := kept and not diverged and max(losses) <= 1.5 * losses[0]:
+        if kept := kept and not diverged and max(losses) <= 1.5 * losses[0] and fell(losses, THRESHOLD):
             self.now = model
             self.iteration += len(losses)
         return Trial(tuple(losses), taken, diverged, taken, kept=kept)

@@ -287,14 +287,22 @@ def test_what_learns_alike_has_the_same_total_momentum_and_moves_the_model_as_fa
         assert found.base_lr / (1 - found.momentum) == pytest.approx(rate / (1 - momentum), rel=1e-4)
 
 
+def learns(at: int) -> float:
+    return 20.0 / (20.0 + at)
+
+
 @pytest.mark.parametrize(
     ("poor", "loss", "taken"),
     [
-        (600, lambda setting, at: 1.0, Setting(8, 0.2, 0.08)),
-        (2000, lambda setting, at: 1.0, Setting(8, 0.2, 0.08)),
-        (2000, lambda setting, at: math.nan if setting.groups == 8 else 1.0, Setting(4, 0.6, 0.04)),
+        (600, lambda setting, at: learns(at), Setting(8, 0.2, 0.08)),
+        (2000, lambda setting, at: learns(at), Setting(8, 0.2, 0.08)),
+        (2000, lambda setting, at: math.nan if setting.groups == 8 else learns(at), Setting(4, 0.6, 0.04)),
         (2000, lambda setting, at: 1.0 + at * (setting.groups > 1), START),  # more groups are worse
-        (2000, lambda setting, at: 1.0 + 30 * at * (setting.groups == 8), Setting(4, 0.6, 0.04)),  # it rises tenfold
+        (
+            2000,
+            lambda setting, at: 1.0 + 30 * at if setting.groups == 8 else learns(at),
+            Setting(4, 0.6, 0.04),
+        ),  # it rises tenfold
     ],
 )
 def test_a_run_too_short_for_grids_takes_the_most_groups_that_learn_alike_by_theory(
@@ -315,7 +323,7 @@ SHORT = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=2000
 
 
 def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_what_is_slow() -> None:
-    lab = Written(lambda setting, at: 1.0, {1: 9.0, 2: 3.0, 4: 0.31, 8: 0.3}.__getitem__)
+    lab = Written(lambda setting, at: learns(at), {1: 9.0, 2: 3.0, 4: 0.31, 8: 0.3}.__getitem__)
     found = chosen(lab, SHORT)
     assert [setting.groups for setting, _ in lab.asked[:3]] == [8, 4, 2]  # 16 would need a negative momentum
     assert 1 not in {setting.groups for setting, _ in lab.asked}
@@ -325,7 +333,7 @@ def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_what_is
 @pytest.mark.parametrize(("best", "taken"), [(0.08, 0.08), (0.24, 0.24)])
 def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_better(best: float, taken: float) -> None:
     def loss(setting: Setting, at: int) -> float:
-        return math.nan if setting.base_lr > 2 * best and at > 20 else 2.0 - at / 100 * setting.base_lr / best
+        return math.nan if setting.base_lr > 2 * best and at > 20 else 2.0 - at / 25 * setting.base_lr / best
 
     lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
     choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2200, probe_iterations=11)
@@ -333,6 +341,23 @@ def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_bette
     assert choices.is_short(2200)
     assert found.setting == Setting(8, 0.2, taken)
     assert f"base_lr {3 * taken:.4g} is not clearly better" in found.why or "too small to try" in found.why
+
+
+@pytest.mark.parametrize(("bears", "taken"), [(0.03, 0.08 / 3), (0.02, 0.01)])
+def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_is_better_than_its_own(
+    bears: float, taken: float
+) -> None:
+    def loss(setting: Setting, at: int) -> float:
+        if setting.base_lr > bears:
+            return 2.3 if at < 8 else 2.4
+        return 2.3 - 0.02 * at * setting.base_lr / bears
+
+    lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2200, probe_iterations=11)
+    found = chosen(lab, choices)
+    assert choices.is_short(2200)
+    assert found.setting == Setting(8, 0.2, 0.0).but(base_lr=taken)
+    assert "with base_lr 0.08 its loss does not fall" in found.why
 
 
 def test_what_a_short_run_keeps_costs_it_nothing() -> None:
