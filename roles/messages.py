@@ -220,7 +220,7 @@ class Held(Message):
 class Probe(Message):
     """The tuner asks the coordinator of a run that is held: train so for `iterations` or until `seconds` have passed
     (0: no limit), then put the model back; samples come again. What is to be `kept` and ends before anything else is
-    due is training instead, unless its loss rises, or `falls` by a smaller part. 0, negative: as before. To it: Probed."""
+    due is training instead, unless its loss rises, or `falls` by a smaller part. 0, negative: as before."""
 
     iterations: int
     seconds: float = 0.0

@@ -235,8 +235,8 @@ class _Cluster:
     async def probe(self, setting: Setting, iterations: int, seconds: float, *, kept: bool = False) -> Trial:
         """See `Lab`. Refused or _Ends if the run winds down."""
         tuner, began = self._tuner, self._tuner.now()
-        asked = {"iterations": iterations, "seconds": seconds, "kept": kept, "falls": THRESHOLD}
-        wish = Probe(**asked, **_changed(self._now, setting))
+        changed = _changed(self._now, setting)
+        wish = Probe(iterations=iterations, seconds=seconds, kept=kept, falls=THRESHOLD, **changed)
         found = await tuner.ask(self._coordinator, wish, Probed)
         if not found.diverged and len(found.losses) < iterations and (not seconds or found.seconds < seconds):
             raise _Ends  # it was cut by nothing that was asked for
