@@ -139,7 +139,8 @@ class Recorder:
 
     def _carry(self) -> None:
         client, _ = self._listener.accept()
-        with client, socket.create_connection(self._target) as target:
+        # whoever is refused is cut off, perhaps while he still speaks
+        with suppress(ConnectionError), client, socket.create_connection(self._target) as target:
             while True:
                 ready, _, _ = select.select([client, target, self._ends], [], [])
                 if self._ends in ready:

@@ -24,7 +24,7 @@ RESTARTS = 4
 class Dying:
     """A run that a death ends at once, in a circle as real ones are."""
 
-    asked_to_end, has_begun, metrics_url, report_url = False, True, "", ""
+    asked_to_end, has_begun, metrics_url, report_url, operators_at, healing = False, True, "", "", "", None
 
     def __init__(self, *given: object, **named: Any) -> None:
         self.directory, self.itself = Path("runs"), self
