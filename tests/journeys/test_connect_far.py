@@ -22,21 +22,20 @@ def test_a_run_is_watched_saved_scaled_and_ended_from_another_network(tmp_path: 
             here = there.address.rpartition(".")[0] + ".254"
             operators = f'[operators]\naddress = "{here}"\n'
             cluster = configure(tmp_path / "up", "sync", workers=1, iterations=10**6, more=operators)
-            up = subprocess.Popen(
-                runtime_command("up", str(cluster)), cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE,
-                text=True,
-            )  # fmt: skip
-            try:
-                assert up.stdout is not None
-                for line in up.stdout:
-                    if line.startswith("progress"):
-                        break
-                operated(there, cluster, tmp_path / "elsewhere", here)
-                up.stdout.read()
-                assert up.wait(60) == 0
-            finally:
-                up.kill()
-                up.wait()
+            words = runtime_command("up", str(cluster))
+            with subprocess.Popen(
+                words, cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE, text=True
+            ) as up:
+                try:
+                    assert up.stdout is not None
+                    for line in up.stdout:
+                        if line.startswith("progress"):
+                            break
+                    operated(there, cluster, tmp_path / "elsewhere", here)
+                    up.stdout.read()
+                    assert up.wait(60) == 0
+                finally:
+                    up.kill()
     except Refused as why:
         pytest.skip(f"no network namespaces here: {why}")
 
