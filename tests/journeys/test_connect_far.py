@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -26,16 +27,19 @@ def test_a_run_is_watched_saved_scaled_and_ended_from_another_network(tmp_path: 
             with subprocess.Popen(
                 words, cwd=cluster.parent, env=environment(), stdout=subprocess.PIPE, text=True
             ) as up:
+                assert up.stdout is not None
+                rest = Thread(target=up.stdout.read)  # a pipe that nobody reads would stop `up` when it is full
                 try:
-                    assert up.stdout is not None
                     for line in up.stdout:
                         if line.startswith("progress"):
                             break
+                    rest.start()
                     operated(there, cluster, tmp_path / "elsewhere", here)
-                    up.stdout.read()
                     assert up.wait(60) == 0
                 finally:
                     up.kill()
+                    if rest.ident:
+                        rest.join()
     except Refused as why:
         pytest.skip(f"no network namespaces here: {why}")
 
@@ -58,10 +62,11 @@ def operated(there: Machine, cluster: Path, folder: Path, here: str) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    following = subprocess.Popen(
-        command("events", "-f", "--json"), cwd=folder, env={**os.environ, **environment()}, stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
+    told = folder / "told"  # a file: a pipe that nobody reads would stop it when it is full
+    with told.open("w") as output:
+        following = subprocess.Popen(
+            command("events", "-f", "--json"), cwd=folder, env={**os.environ, **environment()}, stdout=output
+        )
     try:
         assert said("status").startswith(f"{first.name}  running")
         assert "process conv-0-0: pid " in (stacks := said("stack", "conv-0-0")) and "Thread compute" in stacks
@@ -69,9 +74,9 @@ def operated(there: Machine, cluster: Path, folder: Path, here: str) -> None:
         assert f"{first.parent}/" in (scaled := said("scale", "--workers", "2"))
         assert said("status").startswith(f"{Path(scaled.partition(': ')[0]).name}  running")
         assert "has ended; last checkpoint: " in said("down")
-        told, _ = following.communicate(timeout=60)
+        assert following.wait(60) == 0
     finally:
         following.kill()
-        following.communicate()
-    names = [json.loads(line)["event"] for line in told.splitlines()]
+        following.wait()
+    names = [json.loads(line)["event"] for line in told.read_text().splitlines()]
     assert names.count("began") == 2 and "continued" in names and names.count("finished") == 1
