@@ -123,10 +123,10 @@ def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.3, 0.7])
+@pytest.mark.parametrize("seconds", [0.1, 0.3])  # of some that the run takes
 def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, seconds: float) -> None:
     def cluster(name: str) -> Path:
-        made = configure(tmp_path / name, "sync", workers=2, iterations=40, batch=32)
+        made = configure(tmp_path / name, "sync", workers=2, iterations=300, batch=32)
         made.write_text(f"{made.read_text()}{REPRODUCIBLE}[checkpoint]\nseconds = {seconds}\n")
         return made
 
@@ -149,5 +149,5 @@ def test_a_killed_run_that_up_resumes_ends_as_the_unbroken_one(tmp_path: Path, s
     assert_same_arrays(arrays, whole.arrays)
     losses = {entry["iteration"]: entry["loss"] for entry in events(rest, "progress")}
     unbroken = {fields["iteration"]: fields["loss"] for fields in whole.journal.of("progress")}
-    assert 0 < len(losses) < 40
+    assert 0 < len(losses) < 300
     assert all(unbroken[number] == loss for number, loss in losses.items())
