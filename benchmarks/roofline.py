@@ -1,8 +1,8 @@
-"""`python -m benchmarks.roofline [NET]`: the images per second that an H100 allows our kernels; nothing is run.
+"""`python -m benchmarks.roofline`: the images per second that an H100 allows our kernels; nothing is run.
 
 Of each layer the FLOPs of its products and the bytes that our launches read and write, at the rates of NVIDIA's data
-sheet, and 3 us for each launch: a bound, which kernels that reach neither rate stay below. With a net's name: bytes and
-FLOPs of its layers. `launches` were counted on real CuPy over a stand-in for CUDA (tests/gpu/test_counts.py).
+sheet, and 3 us for each launch: a bound, which kernels that reach neither rate stay below. With `layers`: the page
+docs/roofline.md. `launches` were counted on real CuPy over a stand-in for CUDA (tests/gpu/test_counts.py).
 """
 
 from __future__ import annotations
@@ -80,21 +80,43 @@ def images_per_second(work: Workload, rate: float, *, lowered: bool = True) -> f
     return work.batch / (seconds + work.launches * LAUNCH)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
-    parser.add_argument("net", nargs="?", choices=[work.net for work in WORKLOADS])
-    wanted = parser.parse_args(arguments).net
+PAGE = """# What each layer asks of a GPU
+
+`python -m benchmarks.roofline layers` writes this page; [gpu.md](gpu.md) has the sums. Of a training step: the FLOPs of
+a layer's products, the bytes that our launches read and write, and how long an H100 takes for the one or the other,
+whichever is longer; last, what launches add. All of it is computed, nothing is measured.
+"""
+
+
+def layers() -> str:
+    """The page of all nets."""
+    lines = [PAGE]
     for work in WORKLOADS:
-        if wanted is None:
-            rates = [f"{images_per_second(work, rate):,.0f}".replace(",", " ") for rate in FLOPS.values()]
-            direct = f"{images_per_second(work, FLOPS['tf32'], lowered=False):,.0f}".replace(",", " ")
-            print(f"| {work.net} | {work.batch} | {' | '.join(rates)} | {direct} |")
-        elif wanted == work.net:
-            for one in of_net(work)[1]:
-                times = " ".join(f"{one.seconds(rate) * 1e6:8.0f}" for rate in FLOPS.values())
-                size = (one.moved + one.windows) / 1e6
-                print(f"{one.name:28} {one.flops / 1e9:9.1f} GFLOP {size:9.1f} MB  us: {times}")
+        lines.append(f"## {work.net}, {work.batch} images\n")
+        lines += [
+            "| layer | GFLOP | MB | us in `fast` | us in `tf32` | us in `bf16` |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for one in of_net(work)[1]:
+            times = " | ".join(f"{one.seconds(rate) * 1e6:.0f}" for rate in FLOPS.values())
+            size = (one.moved + one.windows) / 1e6
+            lines.append(f"| {one.name} | {one.flops / 1e9:.1f} | {size:.1f} | {times} |")
+        added = f"{work.launches * LAUNCH * 1e6:.0f}"
+        lines += [f"| {work.launches} launches | | | {added} | {added} | {added} |", ""]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table, or that of the layers."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.roofline", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["layers"])
+    if parser.parse_args(arguments).what:
+        sys.stdout.write(layers())
+        return 0
+    for work in WORKLOADS:
+        rates = [f"{images_per_second(work, rate):,.0f}".replace(",", " ") for rate in FLOPS.values()]
+        direct = f"{images_per_second(work, FLOPS['tf32'], lowered=False):,.0f}".replace(",", " ")
+        print(f"| {work.net} | {work.batch} | {' | '.join(rates)} | {direct} |")
     return 0
 
 
