@@ -322,6 +322,9 @@ def test_what_does_not_learn_alike_is_not_taken_for_a_tie() -> None:
 SHORT = Choices(groups=(1, 2, 4, 8, 16), momenta=MOMENTA, rates=RATES, last=2000)
 
 
+PACES = {1: 0.9, 2: 0.6, 4: 0.31, 8: 0.3}
+
+
 def test_a_short_run_times_groups_from_the_most_down_and_never_waits_for_what_is_slow() -> None:
     lab = Written(lambda setting, at: learns(at), {1: 9.0, 2: 3.0, 4: 0.31, 8: 0.3}.__getitem__)
     found = chosen(lab, SHORT)
@@ -336,9 +339,9 @@ def test_a_short_run_takes_three_times_the_rate_as_long_as_that_is_clearly_bette
         return math.nan if setting.base_lr > 2 * best and at > 20 else 2.0 - at / 25 * setting.base_lr / best
 
     lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
-    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2200, probe_iterations=11)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16)
     found = chosen(lab, choices)
-    assert choices.is_short(2200)
+    assert choices.is_short(3200)
     assert found.setting == Setting(8, 0.2, taken)
     assert f"base_lr {3 * taken:.4g} is not clearly better" in found.why or "too small to try" in found.why
 
@@ -353,11 +356,25 @@ def test_a_short_run_whose_loss_does_not_fall_takes_a_third_of_the_rate_if_that_
         return 2.3 - 0.02 * at * setting.base_lr / bears
 
     lab = Written(loss, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
-    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=2200, probe_iterations=11)
+    choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=3200, probe_iterations=16)
     found = chosen(lab, choices)
-    assert choices.is_short(2200)
+    assert choices.is_short(3200)
     assert found.setting == Setting(8, 0.2, 0.0).but(base_lr=taken)
     assert "with base_lr 0.08 its loss does not fall" in found.why
+
+
+def test_a_short_run_looks_again_where_a_loss_rises_by_chance() -> None:
+    """Of twelve losses the last three are high, of twenty-four all but those go down."""
+    lab = Written(lambda setting, at: 3.0 if setting.groups == 4 and 8 < at < 13 else learns(at), PACES.__getitem__)
+    found = chosen(lab, SHORT)
+    assert found.setting.groups == 4
+    four = [len(trial.losses) for setting, trial in found.tried if setting == Setting(4, 0.6, 0.04)]
+    assert four[:2] == [12, 24]
+
+
+def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
+    lab = Written(lambda setting, at: 0.5 * at if setting.groups == 4 else learns(at), PACES.__getitem__)
+    assert chosen(lab, SHORT).setting.groups == 2
 
 
 def test_what_a_short_run_keeps_costs_it_nothing() -> None:
