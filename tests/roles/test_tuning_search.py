@@ -377,6 +377,15 @@ def test_a_short_run_takes_fewer_groups_where_a_loss_goes_on_to_rise() -> None:
     assert chosen(lab, SHORT).setting.groups == 2
 
 
+def test_what_a_short_run_spends_is_within_its_budget_though_training_is_faster_than_probes() -> None:
+    """By half: groups that begin together share links in step."""
+    lab = Written(lambda setting, at: 2.3 if at < 8 else 2.4, {1: 1.0, 2: 0.9, 4: 0.8, 8: 0.2}.__getitem__)
+    for last in range(2000, 3300, 100):
+        choices = Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=last, probe_iterations=16)
+        assert choices.is_short(last)
+        assert chosen(lab, choices).spent <= choices.budget * last * 0.2 / 1.5
+
+
 def test_what_a_short_run_keeps_costs_it_nothing() -> None:
     lab = Quadratic({1: 1.0, 2: 0.6, 4: 0.4, 8: 0.3}, seed=3)
     trials = Trials(lab, Choices(groups=(1, 2, 4, 8), momenta=MOMENTA, rates=RATES, last=1500), 1500)
