@@ -63,7 +63,9 @@ def up(
         checked = check(file, settings, runs)
         after = After(checked.loaded.program, file, settings, test=test)
         ended, console = run(checked, RunConsole(), nursery), RunConsole(live=False)
-    return after.told(ended.code, ended.directory, console.say)
+    code = after.told(ended.code, ended.directory, console.say)
+    console.settle()
+    return code
 
 
 def _resume(file: Path, said: Sequence[Path] | None) -> tuple[Path, Sequence[Path] | None]:

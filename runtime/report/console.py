@@ -10,7 +10,7 @@ import select
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -21,6 +21,7 @@ from runtime.cluster.preparing import PREPARING
 from runtime.cluster.warnings import WARNING
 from runtime.errors import ConvoyError
 from runtime.report.columns import spoken
+from runtime.report.patient import Patient, patient
 from runtime.report.picture import HEADLINE, PREDICTION, Picture
 from runtime.report.screen import final, screen
 from runtime.text import one_line, printable
@@ -36,7 +37,7 @@ class RunConsole:
     """Shows a run. `live` forces the table on or off; by default it is on where stdout is a terminal."""
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
-        self.console = console or Console(highlight=False, soft_wrap=True)
+        self.console = console or Console(file=self._stdout(), highlight=False, soft_wrap=True)
         self._picture = Picture()
         self._now: Callable[[], float] = lambda: 0.0
         self._warned: set[str] = set()
@@ -44,6 +45,10 @@ class RunConsole:
         self._live: Live | None = None
         self._is_over = False  # the run is
         self.open()
+
+    def _stdout(self) -> TextIO:
+        """A run never waits for who looks at it."""
+        return patient(sys.stdout)
 
     def open(self) -> None:
         """Show the table, if it is wanted."""
@@ -106,6 +111,19 @@ class RunConsole:
             with suppress(OSError):  # stdout is gone, which `say` tells
                 live.stop()  # shows the table once more
             self._is_over = False
+        self.settle()
+
+    def settle(self) -> None:
+        """All that was said is with whoever reads it, or they are told on stderr that they read too little."""
+        if not isinstance(self.console.file, Patient) or self.console.quiet:
+            return
+        try:
+            missed = self.console.file.settle()
+        except OSError as error:
+            self._unheard(error)
+        else:
+            if missed:
+                self._unheard(OSError(errno.EAGAIN, f"nobody reads it, and {missed} lines are not shown"))
 
     def table(self) -> Group:
         """The live view: how far the run is, what it learns, what is predicted, who does what, who waits for whom."""
@@ -122,6 +140,9 @@ class Teller(RunConsole):
 
     def __init__(self) -> None:
         super().__init__(live=False)
+
+    def _stdout(self) -> TextIO:
+        return sys.stdout
 
     def _unheard(self, error: OSError) -> None:
         if isinstance(error, BrokenPipeError):

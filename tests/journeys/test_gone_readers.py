@@ -1,10 +1,12 @@
-"""Commands in a pipe whose reader has gone: they end at once, as what SIGPIPE ends, and say nothing."""
+"""Pipes whose reader has gone: commands end at once, as what SIGPIPE ends, and say nothing. Pipes whose reader reads
+nothing: a run goes on."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 import runtime
 from runtime.cli.main import NOBODY_READS, application
 from tests.journeys.adders import Add, Total, adders
-from tests.support import environment, runtime_command
+from tests.support import configure, environment, events, run_directory, runtime_command
 
 
 def read_until(last: bytes, command: list[str]) -> tuple[int, bytes]:
@@ -41,6 +43,33 @@ async def test_who_follows_a_run_that_says_nothing_ends_when_its_reader_has_gone
         ended = await asyncio.to_thread(read_until, last, runtime_command(command, "-f", str(run.directory)))
         assert ended == (NOBODY_READS, b"")
         await run.end_now()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_run_whose_output_nobody_reads_trains_to_its_end_and_says_what_was_not_shown(
+    waits: bool, tmp_path: Path
+) -> None:
+    """It tells more than a pipe and what waits for its reader hold: 64 KiB each, of 90 characters a line."""
+    cluster = configure(tmp_path, "single", iterations=3000)
+    with subprocess.Popen(
+        runtime_command("up", cluster.name), cwd=tmp_path, env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        if waits:
+            code, told, shown = process.wait(120), process.stderr.read(), process.stdout.read()
+            assert "stdout: nobody reads it, and " in told and "what happens is told in events.jsonl only" in told
+        else:
+            while not any((tmp_path / "runs").glob("*/checkpoint-*")):
+                assert process.poll() is None
+                time.sleep(0.05)
+            shown, told = process.communicate(timeout=60)
+            code = process.returncode
+            assert told == "" and "lines are not shown: nobody read them" in shown
+    assert code == 0
+    assert "iteration 1/3000" in shown and shown.count("\n") < 3000
+    assert len(list(events(run_directory(cluster), "progress"))) == 3000
 
 
 @pytest.mark.parametrize("command", ["predict", "test", "convert", "events", "ps", "up"])

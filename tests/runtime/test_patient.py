@@ -1,0 +1,75 @@
+"""A stream that does not wait for its reader, on real pipes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TextIO
+
+import pytest
+
+from runtime.report.patient import MOST, Patient, patient
+
+LINE = "a line of some length, as a run tells one\n"
+MANY = 4 * MOST // len(LINE)  # more than pipe and stream hold
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, TextIO]]:
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w", encoding="utf-8") as stream:
+        yield reading, stream
+
+
+def read_all(reading: int, until: str) -> str:
+    """What comes out of a pipe, to the line that ends so."""
+    found = b""
+    while not found.decode(errors="replace").endswith(until):
+        found += os.read(reading, 1 << 16)
+    return found.decode()
+
+
+def test_what_a_reader_reads_is_all_that_was_written_in_its_order(pipe: tuple[int, TextIO]) -> None:
+    reading, stream = pipe
+    shown = patient(stream)
+    for number in range(100):
+        shown.write(f"line {number} é\n")
+    assert read_all(reading, "line 99 é\n").splitlines() == [f"line {number} é" for number in range(100)]
+    os.close(reading)
+
+
+def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_is_missing(
+    pipe: tuple[int, TextIO],
+) -> None:
+    reading, stream = pipe
+    shown = Patient(stream, stream.fileno())
+    for _ in range(MANY):
+        shown.write(LINE)
+    missed = shown.settle(0.01)
+    assert 0 < missed < MANY
+    lines = read_all(reading, "nobody read them\n").splitlines()
+    left_out = int(lines.pop().split()[1])
+    assert lines == [LINE.rstrip()] * (MANY - left_out)
+    assert shown.settle() == 0
+    shown.write("and on\n")
+    assert read_all(reading, "and on\n") == "and on\n"
+    os.close(reading)
+
+
+def test_that_the_reader_has_gone_is_raised_by_what_is_written_next(pipe: tuple[int, TextIO]) -> None:
+    reading, stream = pipe
+    shown = Patient(stream, stream.fileno())
+    os.close(reading)
+    shown.write(LINE)
+    with pytest.raises(BrokenPipeError):
+        shown.settle()
+    shown.write(LINE)
+    with pytest.raises(BrokenPipeError):
+        shown.settle()
+
+
+def test_a_stream_without_a_descriptor_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    assert patient(sys.stdout) is sys.stdout
+    assert capsys.readouterr().out == ""
