@@ -72,9 +72,10 @@ class Short:
         """Does its probe? One whose loss rises is looked at for longer: of twelve losses the last three may be high by
         chance."""
         trial = self._timed.get(setting) or await self._trials.of(setting)
-        if not holds(trial) and not trial.diverged:
-            trial = self._timed[setting] = await self._trials.of(setting, self._long(setting), kept=True)
-        return holds(trial)
+        if holds(trial) or trial.diverged:
+            return not trial.diverged
+        longer = self._timed[setting] = await self._trials.of(setting, self._long(setting), kept=True)
+        return holds(longer) and falls(longer)
 
     def _long(self, setting: Setting) -> int:
         """Iterations that show what stale gradients do."""

@@ -10,6 +10,7 @@ seconds that are left are the probe's limit.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -37,7 +38,8 @@ class SpentUp(Exception):
 class Trials:
     """Of one search in a run with `left` iterations to go, that trained for `trained` seconds and stood still for
     `paused` ones; `known` are seconds per iteration of earlier searches, by groups. `batch` is the run's: with another,
-    an iteration is taken to last as much longer, and says nothing of how long the run's last."""
+    an iteration is taken to last as much longer, and says nothing of how long the run's last. `lately`: seconds of an
+    iteration since the last search, in training itself."""
 
     def __init__(
         self,
@@ -49,10 +51,11 @@ class Trials:
         paused: float = 0.0,
         known: Mapping[int, float] | None = None,
         batch: int = 0,
+        lately: float = math.inf,
         tell: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._lab, self._choices, self.left, self.tell = lab, choices, left, tell
-        self._trained, self._paused = trained, paused
+        self._trained, self._paused, self._lately = trained, paused, lately
         self.length, self.batch = choices.length(left), batch
         self._planned = choices.probes(cold=not known)
         self.spent = 0.0
@@ -81,7 +84,7 @@ class Trials:
         """The same, if training takes this part of the seconds per iteration that probes show."""
         if not self._known:
             return float("inf")
-        training = self._trained + part * self.left * min(self._known.values())
+        training = self._trained + self.left * min(part * min(self._known.values()), self._lately)
         return self._choices.budget * training - self._paused - self.spent
 
     @property
@@ -91,7 +94,7 @@ class Trials:
         if not self._known:
             return float("inf")
         factor = 1.0 if set(self._choices.groups) <= set(self._known) else 0.5
-        training = self._trained + factor * self.left * min(self._known.values())
+        training = self._trained + self.left * min(factor * min(self._known.values()), self._lately)
         ahead = max(0, self._planned - len(self.made)) * self.length * max(self._known.values())
         return self._choices.budget * training - self._paused - self.spent - ahead
 

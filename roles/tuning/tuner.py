@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,7 @@ class Tuner(Actor):
         self._searches: list[dict[str, Any]] = []
         self._chosen: Chosen | None = None
         self._trained = self._paused = 0.0  # seconds of the run in which it trained, and in which it was held
+        self._from, self._lately = 0, math.inf  # the iteration of the last release; seconds of one from there on
 
     async def run(self) -> None:
         """Search, wait for an epoch's end, search again; until nothing is left to spend or the run ends. Or search once
@@ -94,6 +96,8 @@ class Tuner(Actor):
         held = await self.ask(self._coordinator, Hold(), Held)
         now = Setting(held.groups, held.momentum, held.base_lr, held.batch).but()
         left = self._choices.last - held.iteration
+        if self._chosen is not None and held.iteration > self._from:
+            self._lately = (began - self._since) / (held.iteration - self._from)
         try:
             trials, chosen = await self._choose(_Cluster(self, self._coordinator, now), now, left, began)
         except Refused:
@@ -103,7 +107,7 @@ class Tuner(Actor):
         self._paused -= trials.kept_seconds
         was, falls = now, 0
         while True:
-            self._since, self._chosen = self.now(), chosen
+            self._since, self._chosen, self._from = self.now(), chosen, held.iteration + trials.kept
             self._paused += self._since - began
             await self._choice(held.iteration + trials.kept, chosen, self._since - began)
             again = not self._follow and self._pays_for_another(trials, chosen, left)
@@ -157,7 +161,8 @@ class Tuner(Actor):
         before = self._chosen
         trials = Trials(
             cluster, self._choices, left, trained=self._trained, paused=self._paused + self.now() - began,
-            known=before.iteration_seconds if before else None, batch=now.batch, tell=self._tell,
+            known=before.iteration_seconds if before else None, batch=now.batch, lately=self._lately,
+            tell=self._tell,
         )  # fmt: skip
         chosen = await self._taken_over(trials, now)
         return trials, chosen or await self._with_batch(trials, await tune(trials, self._choices, now, before))
@@ -203,7 +208,8 @@ class Tuner(Actor):
         """Is there a next search? Tells when, or why not."""
         each = chosen.iteration_seconds.get(chosen.setting.groups, 0.0)
         epoch = self._choices.epoch(trials.length)
-        training = self._trained + left * min(chosen.iteration_seconds.values(), default=0.0)
+        fastest = min(self._lately, *(chosen.iteration_seconds.values() or (0.0,)))
+        training = self._trained + left * fastest
         paid = self._choices.budget * training - self._paused
         if each == 0:
             self._tell("no further search: an iteration takes no time here")
