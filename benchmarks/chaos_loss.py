@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from benchmarks.chaos_trials import Absent, Trials
 from benchmarks.far_machines import Far, far_machines
 from benchmarks.machines import Machine, Refused
 from benchmarks.report import missing
-from benchmarks.survivor import Gone, environment, events
+from benchmarks.survivor import Gone, Survivor, environment, events
 
 T = TypeVar("T")
 LIMIT = 90.0  # seconds that a side may take
@@ -37,10 +37,12 @@ THEIRS = {"as it comes": (0.0, ""), "told to be quick": (5.0, ",last_call_timeou
 
 @dataclass(frozen=True)
 class Lost:
-    """Seconds from the loss to the next iteration, and to one that had not been trained before."""
+    """Seconds from the loss to the next iteration, and to one that had not been trained before; from the order that the
+    machine shall take part again to the next iteration with it, where that was measured."""
 
     on: float
     new: float
+    rejoined: float | None = None
 
 
 def loss(trials: Trials, times: int) -> None:
@@ -49,8 +51,9 @@ def loss(trials: Trials, times: int) -> None:
     if not theirs:
         trials.record.note("torchelastic left out: bring it with: python -m pip install torch")
     trials.record.tables.clear()
-    columns = ("went on", "on p50", "on max", "anew p50", "anew max")
-    trials.record.table("Seconds from the loss to the next iteration, and to a new one", "side", "harm", "n", *columns)
+    columns = ("went on", "on p50", "on max", "anew p50", "anew max", "with it again p50", "with it again max")
+    text = "Seconds from the loss to the next iteration, to a new one, and from `scale --with` to one with it again"
+    trials.record.table(text, "side", "harm", "n", *columns)
     for what, harm in (("its cable is cut and all on it dies", unplugged), ("all on it is killed", killed)):
         for how in OURS:
             _row(trials, f"convoy, {how}", what, times, partial(ours, trials, harm, OURS[how]))
@@ -76,13 +79,10 @@ def _row(trials: Trials, side: str, what: str, times: int, turn: Callable[[Far, 
         except (Gone, AssertionError) as error:
             said = f"{side}, {what}: {str(error).splitlines()[0]}"
             (trials.record.fail if side.startswith("convoy") else trials.record.note)(said)
-    spread = [[median(times), max(times)] if times else ["-"] * 2 for times in zip(*map(_both, found), strict=True)]
-    cells = [cell for pair in spread or [["-"] * 2] * 2 for cell in pair]
+    again = [lost.rejoined for lost in found if lost.rejoined is not None]
+    seconds = [[lost.on for lost in found], [lost.new for lost in found], again]
+    cells = [cell for some in seconds for cell in ([median(some), max(some)] if some else ["-", "-"])]
     trials.record.row(side, what, times, len(found), *cells)
-
-
-def _both(lost: Lost) -> tuple[float, float]:
-    return lost.on, lost.new
 
 
 # -- the harm
@@ -125,7 +125,17 @@ def ours(trials: Trials, harm: Callable[[Machine], None], more: str, far: Far, f
         new = on
         while _iteration(line) <= reached:
             new, line = run.told("progress ", LIMIT)
-        return Lost(on - since, new - since)
+        return Lost(on - since, new - since, _rejoined(run, far, folder))
+
+
+def _rejoined(run: Survivor, far: Far, folder: Path) -> float:
+    """The machine is there again, and a person says that it shall take part."""
+    far.revive(0)
+    words, since = [sys.executable, "-m", "runtime", "scale", "--with", "m0"], time.monotonic()
+    said = subprocess.run(words, env=environment(), cwd=folder, capture_output=True, text=True, timeout=LIMIT)
+    assert said.returncode == 0, said.stderr
+    run.until("scaled +with m0", LIMIT)
+    return run.at("progress ", LIMIT) - since
 
 
 def torchelastic(
@@ -136,14 +146,12 @@ def torchelastic(
         progress = folder / "progress"
         _until(lambda: (folder / "checkpoint.pt").exists(), "trains")
         trials.pause(1.0, 2.0)
-        since = time.monotonic()
+        before, since = _read(progress)[-1].pid, time.monotonic()
         harm(far.machines[0])
-        before = len(_read(progress))
-        time.sleep(0.5)
-        reached = max(iteration for iteration, at in _read(progress) if at <= since + 0.5)
-        later = _until(lambda: [found for found in _read(progress)[before:] if found[1] > since + 0.5], "goes on")
-        new = _until(lambda: [found for found in _read(progress)[before:] if found[0] > reached], "has caught up")
-        return Lost(later[0][1] - since, new[0][1] - since)
+        later = _until(lambda: [line for line in _read(progress) if line.pid != before], "goes on")
+        reached = max(line.iteration for line in _read(progress) if line.pid == before)
+        again = partial(_beyond, progress, before, reached)
+        return Lost(later[0].at - since, _until(again, "has caught up")[0].at - since)
 
 
 @contextmanager
@@ -174,10 +182,24 @@ def _until(found: Callable[[], T], what: str) -> T:
     return now
 
 
-def _read(progress: Path) -> list[tuple[int, float]]:
-    """Each iteration and when it ended; whole lines only."""
+class Line(NamedTuple):
+    """An iteration of torchelastic's, when it ended, and the process that did it: another after a loss."""
+
+    iteration: int
+    at: float
+    pid: int
+
+
+def _read(progress: Path) -> list[Line]:
+    """Whole lines only."""
     lines = progress.read_text().splitlines(keepends=True)
-    return [(int(words[0]), float(words[1])) for line in lines if line.endswith("\n") and (words := line.split())]
+    whole = (line.split() for line in lines if line.endswith("\n"))
+    return [Line(int(iteration), float(at), int(pid)) for iteration, at, pid in whole]
+
+
+def _beyond(progress: Path, before: int, reached: int) -> list[Line]:
+    """What others than the process of before did that it had not reached."""
+    return [line for line in _read(progress) if line.pid != before and line.iteration > reached]
 
 
 def _iteration(line: str) -> int:

@@ -2,11 +2,12 @@
 SECONDS`, started by `torch.distributed.run`.
 
 LeNet on noise over gloo, whose collectives wait for so many SECONDS (0: as long as gloo does by default). Rank 0 saves
-once a second, and writes the number of each iteration and the moment of its end into FOLDER/progress.
+once a second, and writes the number of each iteration, the moment of its end and its pid into FOLDER/progress.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from datetime import timedelta
@@ -51,7 +52,7 @@ def main(folder: Path, seconds: float) -> None:
             done += 1
             if rank:
                 continue
-            progress.write(f"{done} {time.monotonic()}\n")
+            progress.write(f"{done} {time.monotonic()} {os.getpid()}\n")
             if time.monotonic() - at >= SAVED_EVERY:
                 at, half = time.monotonic(), saved.with_suffix(".half")
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "done": done}, half)

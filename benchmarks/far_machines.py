@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.machines import Machine, Refused, machines
@@ -45,6 +45,22 @@ class Far:
 
     machines: list[Machine]
     folder: Path
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def serve(self, number: int) -> None:
+        """Let ssh in there."""
+        machine, folder = self.machines[number], self.folder
+        words = f"ip netns exec {machine.namespace} {_daemon()} -D -e -f".split()
+        with (folder / f"m{number}.log").open("ab") as log:
+            command = [*words, folder / f"m{number}.conf"]
+            self.daemons.append(subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL))
+
+    def revive(self, number: int) -> None:
+        """A machine that was cut off, or whose processes were killed, is there again."""
+        machine = self.machines[number]
+        subprocess.run(["ip", "-n", machine.namespace, "link", "set", "eth0", "up"], check=True, timeout=20)
+        self.serve(number)
+        _wait_for(machine)
 
     def path(self) -> dict[str, str]:
         """The environment in which `ssh` reaches them."""
@@ -78,40 +94,30 @@ class Far:
 @contextmanager
 def far_machines(folder: Path, count: int, bits_per_second: int = 10**9) -> Iterator[Far]:
     """Refused says why there are none: root, network namespaces, sshd and ssh are needed."""
-    daemon = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
-    if daemon is None or shutil.which("ssh") is None:
+    if _daemon() is None or shutil.which("ssh") is None:
         raise Refused("no sshd or no ssh is installed")
     folder.mkdir(parents=True, exist_ok=True)
     made_here = not PRIVILEGES.exists()
     with machines(count, bits_per_second) as made:
-        running = []
+        far = Far(made, folder)
         try:
             PRIVILEGES.mkdir(exist_ok=True)
-            far = Far(made, folder)
             _write_keys(far)
-            for number, machine in enumerate(made):
-                command = [
-                    "ip",
-                    "netns",
-                    "exec",
-                    machine.namespace,
-                    daemon,
-                    "-D",
-                    "-e",
-                    "-f",
-                    folder / f"m{number}.conf",
-                ]
-                with (folder / f"m{number}.log").open("wb") as log:
-                    running.append(subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL))
+            for number in range(count):
+                far.serve(number)
             for machine in made:
                 _wait_for(machine)
             yield far
         finally:
-            for process in running:
+            for process in far.daemons:
                 process.terminate()
                 process.wait()
             if made_here:
                 PRIVILEGES.rmdir()
+
+
+def _daemon() -> str | None:
+    return shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
 
 
 def _write_keys(far: Far) -> None:

@@ -16,6 +16,7 @@ ConvoyError                     (exit_code)
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar
 
 from runtime.text import bounded, one_line
@@ -28,6 +29,7 @@ class ConvoyError(Exception):
 
     exit_code = 1
     by = ""  # the process or actor of the run that it befell
+    silent: Collection[str] = ()  # machines of which nothing was heard any more when the run ended
 
 
 class ConfigError(ConvoyError):
@@ -99,6 +101,13 @@ class Deadlock(ConvoyError):
 def by(name: str, error: E) -> E:
     """The error, of this process or actor of the run."""
     error.by = name
+    return error
+
+
+def with_silent(machines: Collection[str], error: E | None) -> E | None:
+    """What ended a run, and the machines of which nothing was heard any more by then."""
+    if error is not None:
+        error.silent = machines
     return error
 
 

@@ -79,13 +79,15 @@ class Launched(ABC):
 class Launcher(ABC):
     """Starts the processes of one run. `patience`: seconds that `open` may take, if more than [liveness] grants.
     `grace`: seconds in which it tells of the end of a process, which explains the links that broke with it.
-    `on_leaving` hears of a machine that is told to go, and how many seconds it stays at most."""
+    `on_leaving` hears of a machine that is told to go, and how many seconds it stays at most. `silent`: machines of
+    which nothing has been heard for longer than a link may be silent."""
 
     patience = 0.0
     grace = 1.0
 
     def __init__(self, plan: LaunchPlan) -> None:
         self.plan = plan
+        self.silent: frozenset[str] = frozenset()
         self.on_leaving: Callable[[str, float], None] = lambda machine, seconds: None
 
     @abstractmethod

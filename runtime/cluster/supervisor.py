@@ -37,7 +37,7 @@ from runtime.cluster.standstill import Standstill
 from runtime.cluster.supervision import Liveness, Supervision
 from runtime.cluster.warnings import WARNING, FirstOfEach
 from runtime.cluster.watcher import Watcher
-from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by
+from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by, with_silent
 from runtime.machine.memory import MachineMemory
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
@@ -94,7 +94,7 @@ class Supervisor(Actor):
             await asyncio.gather(starting, return_exceptions=True)
             await self._stop_all()
             await self._launcher.close()
-        return self.outcome.result()
+        return with_silent(self._launcher.silent, self.outcome.result())
 
     async def _launch_all(self) -> None:
         try:

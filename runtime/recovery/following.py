@@ -31,10 +31,10 @@ NOT_HEALED = "not from memory: "
 RESTART = "restart"  # the event of a run that begins anew
 
 
-def without(checked: Checked, machine: str) -> Checked:
-    """The same on the other machines. ConfigError if it cannot do without this one."""
+def without(checked: Checked, machines: Collection[str]) -> Checked:
+    """The same on the other machines. ConfigError if it cannot do without these."""
     config = checked.loaded.config
-    return _on(checked, config, _but(config.machine, [machine]), checked.loaded.options)
+    return _on(checked, config, _but(config.machine, machines), checked.loaded.options)
 
 
 def scaled(checked: Checked, whole: ClusterConfig, wish: Scale) -> Checked:

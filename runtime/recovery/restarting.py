@@ -219,16 +219,19 @@ class Restarting:
         return directory_of(checked.loaded.config, asyncio.get_running_loop().time)
 
     async def _goes_on_without(self, error: ConvoyError) -> bool:
-        """Leave out a machine that cannot take part, if that is wanted and possible."""
-        if self._reachable and isinstance(error, Absent):
-            try:
-                self._checked = await asyncio.to_thread(without, self._checked, error.machine)  # it plans
-            except ConfigError as why:
-                self._console.warn(f"machine '{error.machine}' is waited for: {why.problems[0]}")
-            else:
-                self._console.say(f"{RESTART:<10} goes on without machine '{error.machine}'")
-                return True
-        return False
+        """Leave out machines that cannot take part, if that is wanted and possible. Those that fell silent are not
+        tried again: their hosts have answered nobody for as long as a link may be silent."""
+        absent = sorted({error.machine} if isinstance(error, Absent) else error.silent)
+        if not self._reachable or not absent:
+            return False
+        names = " and ".join(f"machine '{name}'" for name in absent)
+        try:
+            self._checked = await asyncio.to_thread(without, self._checked, absent)  # it plans
+        except ConfigError as why:
+            self._console.warn(f"the run waits for {names}: {why.problems[0]}")
+            return False
+        self._console.say(f"{RESTART:<10} goes on without {names}")
+        return True
 
     async def _ends_within(self, seconds: float) -> bool:
         try:

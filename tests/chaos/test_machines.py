@@ -278,3 +278,29 @@ def test_a_run_that_loses_a_machine_goes_on_when_it_is_back_or_on_the_others(
     finally:
         ssh.write_text(script)
         run.end()
+
+
+def test_a_run_whose_machine_falls_silent_goes_on_without_trying_to_reach_it(tmp_path: Path, three: Far) -> None:
+    configure(tmp_path, "single", iterations=1_000_000)
+    solver = tmp_path / "solver.prototxt"
+    solver.write_text(solver.read_text().replace("snapshot: 0", "snapshot: 50"))
+    cluster = tmp_path / "cluster.toml"
+    tables = three.tables(more=f'directory = "{tmp_path}"\n')
+    cluster.write_text(tables + SETTINGS + RECOVERING.format(restarts=4, machines="reachable"))
+    run = Running(cluster, lambda line: " 60/" in line, three.path())
+    try:
+        with cut(three.machines[1]):
+            assert run.process.stdout is not None
+            said = iter(run.process.stdout)
+            assert any(line.startswith("restart    goes on without machine 'm1'") for line in said)
+            restarts = [next(said)]
+            for line in said:
+                restarts += [line] if line.startswith("restart ") else []
+                if line.startswith("progress "):
+                    break
+            assert [re.sub(" +", " ", line[:22]) for line in restarts] == ["restart count 1 of 4"]
+            run.process.terminate()
+            assert run.finish(20)[0] == 143
+        assert left(three) == []
+    finally:
+        run.end()

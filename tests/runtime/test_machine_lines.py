@@ -74,6 +74,18 @@ async def test_both_ends_hear_one_another_and_know_at_once_who_has_left(up: Up) 
         pass
     await agent.line.close()
     assert await in_time(up.lost) == ("m", "its connection broke")
+    assert up.reception.silent == set(), "its host has answered"
+
+
+async def test_an_agent_that_says_nothing_for_longer_than_a_link_may_be_silent_is_lost_with_its_machine(up: Up) -> None:
+    agent = Machine(up, up.invitation)
+    agent.line.tell(Prepared())
+    await in_time(up.heard)
+    agent.line._beating.cancel()
+    name, why = await in_time(up.lost)
+    assert (name, why[:34]) == ("m", "its agent gave no sign of life for")
+    assert up.reception.silent == {"m"}
+    await agent.line.close()
 
 
 async def test_an_agent_learns_that_up_has_gone() -> None:

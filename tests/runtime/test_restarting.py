@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runtime.errors import RoleDied
+from runtime.errors import RoleDied, with_silent
+from runtime.plan.topology import Placement
 from runtime.recovery import restarting
 from runtime.report.console import RunConsole
 from runtime.runs.checking import check
@@ -64,3 +65,41 @@ async def test_a_run_that_has_ended_leaves_nothing_in_memory_when_others_have_fo
     assert isinstance(await runs.ended(), RoleDied)
     assert len(made) == 1 + RESTARTS
     assert [one() for one in made[:-1]] == [None] * RESTARTS
+
+
+MACHINES = "".join(f'[[machine]]\nname = "{name}"\naddress = "192.0.2.{at}"\n' for at, name in enumerate("abc", 1))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "silent", "places", "told"),
+    [
+        ("reachable", {"b"}, "ac", "goes on without machine 'b'"),
+        ("reachable", {"b", "c"}, "a", "goes on without machine 'b' and machine 'c'"),
+        ("reachable", {"a", "b", "c"}, "abc", "the run waits for machine 'a' and machine 'b' and machine 'c': none wo"),
+        ("reachable", set(), "abc", ""),
+        ("all", {"b"}, "abc", ""),
+    ],
+)
+async def test_the_next_run_does_not_try_machines_that_fell_silent_if_it_can_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str, silent: set[str], places: str, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made: list[set[str]] = []
+
+    class Silenced(Dying):
+        def __init__(self, placement: Placement, *given: object, **named: Any) -> None:
+            super().__init__(*given, **named)
+            made.append({spec.machine for spec in placement.processes})
+
+        async def ended(self) -> RoleDied:
+            died = with_silent(silent, await super().ended())
+            assert died is not None
+            return died
+
+    monkeypatch.setattr(restarting, "Run", Silenced)
+    checked = check(cluster_of(tmp_path, "sync", 1, f'machines = "{wanted}"\n{MACHINES}'))
+    shown = io.StringIO()
+    console = RunConsole(Console(file=shown, width=200), live=False)
+    assert isinstance(await restarting.Restarting(checked, console, None, None).ended(), RoleDied)
+    assert made == [set("abc"), set(places)]
+    assert told in shown.getvalue()

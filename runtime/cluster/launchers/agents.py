@@ -196,7 +196,7 @@ class AgentLauncher(Launcher):
                 await asyncio.wait([remote.gone], timeout=CLOSE_SECONDS)
         if handle is not None:
             ended = asyncio.ensure_future(handle.wait())
-            if remote.stage is Stage.GONE:
+            if remote.stage is Stage.GONE and remote.name not in self.silent:  # else it is not heard to have ended
                 await asyncio.wait([ended], timeout=LET_GO_SECONDS)
             handle.kill()
             ended.cancel()
@@ -208,6 +208,8 @@ class AgentLauncher(Launcher):
         self._machines[machine].take(message)
 
     def _lost(self, machine: str, why: str) -> None:
+        if self._reception is not None:
+            self.silent = self._reception.silent
         self._machines[machine].lost(why)
 
     def _refuse(self, who: str, why: str) -> None:

@@ -29,7 +29,8 @@ QUIET_BEATS = 4  # missing in a row: an agent whose connection breaks was heard 
 
 class Reception:
     """The end of `up`. `on_message(machine, message)`; `on_lost(machine, why)` once for each that said something;
-    `on_refused(who, why)`: a stranger, or what is no message."""
+    `on_refused(who, why)`: a stranger, or what is no message. `silent`: machines that were lost since nothing came from
+    them for longer than a link may be silent. Those whose connection broke are not among them: their host answered."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class Reception:
         self._listeners: list[Listener] = []
         self._there: dict[str, tuple[Listener, bytes]] = {}  # machine -> how it is answered
         self._heard: dict[str, float] = {}
+        self.silent: frozenset[str] = frozenset()
         self._ids = itertools.count(1)
         self._beating = asyncio.create_task(self._beat(), name="beats of machines")
 
@@ -71,8 +73,10 @@ class Reception:
             listener, identity = self._there[machine]
             if not listener.answer(identity, wire.encode(_envelope(message, next(self._ids), UP, machine))):
                 silent = asyncio.get_running_loop().time() - self._heard[machine]
-                broke = silent < QUIET_BEATS * BEAT_SECONDS  # else it is ZeroMQ that gave a silent agent up
-                self.forget(machine, "its connection broke" if broke else _silent(silent))
+                if silent < QUIET_BEATS * BEAT_SECONDS:
+                    self.forget(machine, "its connection broke")
+                else:  # it is ZeroMQ that gave a silent agent up
+                    self._give_up(machine, silent)
 
     def forget(self, machine: str, why: str = "") -> None:
         """It is not there any more, nor may it come again; with a reason that is news."""
@@ -118,7 +122,11 @@ class Reception:
                 self._heard[machine] = last if late else self._heard[machine]  # it is this process that was stopped
                 self.tell(machine, Beat())
                 if last - self._heard[machine] > self._silence:
-                    self.forget(machine, _silent(last - self._heard[machine]))
+                    self._give_up(machine, last - self._heard[machine])
+
+    def _give_up(self, machine: str, seconds: float) -> None:
+        self.silent |= {machine}
+        self.forget(machine, f"its agent gave no sign of life for {seconds:.1f} s")
 
 
 class Line:
@@ -165,10 +173,6 @@ class Line:
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             self.tell(Beat())
-
-
-def _silent(seconds: float) -> str:
-    return f"its agent gave no sign of life for {seconds:.1f} s"
 
 
 def _envelope(message: Message, number: int, sender: str, receiver: str) -> Envelope:
