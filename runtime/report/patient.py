@@ -3,10 +3,12 @@ nothing more once it is full, and whoever writes waits: here that is a thread, n
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TextIO, cast
 
 MOST = 64 << 10  # characters that wait for the reader: 30 tables, or 700 lines
@@ -16,9 +18,11 @@ END_SECONDS = 2.0  # how long the last lines wait for a reader who takes nothing
 def patient(stream: TextIO) -> TextIO:
     """The stream, as one that does not wait; itself if it has no descriptor, as in a test."""
     try:
-        return cast(TextIO, Patient(stream, stream.fileno()))
+        found = Patient(stream, stream.fileno())
     except (OSError, ValueError):
         return stream
+    atexit.register(found.settle_at_exit)  # whoever writes last need not think of it
+    return cast(TextIO, found)
 
 
 class Patient(io.TextIOBase):
@@ -80,6 +84,11 @@ class Patient(io.TextIOBase):
             self._changed.wait_for(lambda: self._error or not (self._size or self._left_out), seconds)
             self._raise()
             return self._left_out + sum(text.count("\n") for text in self._texts)
+
+    def settle_at_exit(self) -> None:
+        """The same, when nobody can be told any more."""
+        with suppress(OSError):
+            self.settle()
 
     def _raise(self) -> None:
         error, self._error = self._error, None
