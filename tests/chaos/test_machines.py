@@ -298,7 +298,7 @@ def test_a_run_whose_machine_falls_silent_goes_on_without_trying_to_reach_it(tmp
                 restarts += [line] if line.startswith("restart ") else []
                 if line.startswith("progress "):
                     break
-            assert [re.sub(" +", " ", line[:22]) for line in restarts] == ["restart count 1 of 4"]
+            assert [re.sub(" +", " ", line[:23]) for line in restarts] == ["restart count 1 of 4"]
             run.process.terminate()
             assert run.finish(20)[0] == 143
         assert left(three) == []
