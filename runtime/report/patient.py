@@ -38,6 +38,7 @@ class Patient(io.TextIOBase):
         self._size = 0  # characters that wait, with those that are being written
         self._left_out = 0  # lines
         self._error: OSError | None = None
+        self._waited_in_vain = False
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
@@ -81,14 +82,16 @@ class Patient(io.TextIOBase):
     def settle(self, seconds: float = END_SECONDS) -> int:
         """Wait until all is written, but not for long. How many lines the reader did not take."""
         with self._changed:
-            self._changed.wait_for(lambda: self._error or not (self._size or self._left_out), seconds)
+            done = self._changed.wait_for(lambda: self._error or not (self._size or self._left_out), seconds)
+            self._waited_in_vain = not done
             self._raise()
             return self._left_out + sum(text.count("\n") for text in self._texts)
 
     def settle_at_exit(self) -> None:
-        """The same, when nobody can be told any more."""
-        with suppress(OSError):
-            self.settle()
+        """The same, when nobody can be told any more; not for a reader who was waited for already."""
+        if not self._waited_in_vain:
+            with suppress(OSError):
+                self.settle()
 
     def _raise(self) -> None:
         error, self._error = self._error, None
@@ -99,19 +102,19 @@ class Patient(io.TextIOBase):
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._texts or self._left_out)
-                if self._texts:
-                    text = self._texts.popleft()
-                else:
-                    text = f"... {self._left_out} lines are not shown: nobody read them\n"
-                    self._size, self._left_out = self._size + len(text), 0
+                if not self._texts:
+                    self._texts.append(f"... {self._left_out} lines are not shown: nobody read them\n")
+                    self._size, self._left_out = self._size + len(self._texts[0]), 0
+                text = self._texts[0]  # it stays there until it is written: `settle` counts it
             try:
                 self._send(text.encode(self._encoding, self._errors))
             except OSError as error:
                 with self._changed:
                     self._error = error
-                    self._texts.clear()
+                    self._texts = deque([text])
                     self._size, self._left_out = len(text), 0
             with self._changed:
+                self._texts.popleft()
                 self._size -= len(text)
                 self._changed.notify_all()
 

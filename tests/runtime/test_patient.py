@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TextIO
 
 import pytest
@@ -53,6 +54,21 @@ def test_nobody_waits_for_a_reader_who_reads_nothing_and_who_is_told_later_what_
     assert shown.settle() == 0
     shown.write("and on\n")
     assert read_all(reading, "and on\n") == "and on\n"
+    os.close(reading)
+
+
+def test_the_last_line_counts_as_long_as_the_reader_has_not_taken_it(pipe: tuple[int, TextIO]) -> None:
+    reading, stream = pipe
+    os.set_blocking(stream.fileno(), False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(stream.fileno(), b"x" * 1024)
+    os.set_blocking(stream.fileno(), True)
+    shown = Patient(stream, stream.fileno())
+    shown.write(LINE)
+    assert shown.settle(0.01) == 1
+    assert read_all(reading, LINE).endswith(LINE)
+    assert shown.settle() == 0
     os.close(reading)
 
 
