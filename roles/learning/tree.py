@@ -81,17 +81,21 @@ def forest(
     """The parent of every worker, and of every reducer that is needed, with one tree in each group; without a
     `fan_in`, the root's children are all the workers of a group.
 
+    Several groups share the root, and each has a reducer of its own before it. A group that is alone has the root for
+    its last reducer: with two LeNet workers on two cores the same sum one process further up took 6 % of an iteration.
     `reducers` are names to choose from, in order; ValueError if they are too few (`reducers_needed`). `homes`: see
     `reduction_tree`.
     """
     left, found = list(reducers), {}
     for members in groups:
         made = [] if fan_in is None else reduction_tree(list(members), fan_in, root, "", homes)
-        if len(made) > len(left):
+        last = {reducer.name: root for reducer in made[-1:] if len(groups) == 1}
+        if len(made) - len(last) > len(left):
             raise ValueError(f"{len(reducers)} reducers are too few for groups of {[len(group) for group in groups]}")
-        names = {reducer.name: left.pop(0) for reducer in made}
+        names = last | {reducer.name: left.pop(0) for reducer in made if reducer.name not in last}
         for child, parent in parents(members, made, root).items():
-            found[names.get(child, child)] = parent._replace(name=names.get(parent.name, parent.name))
+            if child not in last:
+                found[names.get(child, child)] = parent._replace(name=names.get(parent.name, parent.name))
     return found
 
 
@@ -99,7 +103,8 @@ def reducers_needed(groups: Sequence[Sequence[str]], fan_in: int | None, homes: 
     """Of a `forest` over these groups."""
     if fan_in is None:
         return 0
-    return sum(len(reduction_tree(list(members), fan_in, "", "", homes)) for members in groups)
+    needed = sum(len(reduction_tree(list(members), fan_in, "", "", homes)) for members in groups)
+    return needed - 1 if needed and len(groups) == 1 else needed
 
 
 def split(total: int, parts: int) -> list[int]:

@@ -134,7 +134,8 @@ class ConvModel(ModelHolder, ReadsJob):
                 self._races.start(self._race(message, total))
             return
         with self.phase("apply"):
-            version = await self.compute(f"update {layer}", self._apply, message)
+            size = message.array_bytes() if self._job.backend_ops.on_host else None
+            version = await self.compute(f"update {layer}", self._apply, message, size=size)
         if self._ledger.came(message, envelope.sender) and version is not None:
             await self._updated(message, version)
 
@@ -145,16 +146,16 @@ class ConvModel(ModelHolder, ReadsJob):
         await self._updated(message, self._live.count(message.layer))
 
     async def _updated(self, message: LayerGradient, version: int) -> None:
-        """A gradient made this version of a layer: count it, then serve those who waited, who read what it made."""
+        """A gradient made this version of a layer: serve those who waited, who read what it made, then tell of it."""
         layer_staleness, updated = self._ledger.applied(message, version)
+        for pull, asked in self._ledger.ready():
+            await self._publish(pull, asked)
         self._gauges.layer(message.layer, layer_staleness)
         self._watch.applied(message.layer, message.group, version, layer_staleness)
         if updated is not None:
             self._gauges.iteration(updated.staleness)
             await self.tell(self._coordinator, updated, step=message.number)
             await self._gauges.answer(updated.version, self._store.momentum)
-        for pull, asked in self._ledger.ready():
-            await self._publish(pull, asked)
 
     async def on_get_gradient_statistics(self, message: GetGradientStatistics, envelope: Envelope) -> None:
         """Tell what the gradients of late say of momentum and noise, at once or when the model is so far."""

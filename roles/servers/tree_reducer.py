@@ -98,7 +98,7 @@ class TreeReducer(KeepsBeside):
         part = (message.number, message.group, message.layer), message.part, message.parts
         self._parts.check(message, envelope.sender, *part)
         with self.phase("reduce"):
-            total = await self.compute("reduce", self._add, message)
+            total = await self.compute("reduce", self._add, message, size=message.array_bytes())
         self._parts.came(message, envelope.sender, *part)
         if total is None:
             return

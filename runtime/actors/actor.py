@@ -24,6 +24,7 @@ from runtime.messages.message import Array, Envelope, Message, Save, WindDown, m
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
+BRIEF = 256 << 10  # bytes: adding up so much takes 30 us, a thread that is woken and wakes the loop 100
 
 
 class Host(Gauges, Protocol):
@@ -132,8 +133,14 @@ class Actor(Measured):
         """
         return self._node.memory(size)
 
-    async def compute(self, label: str, work: Callable[..., T], *args: Any) -> T:
-        """Run array work in the process's compute thread (or on the actor's emulated device); return its result."""
+    async def compute(self, label: str, work: Callable[..., T], *args: Any, size: int | None = None) -> T:
+        """Run array work in the process's compute thread (or on the actor's emulated device); return its result.
+
+        `size`: bytes of arrays in host memory, if the work goes once or twice over so many and does nothing else. Over
+        BRIEF and less it goes on the event loop, if the thread is idle: that is sooner done than handed over.
+        """
+        if size is not None and size <= BRIEF:
+            return await self.device.run_brief(self.name, label, work, *args)
         return await self.device.run(self.name, label, work, *args)
 
     async def race(self, label: str, work: Callable[..., T], *args: Any) -> T:

@@ -72,6 +72,39 @@ async def test_the_loop_turns_while_a_kernel_runs_and_sees_what_it_is() -> None:
     compute.close()
 
 
+async def test_brief_work_is_done_on_the_loop_while_the_thread_is_idle_and_is_counted() -> None:
+    compute, seen = ThreadCompute(), []
+    compute.on_done = lambda item, seconds: seen.append((item.actor, item.label))
+
+    def work() -> tuple[int, str]:
+        assert compute.current is not None
+        return threading.get_ident(), compute.current.label
+
+    assert await compute.run_brief("reducer", "reduce", work) == (threading.get_ident(), "reduce")
+    assert (compute.done, compute.current, seen) == (1, None, [("reducer", "reduce")])
+    compute.close()
+
+
+async def test_brief_work_waits_in_the_thread_while_that_is_at_something() -> None:
+    compute, kernel = ThreadCompute(), Kernel()
+    first = asyncio.create_task(compute.run("a", "kernel", kernel))
+    await kernel.started.wait()
+    second = asyncio.create_task(compute.run_brief("a", "brief", threading.get_ident))
+    await asyncio.sleep(0)
+    assert not second.done(), "two pieces at once"
+    kernel.go.set()
+    assert await first is True
+    assert await second != threading.get_ident()
+    compute.close()
+
+
+async def test_an_error_of_brief_work_comes_through(compute: Compute) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await compute.run_brief("a", "divide", lambda: 1 // 0)
+    assert await compute.run_brief("a", "add", lambda: 1) == 1
+    assert (compute.done, compute.current) == (2, None)
+
+
 async def test_a_waiting_piece_that_is_cancelled_never_runs() -> None:
     compute, kernel, ran = ThreadCompute(), Kernel(), []
     first = asyncio.create_task(compute.run("a", "first", kernel))
