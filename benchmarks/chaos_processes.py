@@ -17,6 +17,7 @@ from nets.files import checkpoint
 
 SILENCE = 2.5  # seconds after which a process counts as dead
 GONE_WITHIN = 5.0
+WORKERS = 4  # two have no reducer, and three do not repeat
 KINDS = ("conv-0-0", "reducer-0", "conv_model", "fc_server", "coordinator", "nursery")
 TWICE = 2.0  # seconds within which the second death comes
 SLOWER, NAMED_AFTER = (2, 5, 10), 20  # times as slow; passes
@@ -42,7 +43,7 @@ def paused(trials: Trials, times: int) -> None:
     """Shorter than the limit it costs its time; longer, it is named."""
     short = [Harm(f"SIGSTOP for {seconds:g} s") for seconds in (0.2, 1.0)]
     long = Harm(f"SIGSTOP for more than {SILENCE:g} s")
-    with trials.run() as run:
+    with trials.run(workers=WORKERS) as run:
         for _ in range(times):
             for kind in KINDS[:-1]:
                 for harm, seconds in zip(short, (0.2, 1.0), strict=True):

@@ -15,7 +15,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import median
 
-from benchmarks.chaos_processes import KINDS, kill, nursery_of
+from benchmarks.chaos_processes import KINDS, WORKERS, kill, nursery_of
 from benchmarks.chaos_trials import Harm, Trials, named_and_back, trained_twice
 from benchmarks.paced import PACED, brought
 from benchmarks.survivor import Survivor, events
@@ -46,7 +46,7 @@ def soak(trials: Trials, minutes: int) -> None:
     harm = Harm(f"SIGKILL every {EVERY:g} s")
     env = brought(folder, PACE)
     samples: list[Sample] = []
-    with trials.run(folder=folder, env=env, solver=PACED) as run:
+    with trials.run(workers=WORKERS, folder=folder, env=env, solver=PACED) as run:
         began, unix = time.monotonic(), time.time()
         while (turn := len(samples) + 1) * EVERY <= minutes * 60.0:
             time.sleep(max(0.0, began + turn * EVERY - time.monotonic()))

@@ -1,6 +1,6 @@
 """`python -m benchmarks.wire_formats`: what nets learn when gradients travel in fewer bytes, and in how many.
 
-LeNet with two conv workers and a reducer between them, as the preset `sync` lays them out, on one event loop and
+LeNet with four conv workers and a reducer for each two, as the preset `sync` lays them out, on one event loop and
 virtual time: the real roles, every gradient encoded and decoded. Each format trains from the same first parameters on
 the same order of images as float32 does, for several seeds; then the share of test images that are right, and the bytes
 of gradients per iteration on all links together.
@@ -40,11 +40,12 @@ test = {test}
 shuffle = true
 [train.strategy]
 preset = "sync"
-workers = 2
+workers = 4
 [train.gradients]
 format = "{format}"
 {option}
 """
+LINKS = "4 workers -> 2 reducers -> conv model"
 OPTION = {"threshold": "tau = {tau}", "one-bit": "block = {block}"}  # of the formats that have one
 
 
@@ -64,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     record = Record(f"LeNet on {'MNIST' if given.mnist else 'the digits that ship'}", status="passed")
     record.facts = {
         "iterations": given.iterations, "images an iteration": 64, "base_lr": f"{given.rate}, falling to 0",
-        "tau": given.tau, "block": given.block, "links of gradients": "2 workers -> reducer -> conv model",
+        "tau": given.tau, "block": given.block, "links of gradients": LINKS,
         "numbers that travel": "25570, the conv phase's; FC gradients never leave their server",
     }  # fmt: skip
     compared(record, given)
@@ -80,7 +81,7 @@ def compared(record: Record, given: argparse.Namespace) -> None:
     sent: dict[str, list[float]] = {name: [] for name in given.formats}
     for seed in given.seeds:
         for name in given.formats:
-            key = f"{record.title} {name} {seed} {given.iterations} {given.rate} {given.tau} {given.block}"
+            key = f"{record.title} {LINKS} {name} {seed} {given.iterations} {given.rate} {given.tau} {given.block}"
             if key not in done:
                 done[key] = trained(name, seed, given)
             if given.kept:

@@ -31,7 +31,7 @@ def test_two_formats_are_trained_and_their_bytes_counted(tmp_path: Path) -> None
     accuracy, beside = json.loads(found.read_text())["parts"]["lenet"]["tables"]
     assert [row[0] for row in accuracy["rows"]] == [1, 2, "mean"]
     bits = (2 * 32 + 2 * 8) + (4 + 8) + (98 * 32 + 98 * 8) + (8 + 8)  # blocks of 256, the short ones of whole words
-    assert [row[4] for row in beside["rows"]] == [3 * 4 * sum(CONV), 3 * bits]  # two workers and a reducer
+    assert [row[4] for row in beside["rows"]] == [6 * 4 * sum(CONV), 6 * bits]  # four workers, two reducers
 
 
 def test_a_format_beyond_its_bar_fails_and_one_without_a_bar_never_does() -> None:

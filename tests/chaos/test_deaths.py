@@ -23,7 +23,7 @@ VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[Running]:
-    cluster = configure(tmp_path, "sync", workers=2, iterations=100_000, batch=8)
+    cluster = configure(tmp_path, "sync", workers=3, iterations=100_000, batch=8)  # the fewest with a reducer
     run = Running(cluster, lambda line: line.startswith("progress") and " 20/" in line)
     yield run
     run.end()
