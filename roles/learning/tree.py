@@ -81,15 +81,16 @@ def forest(
     """The parent of every worker, and of every reducer that is needed, with one tree in each group; without a
     `fan_in`, the root's children are all the workers of a group.
 
-    Several groups share the root, and each has a reducer of its own before it. A group that is alone has the root for
-    its last reducer: with two LeNet workers on two cores the same sum one process further up took 6 % of an iteration.
+    Several groups share the root, and each has a reducer of its own before it; so has one whose workers live on several
+    hosts, or on another than the root: one sum leaves each host. A group that is alone, on one host, has the root for
+    its last reducer: with two LeNet workers on two cores a process between them took 6 % of an iteration.
     `reducers` are names to choose from, in order; ValueError if they are too few (`reducers_needed`). `homes`: see
     `reduction_tree`.
     """
     left, found = list(reducers), {}
     for members in groups:
         made = [] if fan_in is None else reduction_tree(list(members), fan_in, root, "", homes)
-        last = {reducer.name: root for reducer in made[-1:] if len(groups) == 1}
+        last = {reducer.name: root for reducer in made[-1:] if _alone(groups, homes)}
         if len(made) - len(last) > len(left):
             raise ValueError(f"{len(reducers)} reducers are too few for groups of {[len(group) for group in groups]}")
         names = last | {reducer.name: left.pop(0) for reducer in made if reducer.name not in last}
@@ -104,7 +105,12 @@ def reducers_needed(groups: Sequence[Sequence[str]], fan_in: int | None, homes: 
     if fan_in is None:
         return 0
     needed = sum(len(reduction_tree(list(members), fan_in, "", "", homes)) for members in groups)
-    return needed - 1 if needed and len(groups) == 1 else needed
+    return needed - 1 if needed and _alone(groups, homes) else needed
+
+
+def _alone(groups: Sequence[Sequence[str]], homes: Mapping[str, str]) -> bool:
+    """Is the root the last reducer of these groups?"""
+    return len(groups) == 1 and not homes
 
 
 def split(total: int, parts: int) -> list[int]:

@@ -24,7 +24,7 @@ from runtime.messages.message import Array, Envelope, Message, Save, WindDown, m
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
-BRIEF = 256 << 10  # bytes: adding up so much takes 30 us, a thread that is woken and wakes the loop 100
+BRIEF = 256 << 10  # bytes: an update of LeNet's conv2, 100 KB, takes 0.1 ms, and the way to the thread and back as long
 
 
 class Host(Gauges, Protocol):

@@ -127,7 +127,7 @@ class ThreadCompute(Compute):
         return await done
 
     async def run_brief(self, actor: str, label: str, work: Callable[..., T], *args: Any) -> T:
-        """See Compute.run_brief: on the event loop, in its turn as any other; where the thread is at something, by it."""
+        """See Compute.run_brief: on the event loop; by the thread, in its turn, if that is at something."""
         if self._closed or self._asked != self._served:
             return await self.run(actor, label, work, *args)
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ NET = (ZOO / "lenet.prototxt").read_text()
 SOLVER = (ZOO / "lenet_solver.prototxt").read_text()
 ZOO_NAMES = ", ".join(sorted(path.stem for path in ZOO.glob("*.prototxt")))
 PRESET_NAMES = [f"'{name}'" for name in PRESETS]
-ACTORS = "coordinator, conv_model, fc_server, reducer-0, conv-0-0, conv-0-1"
+ACTORS = "coordinator, conv_model, fc_server, conv-0-0, conv-0-1"
 
 
 def images(count: int) -> bytes:

@@ -113,12 +113,13 @@ def test_what_recurrent_layers_hand_on_and_the_losses_of_a_mean_go_on_too(tmp_pa
 def test_senders_that_are_no_more_are_named_and_what_they_kept_is_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = configure(tmp_path / "whole", "sync", workers=2, iterations=3, more=f"{GRADIENTS}'one-bit'\n")
+    whole = configure(tmp_path / "whole", "sync", workers=3, iterations=3, more=f"{GRADIENTS}'one-bit'\n")
     train(whole)
     rest = configure(tmp_path / "rest", "single", iterations=4)
     resume_from(rest, "whole", 3)
     train(rest)
-    text = "what conv-0-0, conv-0-1, reducer-0 kept for the next gradients is dropped: nobody here has that name"
+    senders = "conv-0-0, conv-0-1, conv-0-2, reducer-0"
+    text = f"what {senders} kept for the next gradients is dropped: nobody here has that name"
     assert any(f"checkpoint-0000003.safetensors: {text}" in record.getMessage() for record in caplog.records)
 
 

@@ -73,7 +73,7 @@ def test_init_writes_what_passes_check_and_never_writes_over_it(here: Path, caps
     told = capsys.readouterr()
     assert told.out.splitlines() == ["wrote cluster.toml", "train it: python -m runtime up cluster.toml"]
     assert told.err == ""
-    assert len(check(Path("cluster.toml")).placement.processes) == 6
+    assert len(check(Path("cluster.toml")).placement.processes) == 5
     Path("cluster.toml").write_text("mine")
     assert main(["init"]) == 2
     assert capsys.readouterr().err == "cluster.toml: is there already: name another folder, or move it\n"

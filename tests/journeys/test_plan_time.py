@@ -84,7 +84,7 @@ def test_a_profile_that_time_writes_is_what_plan_needs(
     configure(tmp_path, "omnivore", workers=2)
     assert main(["time", "--iterations", "1", "--profile", "times.json", "--set", "train.batch=8"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
-    assert re.fullmatch(r"times.json: 8 kinds of work, layers timed with 4 and 8 rows and \d threads?", last)
+    assert re.fullmatch(r"times.json: 7 kinds of work, layers timed with 4 and 8 rows and \d threads?", last)
     table = json.loads(Path("times.json").read_text())
     assert table["fc_server/fc TRAIN"]["rows"] == 8
     assert table["conv_compute/backward conv2"]["mean"] > 0

@@ -212,7 +212,7 @@ async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_me
         await run.end_now()
     assert event["predicted_seconds"] == pytest.approx(event["measured_seconds"], rel=0.15)
     assert 0 < event["work_seconds"] <= event["predicted_seconds"]
-    stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "reducer-0", "processors"}
+    stations = {"conv-0-0", "conv-0-1", "fc_server", "conv_model", "processors"}
     assert set(event["predicted_use"]) == stations == set(event["measured_use"])
     seconds = dict(re.findall(r'^convoy_iteration_seconds\{.*kind="(\w+)".*\} (\S+)$', page, re.MULTILINE))
     assert seconds.keys() == {"predicted", "measured"}

@@ -182,7 +182,7 @@ def test_a_role_that_does_not_say_when_it_sends_is_told_of(tmp_path: Path) -> No
     }
     changed = replace(topology, actors=tuple(silent.get(actor.name, actor) for actor in topology.actors))
     told = predict(changed, Times.of_profile(TIMES), Network(LATENCY, GIGABIT), {})
-    assert "when reducer-1 sends LayerGradient to conv_model is not told: counted as nothing" in told.notes
+    assert "when reducer-0 sends LayerGradient to conv_model is not told: counted as nothing" in told.notes
     assert any("conv_model update" in note and "of which nobody says anything" in note for note in told.notes)
 
 

@@ -181,13 +181,13 @@ def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_share
 
 
 def test_what_depends_on_the_numbers_is_not_known() -> None:
-    of = topology("sync", {"format": "threshold"}, workers=2)
+    of = topology("sync", {"format": "threshold"}, workers=3)
     assert traffic(of)["conv-0-0", "reducer-0"] == {"LayerGradient": None}
     assert Forecast(traffic=traffic(of)).on_link(("conv-0-0", "reducer-0")) is None
 
 
 def test_a_role_that_says_nothing_of_itself_sends_and_holds_nothing_that_is_known() -> None:
-    of = topology("sync", workers=2)
+    of = topology("sync", workers=3)
     silent = dataclasses.replace(
         of,
         actors=tuple(
@@ -210,16 +210,18 @@ def test_every_training_role_that_sends_arrays_says_so_and_every_actor_that_hold
 
 
 def test_the_memory_that_is_told_is_that_of_the_nets_parameters_and_plans() -> None:
-    held = roles.forecast(topology("sync", workers=2)).memory
+    held = roles.forecast(topology("sync", workers=3)).memory
     conv, fc = 25_570, 405_510  # LeNet: 20 * 25 + 20 + 50 * 500 + 50; 500 * 800 + 500 + 10 * 500 + 10
     assert held["conv_model"] == {"parameters": 4 * conv, "history": 4 * conv}
     assert held["fc_server"]["gradients"] == 4 * fc
     assert held["reducer-0"] == {"sums": 4 * conv}
     shard = roles.forecast(topology("local-fc-shards", workers=2, servers=2, scheme="b")).memory["fc-1"]
     assert (shard["parameters"], shard["gradients"]) == (4 * fc // 2, 2 * 4 * fc // 2)
-    double = roles.forecast(roles.training({**OPTIONS, "precision": "double", "strategy": {"preset": "sync"}})).memory
+    double = roles.training({**OPTIONS, "precision": "double", "strategy": {"preset": "sync", "workers": 3}})
+    double = roles.forecast(double).memory
     for parts, half in ((double[name], held[name]) for name in ("conv_model", "reducer-0")):
         assert parts == {name: 2 * size for name, size in half.items()}
     assert double["fc_server"]["gradients"] == 8 * fc
-    wider = roles.forecast(roles.training({**OPTIONS, "batch": 74, "strategy": {"preset": "sync"}})).memory
+    strategy = {"preset": "sync", "workers": 3}
+    wider = roles.forecast(roles.training({**OPTIONS, "batch": 74, "strategy": strategy})).memory
     assert wider["conv-0-0"]["activations"] > 1.5 * held["conv-0-0"]["activations"]

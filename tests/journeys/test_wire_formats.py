@@ -23,7 +23,7 @@ from runtime.compute.compute import InlineCompute
 from runtime.messages.message import Envelope, Message
 from tests.support import configure, events, run_directory, run_up, train
 
-LINKS = "reducer-0 -> conv_model, conv-0-0 -> reducer-0, conv-0-1 -> reducer-0"
+LINKS = "conv-0-0 -> conv_model, conv-0-1 -> conv_model"
 CHOICES = "'float32' or 'float16' or 'bfloat16' or 'one-bit' or 'threshold'"
 GRADIENTS = "[train.gradients]\n"
 
@@ -51,9 +51,9 @@ BROKEN = {
         ],
     ),
     "a link that nobody has": (
-        f"{GRADIENTS}links = {{ 'conv-* -> conv_model' = 'float16' }}\n",
+        f"{GRADIENTS}links = {{ 'conv-* -> reducer-*' = 'float16' }}\n",
         [
-            "cluster.toml:2: train.gradients.links.'conv-* -> conv_model': fits no link that gradients travel; "
+            "cluster.toml:2: train.gradients.links.'conv-* -> reducer-*': fits no link that gradients travel; "
             f"those are {LINKS}"
         ],
     ),
@@ -112,8 +112,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> defaultdict[tuple[str, str], set[tu
 
 def test_each_link_has_the_format_that_is_written_for_it(tmp_path: Path, told: Any) -> None:
     more = gradients("bfloat16", conv_reducer="one-bit", reducer_model="float16")
-    train(configure(tmp_path, "sync", workers=3, iterations=2, more=more))
+    train(configure(tmp_path, "sync", workers=5, iterations=2, more=more))
     assert told == {
+        ("conv_compute", "conv_model"): {("bfloat16", "bfloat16")},  # the fifth's
         ("conv_compute", "reducer"): {("one-bit", "one-bit")},
         ("tree_reducer", "reducer"): {("bfloat16", "bfloat16")},
         ("tree_reducer", "conv_model"): {("float16", "float16")},
@@ -145,7 +146,7 @@ def test_every_format_learns_and_repeats_itself(tmp_path: Path, name: str) -> No
     assert again.losses() == losses[:12]
 
 
-def test_arrays_are_coded_in_the_compute_thread_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_are_coded_as_work_of_the_device_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inside: list[bool] = []
     coded: list[bool] = []
     run = InlineCompute.run
@@ -170,9 +171,9 @@ def test_arrays_are_coded_in_the_compute_thread_only(tmp_path: Path, monkeypatch
     monkeypatch.setattr(InlineCompute, "run", marked)
     monkeypatch.setattr(Wire, "encode", watched(Wire.encode))
     monkeypatch.setattr(Wire, "decode", watched(Wire.decode))
-    train(configure(tmp_path, "sync", workers=2, iterations=2, more=gradients("one-bit")))
-    # 2 layers of 2 iterations: 2 workers and a reducer encode, the reducer decodes 2 and the model 1
-    assert coded == [True] * 24
+    train(configure(tmp_path, "sync", workers=3, iterations=2, more=gradients("one-bit")))
+    # 2 layers of 2 iterations: 3 workers and a reducer encode, the reducer and the model decode 2 each
+    assert coded == [True] * 32
 
 
 SPOILED: dict[str, Callable[[LayerGradient], LayerGradient]] = {
@@ -209,7 +210,7 @@ def test_a_gradient_that_does_not_fit_its_layer_is_rejected_and_changes_nothing(
     monkeypatch.setattr(Router, "deliver", spoiled_first)
     monkeypatch.setattr(Router, "reject", count)
     spoiled = train(configure(tmp_path / "spoiled", "sync", workers=2, iterations=3, more=more))
-    assert len(reasons) == 3 * 2 * 3  # iterations, layers, gradients: two to the reducer, one to the model
+    assert len(reasons) == 3 * 2 * 2  # iterations, layers, gradients
     assert set(reasons) <= {"illegal", "bad_shape", "bad_value"}
     for name, expected in clean.arrays.items():
         assert spoiled.arrays[name].tobytes() == expected.tobytes(), name

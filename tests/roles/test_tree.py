@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.learning.tree import TreeReducerSpec, parents, reduction_tree, split
+from roles.learning.tree import TreeReducerSpec, forest, parents, reducers_needed, reduction_tree, split
 
 counts, fan_ins = st.integers(1, 200), st.integers(2, 9)
 
@@ -111,3 +111,21 @@ def test_every_node_knows_its_place_at_its_parent_and_the_places_are_the_order_o
 
 def test_without_reducers_the_root_adds_up_all_leaves() -> None:
     assert parents(["a", "b", "c"], [], "root") == {"a": ("root", 0, 3), "b": ("root", 1, 3), "c": ("root", 2, 3)}
+
+
+def test_a_group_that_is_alone_has_the_root_for_its_last_reducer() -> None:
+    assert forest([["a", "b"]], 2, "root", []) == {"a": ("root", 0, 2), "b": ("root", 1, 2)}
+    assert forest([list("abcde")], 2, "root", ["r", "s", "t"]) == {
+        "a": ("r", 0, 2), "b": ("r", 1, 2), "c": ("s", 0, 2), "d": ("s", 1, 2),
+        "r": ("t", 0, 2), "s": ("t", 1, 2), "t": ("root", 0, 2), "e": ("root", 1, 2),
+    }  # fmt: skip
+    assert [reducers_needed([["w"] * size], 2) for size in (1, 2, 3, 4, 5)] == [0, 0, 1, 2, 3]
+
+
+def test_groups_that_share_the_root_and_hosts_that_send_to_it_have_reducers_of_their_own() -> None:
+    assert forest([["a", "b"], ["c"]], 2, "root", ["r"]) == {
+        "a": ("r", 0, 2), "b": ("r", 1, 2), "r": ("root", 0, 1), "c": ("root", 0, 1),
+    }  # fmt: skip
+    homes = {"a": "host", "b": "host"}
+    assert forest([["a", "b"]], 2, "root", ["r"], homes)["r"] == ("root", 0, 1)
+    assert reducers_needed([["a", "b"]], 2, homes) == 1
