@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         Json,
         KeepState,
         KeptState,
-        Lost,
         Message,
         Reached,
         Save,
@@ -84,7 +83,6 @@ __all__ = [
     "KeepState",
     "KeptState",
     "LaunchError",
-    "Lost",
     "Message",
     "MessageError",
     "ProgramFailed",
@@ -106,7 +104,7 @@ _PLACES = {
     "actors.actor": "Actor",
     "actors.conversation": "Conversation Standing",
     "errors": "ActorStopped AskTimeout ConfigError ConvoyError LaunchError MessageError ProgramFailed Refused RoleDied",
-    "messages.message": "Array Envelope GetHolders GetReached HandOver HandedOver Holders Json KeepState KeptState Lost"
+    "messages.message": "Array Envelope GetHolders GetReached HandOver HandedOver Holders Json KeepState KeptState"
     " Message Reached Save WindDown message",
     "plan.topology": "ActorSpec Topology",
     "report.events": "Event",

@@ -13,7 +13,7 @@ from runtime.actors.homes import Ask, Home
 from runtime.actors.message_metrics import MessageMetrics
 from runtime.actors.rejections import Rejections
 from runtime.errors import ActorStopped, AskTimeout, MessageError, Refused, Unsendable
-from runtime.messages.message import Envelope, Lost, Message, Refusal
+from runtime.messages.message import Envelope, Message, Refusal
 from runtime.tracing.tracer import Tracer
 from runtime.transport import Release
 
@@ -31,7 +31,6 @@ class Router:
         self._cells = cells
         self._metrics = metrics
         self._homes: dict[str, Home] = {}
-        self._lost: dict[str, str] = {}  # actor -> its process, which is gone
         self._ids = itertools.count(1)
         self.asks: dict[int, Ask] = {}
         self.tracer: Tracer | None = None  # while somebody traces this process
@@ -44,7 +43,6 @@ class Router:
         """These actors live there."""
         for actor in actors:
             self._homes[actor] = home
-            self._lost.pop(actor, None)
 
     # -- sending
 
@@ -93,8 +91,7 @@ class Router:
             raise Unsendable("not_understood", f"{sender} cannot send {message!r} to {to}; {to} understands {known}")
         place = self._homes.get(to)
         if place is None:
-            gone = f": its process {self._lost[to]} is gone" if to in self._lost else ""
-            raise ActorStopped(f"{sender} has no link to an actor called '{to}'{gone}")
+            raise ActorStopped(f"{sender} has no link to an actor called '{to}'")
         began = None if self.tracer is None else self.tracer.sending(envelope)
         try:
             await place.road.send(place.process, envelope)
@@ -161,21 +158,14 @@ class Router:
     # -- ends
 
     def lost(self, process: str) -> None:
-        """A process is gone. Open asks to its actors, and senders that wait for its credits, get ActorStopped; actors
-        that have `on_lost` find it in their inbox, behind what came before; nothing of that life comes after it."""
-        gone = sorted(actor for actor, place in self._homes.items() if place.process == process)
-        for road in {self._homes[actor].road for actor in gone}:
+        """A process is gone, and forgotten. Open asks to its actors, and senders that wait for its credits, get
+        ActorStopped; nothing of that life comes any more."""
+        gone = {actor for actor, place in self._homes.items() if place.process == process}
+        for road in {self._homes.pop(actor).road for actor in gone}:
             road.disconnect(process, f"process {process} is gone")
-        for actor in gone:
-            del self._homes[actor]
-            self._lost[actor] = process
         for ask in list(self.asks.values()):
             if ask.peer in gone:
                 ask.fail(f"{ask.peer} will not answer {ask.asker}: its process {process} is gone")
-        said = Lost(process=process, actors=tuple(gone))
-        for name, cell in self._cells.items():
-            if gone and Lost in cell.actor.handlers:
-                cell.take(Envelope(said, 0, process, 0, name), lambda: None)
 
     def stop(self, askers: Iterable[str]) -> None:
         """These actors stop: nobody will answer them any more."""

@@ -48,6 +48,7 @@ from runtime.transport.sockets import SocketTransport
 
 R = TypeVar("R", bound=Message)
 ANSWER_SECONDS = 10.0  # within which a living run admits a client
+LAST_SECONDS = 1.0  # after its connection broke, to take in what had come: perhaps that the run is over
 
 _numbers = itertools.count(1)
 
@@ -67,9 +68,15 @@ class _Voice(Actor):
 
 
 class Client:
-    """One process's part in a run of another. Everything raises ConvoyError in words when that run is over."""
+    """One process's part in a run of another. Everything raises ConvoyError in words when that run is over.
 
-    def __init__(self, directory: str | Path, patience: float = ANSWER_SECONDS) -> None:
+    `patience`: seconds in which it lets this process in. `is_broken`: the connection, before the run said that it is
+    over."""
+
+    is_broken = False
+    _takes_part = _is_cut = False
+
+    def __init__(self, directory: str | Path, patience: float | None = ANSWER_SECONDS) -> None:
         self.directory, self._patience = Path(directory), patience
         self._plan = plan_in(self.directory)
         self.name = f"{CLIENT}{os.getpid()}-{next(_numbers)}"
@@ -103,6 +110,7 @@ class Client:
             self._node.begin([name])
             attach = Attach(control=here.control, bulk=here.bulk, host=here.host)
             await self._asked(SUPERVISOR, attach, Attached, self._patience)
+            self._takes_part = True
             await self._arrive()
         except BaseException:
             await self._close()
@@ -202,15 +210,22 @@ class Client:
     async def end(self, *, now: bool = False) -> str:
         """Bring the run to a good end, or end it now, and wait until it is over; what went wrong, "" if nothing did."""
         await self._asked(SUPERVISOR, End(now=now), Ending, self._patience)
-        return await asyncio.shield(self._over)
+        return await self.ended()
+
+    async def ended(self) -> str:
+        """Wait until the run is over; what went wrong, "" if nothing did. ConvoyError if the connection breaks."""
+        error = await asyncio.shield(self._over)
+        if self.is_broken:
+            raise self._ended()
+        return error
 
     async def events(self) -> AsyncIterator[Event]:
         """Every event from the moment of attaching on, until the run is over; then raises what ended it, if something
-        did."""
+        did, or that the connection broke."""
         async for event in self._events.stream():
             yield event
-        if self._over.result():
-            raise ConvoyError(self._over.result())
+        if error := await self.ended():
+            raise ConvoyError(error)
 
     async def _asked(self, actor: str, message: Message, answer: type[R], timeout: float | None) -> R:
         asking = asyncio.ensure_future(self._voice.ask(actor, message, answer, timeout=timeout))
@@ -220,9 +235,10 @@ class Client:
             if asking.done():
                 return await asking
         except ActorStopped:
-            if self._over.done():
-                raise self._ended() from None
-            raise
+            if not (self._is_cut or self.over):
+                raise
+            await asyncio.shield(self._over)
+            raise self._ended() from None
         except AskTimeout:
             if actor == SUPERVISOR:
                 raise ConvoyError(f"the run {self.called} does not answer") from None
@@ -247,17 +263,25 @@ class Client:
             raise self._ended()
 
     def _ended(self) -> ConvoyError:
+        if self.is_broken:
+            return ConvoyError(f"the connection to the run {self.called} broke; it may go on")
         why = self._over.result() if self._over.done() else ""
         return ActorStopped(f"the run {self.called} is over{': ' if why else ''}{why}")
 
     def _lost(self) -> None:
+        self._is_cut = True
+        asyncio.get_running_loop().call_later(LAST_SECONDS if self._takes_part else 0, self._broke)
+
+    def _broke(self) -> None:
         if not self._over.done():
+            self.is_broken = self._takes_part
             self._over.set_result("")
 
     async def _close(self) -> None:
+        self._takes_part = False
         await self._node.stop()
         await self._road.close()
-        self._lost()
+        self._broke()
 
 
 def plan_in(directory: Path) -> RunPlan:

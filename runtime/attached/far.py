@@ -25,6 +25,7 @@ from runtime.transport.dialed import SCHEME, Dialing
 
 R = TypeVar("R", bound=Message)
 DIAL_SECONDS = 5.0  # for the connection itself
+SILENT_SECONDS = 4.5  # ZeroMQ gives up after 5 s who says nothing about the key; a wrong one is refused at once
 FILE_SECONDS = 30.0  # for one part of a file
 
 
@@ -37,17 +38,21 @@ class FarClient(Client):
         self.name = f"{CLIENT}far-{secrets.token_hex(8)}"
         self.place, self._card = "", card  # where its files are, once it takes part
         self._copied: dict[str, int] = {}
-        self.is_broken = False  # the connection, before the run was over
 
     def __repr__(self) -> str:
         return f"<client of the run {self.place or 'that answers'} at {self._card.address}>"
 
     async def __aenter__(self) -> Self:
+        now = asyncio.get_running_loop().time
+        since = now()
         try:
             return await super().__aenter__()
         except ConvoyError:
+            was_silent = now() - since > SILENT_SECONDS
             if not self.place:
                 await self._knock()
+                if was_silent:
+                    raise ConvoyError(f"the run {self.called} does not answer") from None
             raise
 
     @property
@@ -57,13 +62,12 @@ class FarClient(Client):
 
     async def refresh(self, *patterns: str) -> None:
         """Have the copies of the files of these patterns grow as they have there: all of them, at the end of the run.
-        Nothing if that is not there any more."""
-        with suppress(ActorStopped):
-            for path, (size, written) in (await self._found(patterns)).items():
-                if size < self._copied.get(path, 0):  # it is another
-                    del self._copied[path]
-                with suppress(Refused):  # it was removed meanwhile
-                    await self._copy(path, self.directory / path, size, written)
+        ConvoyError if that is not there any more."""
+        for path, (size, written) in (await self._found(patterns)).items():
+            if size < self._copied.get(path, 0):  # it is another
+                del self._copied[path]
+            with suppress(Refused):  # it was removed meanwhile
+                await self._copy(path, self.directory / path, size, written)
 
     async def fetch(self, path: str, to: Path) -> None:
         """Copy one file of the run as it is now. OSError if it cannot be written; ConvoyError."""
@@ -106,6 +110,12 @@ class FarClient(Client):
             return await self._voice.ask(SUPERVISOR, wanted, answer, timeout=FILE_SECONDS)
         except AskTimeout:
             raise ConvoyError(f"the run {self.called} does not answer") from None
+        except ActorStopped:
+            await asyncio.shield(self._over)
+            if self.is_broken or not self.place:
+                raise self._ended() from None
+            text = f"the run {self.called} is over, and was gone before the rest of its files was read here"
+            raise ConvoyError(text) from None
 
     # -- the way to it
 
@@ -147,7 +157,6 @@ class FarClient(Client):
 
     def _cut(self) -> None:
         """The connection is gone: nobody will answer."""
-        self.is_broken = not self.over
         self._node.lost(SUPERVISOR)
         self._lost()
 

@@ -255,12 +255,12 @@ class Clients:
     # -- the end
 
     def lost(self, process: str) -> None:
-        """The connection to a process broke; if it is a client's, that client is forgotten."""
+        """The connection to a process broke; if it is a client's, nothing of that client is kept."""
         client = self._clients.pop(process, None)
         if client is not None:
             for task in client.tasks:
                 task.cancel()
-            client.road.disconnect(process, f"{process} is gone")
+            self._home.lost(process)
 
     async def close(self) -> None:
         """The run is over: say so to those that listen, and admit nobody more."""

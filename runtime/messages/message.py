@@ -240,15 +240,6 @@ class KeptState(Message):
     at: str
 
 
-@message
-class Lost(Message):
-    """To actors that have `on_lost`: a process is gone, and with it these actors. They answer nothing and say nothing
-    any more."""
-
-    process: str
-    actors: tuple[str, ...]
-
-
 def snake_case(name: str) -> str:
     """`LayerGradient` -> `layer_gradient`: the handler of a message is called `on_<this>`."""
     return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))

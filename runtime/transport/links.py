@@ -91,6 +91,12 @@ class Sources(dict[tuple[Lane, bytes], Source]):
         if not self._answer(lane, identity, [granted([due, *returns])]):
             self.pop((lane, identity), None)  # the peer left: nobody waits for this grant
 
+    def forget(self, peer: str) -> None:
+        """It has left: nothing is owed to it."""
+        for key in [key for key, source in self.items() if source.peer == peer]:
+            del self[key]
+        self.read_in_place.pop(peer, None)
+
     def give_back(self, peer: str) -> None:
         """Some arrays of a peer's are not seen here any more: tell it."""
         due = self.take_due(peer)

@@ -85,7 +85,7 @@ class SocketTransport(Transport):
         addresses = {lane: endpoints.reached_at(lane, near) for lane in _LANES}
         if not all(addresses.values()):
             raise LaunchError(f"process '{self.process}' cannot reach '{peer}', which listens nowhere")
-        self.disconnect(peer, f"{peer} was started anew")
+        self._let_go(peer, f"{peer} was started anew")
         for lane in _LANES:
             connect = partial(self._connect, peer, lane, addresses[lane])
             self._links[peer, lane] = PeerLink(self.limits.credit_of(lane), connect)
@@ -94,7 +94,12 @@ class SocketTransport(Transport):
             self._links[peer, "bulk"].on_returned = partial(self._shared.returned, peer)
 
     def disconnect(self, peer: str, why: str) -> None:
-        """See Transport.disconnect."""
+        """See Transport.disconnect. Nothing is owed to it any more."""
+        self._let_go(peer, why)
+        self._sources.forget(peer)
+
+    def _let_go(self, peer: str, why: str) -> None:
+        """Of the ports to it; its next life may have spoken already, and is owed what it said."""
         for lane in _LANES:
             link = self._links.pop((peer, lane), None)
             if link is not None:

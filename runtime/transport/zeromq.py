@@ -50,7 +50,6 @@ _Options = dict[zmq.SocketOption, int | bytes]
 _OPTIONS: _Options = {
     zmq.LINGER: 0,  # a stop never waits for a dead peer; close() flushes first
     zmq.SNDHWM: 0,  # byte credits bound the queue; a message count would bound nothing
-    zmq.RCVHWM: 0,
     zmq.RECONNECT_IVL: -1,  # never: see above
     zmq.HANDSHAKE_IVL: 5000,  # who has not said who it is after 5 s is dropped (default 30 s)
     # An idle connection that somebody between forgot is noticed after 30 + 6 x 5 s. Not sooner: the probes of an idle
@@ -291,6 +290,9 @@ class ZmqPorts(Ports):
         freed.keep()
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, _SOCKETS)
+        # Of all sockets, those of monitors too: ZeroMQ's thread waits while their queue is full, and no link carries
+        # anything. It fills, 170 bytes each, while the loop is blocked and strangers connect and leave.
+        self._context.setsockopt(zmq.RCVHWM, 0)
         self._gate: _Gate | None = None
         self._files: list[Path] = []
 

@@ -11,6 +11,8 @@ import pytest
 
 import runtime
 from runtime import ActorStopped, ConfigError, ProgramFailed, Refused, attach
+from runtime.cluster.clients import CLIENT
+from runtime.runs.process_run import ProcessHouse
 from tests.journeys.adders import Add, Break, Never, Total, adders
 from tests.support import ROOT, environment
 
@@ -48,6 +50,21 @@ async def test_another_process_takes_part_and_its_death_disturbs_nobody(tmp_path
             assert (await client.ask("one", Add(number=0), Total)).total == 2
         await run.tell("one", Add(number=10))
     assert await run.result() == {"total": 12}
+
+
+async def test_nothing_is_kept_of_clients_that_have_left(tmp_path: Path) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        for number in range(3):
+            async with attach(run.directory) as client:
+                assert (await client.ask("two", Add(number=1), Total)).total == 101 + number
+        assert isinstance(run._house, ProcessHouse)
+        house, road = run._house, run._house._road
+        while house._clients._clients:  # noqa: ASYNC110  # that a link is lost has no event of its own
+            await asyncio.sleep(0)
+        known = {*house._node.router._homes, *(source.peer for source in road._sources.values()), *road.queued_bytes()}
+        assert "one" in known
+        assert not [name for name in known if name.startswith(CLIENT)]
+        await run.tell("one", Add(number=10))
 
 
 async def test_a_client_hears_the_events_and_the_end_and_is_refused_afterwards(tmp_path: Path) -> None:

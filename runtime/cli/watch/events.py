@@ -69,18 +69,22 @@ async def _shown(run: Path | None, connection: Connection, follow: bool, as_json
 
 async def _lines(looked: Seen, follow: bool, console: Teller) -> AsyncIterator[str]:
     """Whole lines of the journal. It is looked at once more after the run is over."""
+    from runtime.attached.following import followed
     from runtime.cluster.operators.words import JOURNAL
 
     await looked.refresh(JOURNAL)
-    with (looked.directory / JOURNAL).open() as journal:  # nothing else waits for this loop
-        left, lives = "", follow
-        while True:
-            lives = lives and await looked.lives()
-            await looked.refresh(JOURNAL)
-            *whole, left = (left + journal.read()).split("\n")
-            for line in whole:
+    async with followed(looked, follow) as end:
+        with (looked.directory / JOURNAL).open() as journal:  # nothing else waits for this loop
+            left, goes_on = "", True
+            while goes_on:
+                goes_on = follow and await looked.lives()
+                await looked.refresh(JOURNAL)
+                *whole, left = (left + journal.read()).split("\n")
+                for line in whole:
+                    yield line
+                if goes_on:
+                    await asyncio.sleep(LOOK_SECONDS)
+                    console.check()
+            await end()
+            for line in (left + journal.read()).split("\n")[:-1]:
                 yield line
-            if not lives:
-                return
-            await asyncio.sleep(LOOK_SECONDS)
-            console.check()

@@ -37,6 +37,7 @@ def logs(
 
 
 async def _shown(run: str | None, process: str | None, connection: Connection, follow: bool) -> None:
+    from runtime.attached.following import followed
     from runtime.cli.watch.looking import named, seen_by
     from runtime.cli.watch.tails import Tails
     from runtime.cluster.operators.words import LOGS
@@ -44,7 +45,7 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
     from runtime.report.console import Teller
 
     seen, process = seen_by(run, process, connection)
-    async with seen as looked:
+    async with seen as looked, followed(looked, follow) as end:
         names = [spec.name for spec in RunPlan.read(looked.directory).placement.processes]
         if process is not None:
             named(process, names, "process")
@@ -57,6 +58,7 @@ async def _shown(run: str | None, process: str | None, connection: Connection, f
             for name, line in tails.lines(last=not lives):
                 console.say(f"{name:<{width}}  {line}")
             if not lives:
+                await end()
                 return
             await asyncio.sleep(LOOK_SECONDS)
             console.check()

@@ -1,0 +1,47 @@
+"""Strangers who connect and leave while a process computes and its loop reads nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import AsyncExitStack
+
+import pytest
+from roads import paired
+from test_broken_links import SECRET, End
+from test_encrypted_links import place
+
+KNOCKS = 3000  # ZeroMQ keeps 1000 messages for each end of a queue by itself, and stops where there is no room
+
+
+def knocks(host: str, port: int) -> int:
+    """How many strangers could connect, one after the other."""
+    for number in range(KNOCKS):
+        try:
+            socket.create_connection((host, port), 5).close()
+        except OSError:
+            return number
+    return KNOCKS
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "curve"])
+async def test_thousands_who_knock_while_a_loop_is_blocked_stop_no_link_and_each_is_counted(scheme: str) -> None:
+    keys = paired("p", "q", "r") if scheme == "curve" else dict.fromkeys("pqr", SECRET)
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+        p, q, r = (End(name, f"{scheme}://127.0.0.1:*", keys[name]) for name in "pqr")
+        for end in (p, q, r):
+            stack.push_async_callback(end.road.close)
+        there = await q.road.open()
+        p.road.connect("q", there)
+        await p.say("q", 1)
+        assert await q.came.get() == 1
+        came_in = knocks(*place(there.control[0]))  # nothing is awaited: the loop, which is also q's, is blocked
+        for _ in range(came_in):
+            who, error = await q.refused.get()
+            assert (who, error.reason) == ("a stranger", "refused")
+        assert came_in == KNOCKS
+        await p.say("q", 2)
+        r.road.connect("q", there)
+        await r.say("q", 3)
+        assert {await q.came.get(), await q.came.get()} == {2, 3}
+        assert p.lost.empty()
