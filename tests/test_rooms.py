@@ -83,7 +83,7 @@ ROOMS: dict[str, str] = {
     "runtime.recovery": "runtime runtime.cluster runtime.cluster.launchers runtime.cluster.operators runtime.config"
     " runtime.messages runtime.plan"
     " runtime.report runtime.runs",
-    "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster runtime.cluster.operators runtime.plan"
+    "runtime.cli.watch": "runtime runtime.attached runtime.cli runtime.cluster.operators runtime.machine runtime.plan"
     " runtime.report runtime.runs runtime.tracing",
     "runtime.cli": "runtime runtime.attached runtime.cluster.launchers runtime.cluster.operators runtime.config"
     " runtime.drawing runtime.page runtime.plan"

@@ -27,7 +27,7 @@ class Snapshot(Message):
 
 @message
 class ShowStacks(Message):
-    """Have a process write the stacks of its threads into the file that `process.stacks_of` names. Answered by Done
+    """Have a process write the stacks of its threads into the file that `machine.stacks` names. Answered by Done
     when it was told to."""
 
     process: str

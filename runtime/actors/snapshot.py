@@ -1,13 +1,12 @@
 """What the actors of a process do now, as plain data: taken when somebody looks, from what is there anyway.
 
-{"now": loop time, "processor": seconds, "threads": {"139...": "MainThread"}, "actors": {name: {...}}}
+{"now": loop time, "processor": seconds, "actors": {name: {...}}}
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -30,7 +29,6 @@ def snapshot(node: Node) -> dict[str, Any]:
     return {
         "now": now,
         "processor": sum(os.times()[:2]),
-        "threads": {str(thread.ident): thread.name for thread in threading.enumerate()},
         "actors": {
             name: {
                 **_of_cell(name, cell, now, node.stations.compute_seconds(name)),

@@ -179,7 +179,7 @@ class Client:
         return found
 
     async def show_stacks(self, process: str) -> None:
-        """Have a process append its stacks to its file, see `process.stacks_of`: who reads that sees when it has."""
+        """Have a process append its stacks to its file, see `machine.stacks`: who reads that sees when it has."""
         await self._asked(SUPERVISOR, ShowStacks(process=process), Looked, self._patience)
 
     async def begin_trace(self, iterations: int = 0) -> tuple[str, ...]:

@@ -7,15 +7,14 @@ life described in `lifecycle`. Standard input is the launcher's lifeline: when i
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import logging
 import os
 import platform
 import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from runtime.actors.metrics import Metrics, Pages
@@ -27,7 +26,7 @@ from runtime.compute.compute import ThreadCompute
 from runtime.compute.emulated import device_of
 from runtime.compute.service_times import Recorder
 from runtime.errors import ConvoyError, LaunchError
-from runtime.machine import descriptors, namespaces
+from runtime.machine import descriptors, namespaces, stacks
 from runtime.machine.loop import event_loop_factory
 from runtime.machine.versions import build, identity
 from runtime.memory.arena import Arena
@@ -42,7 +41,6 @@ from runtime.transport.inproc import InprocNetwork, InprocTransport
 from runtime.transport.keys import Keys
 from runtime.transport.sockets import SocketTransport
 
-SHOW_STACKS = signal.SIGUSR2
 ORPHANED = 5  # exit status of a process whose launcher vanished
 
 
@@ -50,8 +48,7 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     """Be this process of the run, in this one of its lives, to its end; its exit status."""
     with suppress(OSError):
         Path("/proc/self/comm").write_text(name)  # what `top` shows; Linux only
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1)  # `kill -USR1` writes every thread's stack into the log
+    stacks.answer(stacks.stacks_of(directory, name))  # before any other thread
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the launcher's business
     descriptors.more()
@@ -68,29 +65,8 @@ def live(plan: RunPlan, directory: Path, name: str, incarnation: int) -> int:
     except LaunchError as error:
         logging.getLogger("convoy").error("%s", error)  # noqa: TRY400  # the launcher's mistake: no traceback
         return error.exit_code
-    with _writing_stacks(stacks_of(directory, name)), asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         return runner.run(_live(plan, spec, directory, incarnation, keys))
-
-
-def stacks_of(directory: Path, process: str) -> Path:
-    """Where a process appends the stacks of its threads whenever it gets SHOW_STACKS, whatever its event loop does."""
-    return directory / "logs" / f"{process}.stacks"
-
-
-@contextmanager
-def _writing_stacks(path: Path) -> Iterator[None]:
-    """The file is open meanwhile: a handler that runs in the middle of anything cannot open it. It stays if there is
-    something in it."""
-    with path.open("a") as file:
-        faulthandler.register(SHOW_STACKS, file, chain=False)
-        try:
-            yield
-        finally:
-            faulthandler.unregister(SHOW_STACKS)
-            signal.signal(SHOW_STACKS, signal.SIG_IGN)
-            with suppress(OSError):
-                if not path.stat().st_size:
-                    path.unlink()
 
 
 async def _live(plan: RunPlan, spec: ProcessSpec, directory: Path, incarnation: int, keys: Keys) -> int:

@@ -39,6 +39,7 @@ from runtime.cluster.warnings import WARNING, FirstOfEach
 from runtime.cluster.watcher import Watcher
 from runtime.errors import ConvoyError, LaunchError, ProgramFailed, RoleDied, by, with_silent
 from runtime.machine.memory import MachineMemory
+from runtime.machine.stacks import INTO_LOG, LAST_WORDS
 from runtime.messages.message import Envelope, Save, WindDown
 from runtime.plan.topology import Placement, ProcessSpec
 from runtime.transport import Transport, host
@@ -47,7 +48,7 @@ TICK_SECONDS = 0.1
 HALT_SECONDS = 3.0  # for a clean stop; then SIGTERM, and SIGKILL after another second
 HALT_EARLY_SECONDS = 1.0  # before everyone has begun: there is nothing to save
 TERMINATE_SECONDS = 1.0
-STACK_SECONDS = 0.2  # for a hanging process to write its stacks into its log
+STACK_SECONDS = 0.2  # for processes to write their stacks into their logs
 
 
 class Supervisor(Actor):
@@ -64,8 +65,7 @@ class Supervisor(Actor):
         watcher: Watcher,
     ) -> None:
         self._home, self._road = node, road
-        self._placement, self._launcher, self._watcher = placement, launcher, watcher
-        self._warnings = FirstOfEach()
+        self._placement, self._launcher, self._liveness, self._watcher = placement, launcher, liveness, watcher
         self._launched: dict[str, Launched] = {}
         self.roll, self.sameness = Roll(placement), Sameness()
         self._watchers: list[asyncio.Task[None]] = []
@@ -73,10 +73,10 @@ class Supervisor(Actor):
         self._directed = False  # has everybody been told where everybody is?
         self.statuses: dict[str, dict[str, Any]] = {}  # actor -> what its process's last heartbeat said of it
         self.outcome: asyncio.Future[ConvoyError | None] = asyncio.get_running_loop().create_future()
-        self._liveness = liveness
         self._supervision = Supervision((p.name for p in placement.processes), liveness, self.now())
         self._standstill = Standstill(placement.topology.lead, liveness.standstill_seconds)
-        self._causes, self._memory = Causes(), MachineMemory()
+        self._causes, self._memory, self._warnings = Causes(), MachineMemory(), FirstOfEach()
+        self._condemned: dict[str, str] = {}  # process -> why it counts as dead, whatever it still dies of
         self.before_stopping: LastWish = nothing  # awaited with the outcome, while whoever lives still answers
 
     # -- the run
@@ -115,8 +115,7 @@ class Supervisor(Actor):
             launched = await self._launcher.launch(spec, incarnation)
         self._launched[spec.name] = launched
         self._supervision.launched(spec.name, self.now())
-        ended = self._watch_exit(launched, incarnation)
-        self._watchers.append(asyncio.create_task(ended, name=f"exit of {spec.name}"))
+        self._watchers.append(asyncio.create_task(self._watch_exit(launched, incarnation), name=f"exit of {spec.name}"))
 
     @asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:
@@ -227,7 +226,8 @@ class Supervisor(Actor):
         why = self._standstill.beat(message, self.now())
         if why is not None and self._supervision.all_reached(LifeStage.RUNNING):
             for launched in self._launched.values():
-                launched.signal(signal.SIGUSR1)
+                launched.signal(INTO_LOG)
+            await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
             logs = self._launched[message.process].log.parent
             self._end(RoleDied(f"{why}\n  the logs in {logs} have the stacks of all processes"))
 
@@ -268,12 +268,12 @@ class Supervisor(Actor):
 
     async def _judge(self) -> None:
         """Whoever counts as dead shows its stacks if it still can, is named, and gets no second chance."""
-        verdicts = [(process, why) for process, why in self._supervision.check(self.now()) if process in self._launched]
-        for process, _ in verdicts:
-            self._launched[process].signal(signal.SIGUSR1)
-        if verdicts:
+        self._condemned |= {name: why for name, why in self._supervision.check(self.now()) if name in self._launched}
+        for process in self._condemned:
+            self._launched[process].signal(LAST_WORDS)
+        if self._condemned:
             await asyncio.wait([self.outcome], timeout=STACK_SECONDS)
-        for process, why in verdicts:
+        for process, why in self._condemned.items():
             self._end(self._death(process, why))
             self._launched[process].signal(signal.SIGKILL)
         broken = self._supervision.broken(self.now())
@@ -295,7 +295,8 @@ class Supervisor(Actor):
         halting = self._is_halting(launched.name)
         self._supervision.note(launched.name, "exit", self.now())
         if not halting:
-            death = self._death(launched.name, launched.describe(status, self._memory.killed()))
+            why = self._condemned.get(launched.name) or launched.describe(status, self._memory.killed())
+            death = self._death(launched.name, why)
             if 0 < status < LOST:
                 self._causes.exited(launched.name, death, self.now())
             else:
@@ -305,11 +306,10 @@ class Supervisor(Actor):
         return death(process, self.roll.spec(process).actors, self.roll.host(process), self._launched[process], why)
 
     def _end(self, error: ConvoyError | None) -> None:
-        if self.outcome.done():
-            return
-        self.outcome.set_result(error)
-        if error is not None:
-            self._watcher.failed(error)
+        if not self.outcome.done():
+            self.outcome.set_result(error)
+            if error is not None:
+                self._watcher.failed(error)
 
     def admit(self, envelope: Envelope) -> None:
         """Link a process that greets, its agent and its actors, in each life anew; hear one that fails before it could

@@ -6,6 +6,7 @@ descriptors  how many sockets and files a process may have
 memory       how much there is; whether the kernel killed for it
 namespaces   its network namespaces: a process enters one
 usage        what a process of it uses
+stacks       where its threads are in the code, when a signal asks
 versions     what runs on it
 commit       which commit of the source that is
 loop         the event loop of a process here

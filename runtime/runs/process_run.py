@@ -22,7 +22,6 @@ from runtime.cluster.launcher import Early, LaunchPlan
 from runtime.cluster.launchers import launcher_of
 from runtime.cluster.lifecycle import FIRST, LifeStage
 from runtime.cluster.operators.desk import Desk
-from runtime.cluster.process import SHOW_STACKS
 from runtime.cluster.sameness import UP
 from runtime.cluster.supervision import Liveness
 from runtime.cluster.supervisor import Supervisor
@@ -35,6 +34,7 @@ from runtime.errors import ConvoyError, LaunchError, RoleDied
 from runtime.machine import descriptors
 from runtime.machine.addresses import described, interfaces, is_loopback, on_the_way, only, own, towards
 from runtime.machine.private import make_socket_directory
+from runtime.machine.stacks import INTO_FILE
 from runtime.machine.versions import build, identity
 from runtime.messages.message import Envelope, Lane, Message
 from runtime.page.live import LivePage
@@ -178,7 +178,7 @@ class ProcessHouse(House):
             await self.wind_down("asked to from outside")
 
     async def _show_stacks(self, wanted: ShowStacks) -> Looked:
-        self._supervisor.signal(wanted.process, SHOW_STACKS)
+        self._supervisor.signal(wanted.process, INTO_FILE)
         return Looked(lines=())
 
     async def _begin_trace(self, wanted: BeginTrace) -> Looked:

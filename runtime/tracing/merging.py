@@ -1,7 +1,8 @@
 """The parts of all processes as one file, `trace.json`, which Perfetto opens: on one clock, every flow with both ends.
 
 The clock is the monotonic one of the host of `up`, from the moment at which tracing was asked for. What another host's
-clock says was asked for beside it, several times; `Clock.within` is how far the answer may be off.
+clock says was asked for beside it, several times; `Clock.within` is how far the answer may be off. Perfetto leaves out
+what lies before moment 0: spans that began earlier begin there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +40,15 @@ class Clock:
 
 @dataclass(frozen=True)
 class Merged:
-    """What became a trace. `missing`: processes that left no part."""
+    """What became a trace. `missing`: processes that left no part; `backward`: messages that came before they were
+    sent, by clocks that are not quite right."""
 
     path: Path
     spans: int
     flows: int
     processes: int
     missing: tuple[str, ...]
+    backward: int = 0
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -53,7 +57,9 @@ class Merged:
 
     def __str__(self) -> str:
         without = f"; nothing of {', '.join(self.missing)}" if self.missing else ""
-        return f"{self.path}: {self.spans} spans of {self.processes} processes, {self.flows} messages{without}"
+        text = f"{self.path}: {self.spans} spans of {self.processes} processes, {self.flows} messages{without}"
+        early = f"; {self.backward} more have no arrow: by the clocks of their hosts they came before they were sent"
+        return text + early * bool(self.backward)
 
 
 def part_of(directory: Path, process: str, number: int) -> Path:
@@ -84,14 +90,15 @@ def merge(directory: Path) -> Merged:
     clocks = {process: Clock(*clock) for process, clock in told["clocks"].items()}
     parts = {process: part_of(directory, process, told["number"]) for process in clocks}
     found = {process: path for process, path in parts.items() if path.exists()}
-    flows = _whole(found.values())
+    lines = {process: partial(_shifted, path, clocks[process], told["origin"]) for process, path in found.items()}
+    flows, backward = _whole(event for events in lines.values() for event in events())
     half = directory / f".{FILE}.{os.getpid()}"
     spans, used = 0, set()
     with half.open("wb") as file:
         file.write(b"[")
         before = b"\n"
-        for process, path in found.items():
-            for event in _shifted(_events(path), clocks[process], told["origin"]):
+        for events in lines.values():
+            for event in events():
                 if event["ph"] in "sf":
                     if (number := flows.get(event["id"])) is None:
                         continue
@@ -106,7 +113,7 @@ def merge(directory: Path) -> Merged:
     for path in found.values():
         path.unlink()
     missing = tuple(process for process in clocks if process not in found)
-    return Merged(directory / FILE, spans, len(used), len(found), missing)
+    return Merged(directory / FILE, spans, len(used), len(found), missing, backward)
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
@@ -121,26 +128,30 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
                 yield event
 
 
-def _shifted(events: Iterable[dict[str, Any]], clock: Clock, origin: float) -> Iterator[dict[str, Any]]:
-    """On the clock of all."""
+def _shifted(path: Path, clock: Clock, origin: float) -> Iterator[dict[str, Any]]:
+    """The events of a part on the clock of all, from moment 0 on."""
     shift = round((clock.ahead + origin) * 1e9)
-    for event in events:
+    for event in _events(path):
         if event["ph"] == "M":
             if event["name"] == "process_name" and clock.within:
                 label = {"labels": f"clock within {clock.within * 1e3:.3g} ms"}
                 yield {**event, "name": "process_labels", "args": label}
         else:
-            event["ts"] = (round(event["ts"] * 1000) - shift) / 1000
+            began = round(event["ts"] * 1000) - shift
+            event["ts"] = max(began, 0) / 1000
+            if event["ph"] == "X":
+                event["dur"] = max(round(event["dur"] * 1000) + min(began, 0), 0) / 1000
         yield event
 
 
-def _whole(paths: Iterable[Path]) -> dict[str, int]:
-    """Flows of which both ends are there, numbered."""
-    begins, ends = set[str](), set[str]()
-    for path in paths:
-        for event in _events(path):
-            if event["ph"] == "s":
-                begins.add(event["id"])
-            elif event["ph"] == "f":
-                ends.add(event["id"])
-    return {flow: number for number, flow in enumerate(sorted(begins & ends), 1)}
+def _whole(events: Iterable[dict[str, Any]]) -> tuple[dict[str, int], int]:
+    """Flows of which both ends are there, numbered; how many were left out because they end before they begin."""
+    begins, ends = dict[str, float](), dict[str, float]()
+    for event in events:
+        if event["ph"] == "s":
+            begins[event["id"]] = event["ts"]
+        elif event["ph"] == "f":
+            ends[event["id"]] = event["ts"]
+    both = sorted(begins.keys() & ends.keys())
+    forward = [flow for flow in both if begins[flow] <= ends[flow]]
+    return {flow: number for number, flow in enumerate(forward, 1)}, len(both) - len(forward)

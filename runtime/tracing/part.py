@@ -6,7 +6,8 @@
     {"name": "message", "cat": "message", "ph": "s", "id": "conv-0-0.1.55", "ts": ..., "pid": ..., "tid": ...},
 
 ts and dur are microseconds of this host's monotonic clock, with three digits for nanoseconds. Flows ("s" begins one,
-"f" ends it) lie within the span of the sending and of the handling or waiting. `iteration` is left out where none is
+"f" ends it) lie within the span of the sending and of the handling. That of an answer ends in a span of its own within
+the wait: Perfetto turns an arrow around whose last span begins before its first. `iteration` is left out where none is
 known.
 """
 
@@ -21,14 +22,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from runtime.tracing.tracks import CATEGORY, Lanes, Track, thread, thread_name
+from runtime.tracing.tracks import ANSWER, CATEGORY, Lanes, Track, thread, thread_name
 
 MOST_BYTES = 256 << 20  # of a part: more than anybody opens
 AT_ONCE = 5000  # notes that become lines before they are written
 
 
 class Note(NamedTuple):
-    """Something that took time. `begins`: the flow that it begins; `ends`: the one that it ends, and when."""
+    """Something that took time. `begins`: the flow that it begins; `ends`: the one that it ends, and when; `answer`:
+    what ended a wait then."""
 
     track: Track
     actor: str
@@ -40,6 +42,7 @@ class Note(NamedTuple):
     ends: tuple[str, float] | None = None
     peer: str = ""
     size: int = 0
+    answer: str = ""
 
 
 class Part:
@@ -99,7 +102,11 @@ class Part:
         if note.begins:
             yield {**flow, "ph": "s", "id": note.begins, "ts": began / 1000}
         if note.ends is not None:
-            yield {**flow, "ph": "f", "bp": "e", "id": note.ends[0], "ts": round(note.ends[1] * 1e9) / 1000}
+            end = round(note.ends[1] * 1e9)
+            if note.answer:
+                times = {"ts": end / 1000, "dur": (ended - end) / 1000}
+                yield {"name": note.answer, "cat": ANSWER, "ph": "X", **times, **where, "args": args}
+            yield {**flow, "ph": "f", "bp": "e", "id": note.ends[0], "ts": end / 1000}
 
     def _append(self, text: bytes) -> None:
         assert self._file is not None

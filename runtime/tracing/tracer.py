@@ -30,7 +30,7 @@ class Tracer:
         self._actors = frozenset(actors)
         self._notes: deque[Note] = deque()
         self._spoken: dict[str, int] = {}  # actor -> the iteration that it last spoke of
-        self._answers: dict[int, tuple[str, float]] = {}  # ask -> the flow that its answer ends, and when it came
+        self._answers: dict[int, tuple[str, float, str]] = {}  # ask -> the flow of its answer, when it came, its kind
         self._part = Part(path, process, number, actors)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._write, name="trace", daemon=True)
@@ -74,14 +74,17 @@ class Tracer:
 
     def answered(self, envelope: Envelope) -> None:
         """An answer has come, and its asker will go on."""
-        self._answers[envelope.answers] = flow_of(envelope), self.now()
+        self._answers[envelope.answers] = flow_of(envelope), self.now(), type(envelope.message).__name__
 
     def waited(self, envelope: Envelope, began: float) -> None:
         """An ask, whose envelope this is, has ended."""
-        ends = self._answers.pop(envelope.id, None)
+        flow, came, answer = self._answers.pop(envelope.id, ("", 0.0, ""))
         if envelope.sender in self._actors:
-            name = type(envelope.message).__name__
-            self._note(Track.WAITS, envelope.sender, name, began, envelope.step, ends=ends, peer=envelope.receiver)
+            name, ends = type(envelope.message).__name__, (flow, came) if flow else None
+            self._note(
+                Track.WAITS, envelope.sender, name, began, envelope.step,
+                ends=ends, peer=envelope.receiver, answer=answer,
+            )  # fmt: skip
 
     def computed(self, actor: str, label: str, began: float, seconds: float, step: int) -> None:
         """A piece of array work is done."""
@@ -106,8 +109,9 @@ class Tracer:
         ends: tuple[str, float] | None = None,
         peer: str = "",
         size: int = 0,
+        answer: str = "",
     ) -> None:
-        self._notes.append(Note(track, actor, name, began, self.now(), step, begins, ends, peer, size))
+        self._notes.append(Note(track, actor, name, began, self.now(), step, begins, ends, peer, size, answer))
 
     def _write(self) -> None:
         """The thread's life."""

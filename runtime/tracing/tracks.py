@@ -16,6 +16,7 @@ class Track(IntEnum):
 
 
 CATEGORY = {Track.COMPUTE: "compute", Track.INBOX: "handle", Track.WAITS: "wait", Track.SENDS: "send"}
+ANSWER = "answer"  # within a wait: from its arrival until the asker goes on
 SUFFIX = {Track.COMPUTE: "", Track.INBOX: " inbox", Track.WAITS: " waits", Track.SENDS: " sends"}
 MOST_LANES = 1000  # of a track
 

@@ -17,7 +17,8 @@ import runtime
 from runtime import Run
 from runtime.attached.attach import attach
 from runtime.cli.main import main
-from tests.journeys.watched import Block, Hello, Line, watched
+from runtime.errors import RoleDied
+from tests.journeys.watched import Block, Hello, Hold, Line, watched
 from tests.support import ROOT, environment, runtime_command
 from tests.terminal import terminal
 
@@ -103,6 +104,28 @@ async def test_stack_tells_what_actors_wait_for_and_the_stacks_of_a_process_whos
         assert "its event loop does not answer" in parts["stuck"] and "in stuck_here" in parts["stuck"]
         assert f"it is stopped: `kill -CONT {stopped}` lets it go on" in parts["lead"]
         assert "Thread" not in parts["lead"]
+
+
+@pytest.mark.slow
+async def test_stack_says_why_nothing_comes_while_a_library_keeps_the_lock_and_the_process_lives_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with live(tmp_path) as run:
+        await run.tell("stuck", Hold(seconds=6))
+        code, out = await said(capsys, "stack", run.directory, "stuck")
+        assert code == 0 and "its event loop does not answer" in out and "Thread" not in out
+        assert "a call into a library keeps the interpreter's lock" in out and "`stack --native`" in out
+        while "Thread MainThread (most recent call first)" not in out:
+            code, out = await said(capsys, "stack", run.directory, "stuck")
+            assert code == 0
+
+
+async def test_what_a_silent_process_did_stands_in_its_log_also_if_a_library_keeps_the_lock(tmp_path: Path) -> None:
+    async with runtime.launch(watched(), directory=tmp_path) as run:
+        await run.ask("deaf", Hello(), Hello)
+        await run.tell("stuck", Hold(seconds=60))
+        with pytest.raises(RoleDied, match=r"(?s)process stuck .* sent no heartbeat for .* in hold_here"):
+            await run.result()
 
 
 async def test_logs_are_shown_with_names_in_the_order_of_their_times_and_followed_to_the_end(

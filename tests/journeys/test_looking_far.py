@@ -72,7 +72,7 @@ def looked_at(far: Far, folder: Path) -> None:
         up.wait()
     directory = run_directory(folder / "cluster.toml")
     events = closed(directory / "trace.json")
-    check(events, slack=100_000)
+    check(events)
     named = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert sorted(named) == ["asker", "busy", "deaf", "lead", "stuck"]
     labels = [event["args"]["labels"] for event in events if event["name"] == "process_labels"]

@@ -79,4 +79,4 @@ def test_who_waits_for_whom_is_told_when_nothing_advances(tmp_path: Path, kind: 
     assert re.match(told, done.stderr), done.stderr
     if code:
         logs = (run_directory(cluster) / "logs").iterdir()
-        assert all("Current thread" in log.read_text() or "Thread 0x" in log.read_text() for log in logs)
+        assert all("Thread MainThread (most recent call first)" in log.read_text() for log in logs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import threading
 
 from runtime import Actor, ActorSpec, Envelope, Message, Topology, WindDown, message
@@ -16,6 +17,13 @@ class Question(Message):
 @message
 class Block(Message):
     """Block the event loop for ever."""
+
+
+@message
+class Hold(Message):
+    """Keep the interpreter's lock for so long."""
+
+    seconds: int
 
 
 @message
@@ -75,10 +83,13 @@ class Deaf(Actor):
 
 
 class Stuck(Actor):
-    """Blocks its event loop when it is told to."""
+    """Blocks its event loop, or its interpreter, when it is told to."""
 
     async def on_block(self, message: Block, envelope: Envelope) -> None:
         stuck_here()
+
+    async def on_hold(self, message: Hold, envelope: Envelope) -> None:
+        hold_here(message.seconds)
 
 
 pause = threading.Event()  # never set
@@ -86,6 +97,10 @@ pause = threading.Event()  # never set
 
 def stuck_here() -> None:
     threading.Event().wait()
+
+
+def hold_here(seconds: int) -> None:
+    ctypes.PyDLL(None).sleep(seconds)  # as a library that never lets the lock go
 
 
 ROLES = {"lead": Lead, "busy": Busy, "asker": Asker, "deaf": Deaf, "stuck": Stuck}

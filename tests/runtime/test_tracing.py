@@ -14,6 +14,7 @@ from runtime.messages.message import Envelope, Message, message
 from runtime.tracing.merging import FILE, Clock, is_unmerged, merge, part_of, write_clocks
 from runtime.tracing.tracer import Tracer
 from runtime.tracing.tracks import Lanes, Track
+from tests.journeys.chrome_trace import check
 
 
 @message
@@ -84,7 +85,30 @@ def test_a_line_that_a_death_has_cut_is_left_out_and_a_process_without_a_part_is
     assert (merged.spans, merged.missing) == (2, ("p2",)) and "nothing of p2" in str(merged)
 
 
-def test_an_answer_ends_within_the_wait_of_its_asker(tmp_path: Path) -> None:
+def test_what_began_before_tracing_begins_at_moment_0(tmp_path: Path) -> None:
+    tracer = Tracer(part_of(tmp_path, "p1", 1), "p1", 1, ["a"], Hours(12.0))
+    tracer.computed("a", "long", 9.0, 2.0, 1)
+    tracer.waited(said(1, "a", "b"), 8.0)
+    tracer.computed("a", "over", 5.0, 1.0, 0)
+    tracer.close()
+    write_clocks(tmp_path, 1, 10.0, {"p1": Clock()})
+    merge(tmp_path)
+    events = json.loads((tmp_path / FILE).read_text())
+    times = {event["name"]: (event["ts"], event["dur"]) for event in events if event["ph"] == "X"}
+    assert times == {"long": (0.0, 1e6), "Traced": (0.0, 2e6), "over": (0.0, 0.0)}
+
+
+def test_messages_that_came_before_they_were_sent_by_the_clocks_have_no_arrow_and_are_counted(tmp_path: Path) -> None:
+    sending(tmp_path, range(1, 4), Hours(100.0))
+    handling(tmp_path, range(1, 4), Hours(100.0015))  # the third 0.5 ms too early
+    write_clocks(tmp_path, 1, 99.5, {"p1": Clock(), "p2": Clock(0.0, 0.05)})
+    merged = merge(tmp_path)
+    assert (merged.spans, merged.flows, merged.backward) == (6, 2, 1)
+    assert str(merged).endswith("; 1 more have no arrow: by the clocks of their hosts they came before they were sent")
+    check(json.loads((tmp_path / FILE).read_text()))
+
+
+def test_an_answer_ends_in_a_span_of_its_own_within_the_wait_of_its_asker(tmp_path: Path) -> None:
     clock = Hours(1.0)
     tracer = Tracer(part_of(tmp_path, "p1", 1), "p1", 1, ["a", "b"], clock)
     ask, answer = said(1, "a", "b"), said(9, "b", "a", answers=1)
@@ -99,7 +123,10 @@ def test_an_answer_ends_within_the_wait_of_its_asker(tmp_path: Path) -> None:
     events = json.loads((tmp_path / FILE).read_text())
     (end,) = [event for event in events if event["ph"] == "f"]
     (wait,) = [event for event in events if event.get("cat") == "wait"]
+    (came,) = [event for event in events if event.get("cat") == "answer"]
     assert (end["ts"], end["tid"], wait["ts"], wait["dur"]) == (1.5e6, wait["tid"], 1e6, 1e6)
+    assert (came["name"], came["ts"], came["dur"], came["tid"]) == ("Traced", 1.5e6, 0.5e6, wait["tid"])
+    check(events)
 
 
 def test_a_disk_that_is_full_ends_the_trace_and_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

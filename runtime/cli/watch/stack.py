@@ -15,7 +15,7 @@ from runtime.attached.seen import Seen
 from runtime.cli.arguments import HERE, Connection, Switch
 from runtime.cli.watch.looking import Look, Looking, State, named, seen_by
 from runtime.cli.watch.rates import doing, spoken
-from runtime.cli.watch.stacks import is_called, stands_still, with_names, written
+from runtime.cli.watch.stacks import is_called, shortened, stands_still, written
 from runtime.cli.watch.stacks import native as native_stacks
 from runtime.cluster.operators.words import JOURNAL
 from runtime.errors import ActorStopped, ConvoyError
@@ -117,10 +117,11 @@ class _Process:
         if native:
             yield "  --native: it is on another host; these are its Python stacks"
         text = await written(self.seen, self.name, pid, self.client)
-        for line in with_names(text, self.state["threads"] if self.state else {}):
+        for line in shortened(text):
             yield f"    {line}"
         if not text:
-            yield "    its stacks did not come: it takes no signals now"
+            yield "    its stacks did not come: a call into a library keeps the interpreter's lock, or the system does"
+            yield "    not let the process run; `stack --native`, on its host, looks from outside"
 
 
 def _waits(state: State, actors: Sequence[str]) -> Iterator[str]:

@@ -1,15 +1,14 @@
-"""The Python stacks of a process: it is told to write them by a signal, which needs neither its event loop nor its
-interpreter, and appends them to a file of the run directory. Of a process that is stopped the system says so."""
+"""The Python stacks of a process: it is told to write them by a signal, which needs no event loop, and appends them
+to a file of the run directory. Of a process that is stopped the system says so."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,14 +16,13 @@ from pathlib import Path
 from runtime.attached.attach import Client
 from runtime.attached.seen import Seen
 from runtime.cluster.operators.words import STACKS
-from runtime.cluster.process import SHOW_STACKS, stacks_of
 from runtime.errors import ConfigError
+from runtime.machine.stacks import INTO_FILE, stacks_of
 
 HERE_SECONDS, FAR_SECONDS = 2.0, 8.0  # until they are written; until they have been copied from another host
 LOOK_SECONDS = 0.05
 NATIVE_SECONDS = 20.0
 STATES = {"T": "stopped", "t": "stopped by a debugger", "Z": "over: its parent has not asked how it ended"}
-_THREAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)(.*)$")
 
 
 def is_called(pid: int, process: str) -> bool:
@@ -53,7 +51,7 @@ async def written(seen: Seen, process: str, pid: int | None, client: Client | No
     before = _size(path)
     if pid is not None:
         with suppress(ProcessLookupError):
-            os.kill(pid, SHOW_STACKS)
+            os.kill(pid, INTO_FILE)
     elif client is not None:
         await client.show_stacks(process)
     size = before
@@ -72,14 +70,12 @@ async def written(seen: Seen, process: str, pid: int | None, client: Client | No
         return file.read().decode(errors="replace")
 
 
-def with_names(text: str, threads: Mapping[str, str]) -> Iterator[str]:
-    """The lines, with the names of the threads, as far as the process has told them, and files as they are imported."""
+def shortened(text: str) -> Iterator[str]:
+    """The lines, with files as they are imported."""
     places = sorted({f'File "{place}/' for place in sys.path if place}, key=len, reverse=True)
     for line in text.splitlines():
-        found = _THREAD.match(line)
-        name = threads.get(str(int(found[1], 16))) if found else None
         place = next(filter(line.lstrip().startswith, places), "")
-        yield f"Thread {name}{found[2]}" if found and name else line.replace(place, 'File "', 1) if place else line
+        yield line.replace(place, 'File "', 1) if place else line
 
 
 async def native(pid: int) -> list[str]:
