@@ -24,6 +24,7 @@ from roles.base.loads import Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Step, Steps
+from roles.exchange.buckets import BUCKET_BYTES
 from roles.exchange.partial_sums import Key
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
@@ -35,7 +36,10 @@ TREE: Between = ((0, "tree"),)
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeOptions:
-    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json."""
+    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json. A bucket takes layers
+    until it has `bucket_bytes`."""
+
+    bucket_bytes: ClassVar[int] = BUCKET_BYTES
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and message."""

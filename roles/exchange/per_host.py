@@ -22,6 +22,7 @@ from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
+from roles.exchange.buckets import FAR_BUCKET_BYTES
 from roles.exchange.collective import Collective, CollectiveOptions, adders_of, adding
 from roles.exchange.exchange import TREE, Between, Exchange, ExchangeOptions, Home, Layout, Members
 from roles.exchange.halving import HalvingExchange, HalvingOptions
@@ -42,6 +43,7 @@ class PerHostOptions(ExchangeOptions):
     """The members of each host by rank, the receiver of this among them; how many of each add up; which way
     sums take between them."""
 
+    bucket_bytes: ClassVar[int] = FAR_BUCKET_BYTES
     hosts: tuple[tuple[str, ...], ...]
     adders: tuple[int, ...]
     between: Between = TREE

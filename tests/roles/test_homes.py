@@ -10,6 +10,7 @@ from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.plan.hosts import hosts_of
 from runtime.runs.checking import Checked, check
+from tests.roles.test_buckets import net_of
 from tests.roles.test_machines import ELSEWHERE, launcher
 from tests.support import configure
 
@@ -90,6 +91,13 @@ def test_by_halves_sum_powers_of_two_only_and_others_are_refused(tmp_path: Path)
     planned(tmp_path, "firecaffe", named, workers=4, more="")
     with pytest.raises(ConfigError, match="exchange: found 'halving' for 6 workers, but sums are halved among"):
         planned(tmp_path, "firecaffe", named, more="")
+
+
+def test_between_hosts_gradients_travel_in_fewer_and_larger_buckets(tmp_path: Path) -> None:
+    for more, buckets in (("", 3), (ELSEWHERE, 1)):
+        made = planned(tmp_path, "replicas", more=more).placement.topology.actors
+        (options,) = (actor.options for actor in made if actor.name == "replica-0")
+        assert len(options.buckets(net_of("cifar10_quick"))) == buckets
 
 
 def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there_is_none(tmp_path: Path) -> None:
