@@ -42,7 +42,7 @@ from runtime.runs.checking import Checked
 BAR = 1.5  # times DDP's images a second
 LEAST = 2  # iterations of a turn
 REPEATS = {"cifar10_quick": 10, "caffenet": 3}  # of each layer, for DDP's profile
-TARGET, WINDOW = 1.0, 50  # the mean loss of so many iterations
+TARGET, WINDOW = 1.1, 50  # the mean loss of so many iterations; DDP gets there in 100 s on two slow cores
 LEARNING_SECONDS = 120.0  # of each side, at most
 ITERATIONS = 4000  # of BVLC's solver until its rate falls: of their seconds `groups = "auto"` may take a tenth
 LEARNT_NET = "cifar10_quick"

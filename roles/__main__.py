@@ -12,6 +12,7 @@ from roles import messages as training
 from roles.coordination.coordinator import Coordinator
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.collective import Collective
+from roles.exchange.halving import HalvingExchange
 from roles.exchange.host import HostExchange
 from roles.exchange.per_host import PerHost
 from roles.exchange.ring import RingExchange
@@ -35,7 +36,7 @@ from runtime.messages.message import REGISTRY, Message
 
 SPEAKERS: tuple[type, ...] = (
     Coordinator, ConvModel, TreeReducer, FcServer, FcShard, Collective, PerHost, TreeExchange, RingExchange,
-    HostExchange, HostAccumulator,
+    HalvingExchange, HostExchange, HostAccumulator,
 )  # fmt: skip
 OPENING = """# Which message may come when
 

@@ -93,8 +93,9 @@ class Strategy(Section):
     with `variable_batch` each of them is an update.
 
     Where workers hold replicas, `exchange` says how these add up, if not as the preset has it, and `between` which way
-    sums take from host to host; "auto": large ones round a ring and small ones along a tree, as is predicted to be
-    faster. `options` are those of a preset that another package brings."""
+    sums take from host to host; "auto": what is predicted to be the fastest. That is by halves, or where the hosts are
+    not 2, 4, 8, ..., large ones round a ring and small ones along a tree. `options` are those of a preset that another
+    package brings."""
 
     preset: Annotated[str, AfterValidator(_preset)] = "omnivore"
     workers: Count = 2
@@ -109,7 +110,7 @@ class Strategy(Section):
     scheme: Literal["a", "b", "c"] = "a"
     variable_batch: bool = False
     exchange: Annotated[str, AfterValidator(registry.EXCHANGES.judged)] | None = None
-    between: Literal["auto", "tree", "ring"] = "auto"
+    between: Literal["auto", "tree", "ring", "halving"] = "auto"
     options: dict[str, Any] = Field(default={})
 
     @property

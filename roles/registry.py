@@ -75,6 +75,7 @@ EXCHANGES = Registry(
         "per-host": "roles.exchange.per_host:PerHost",
         "tree": "roles.exchange.tree:TreeExchange",
         "ring": "roles.exchange.ring:RingExchange",
+        "halving": "roles.exchange.halving:HalvingExchange",
         "host": "roles.exchange.host:HostExchange",
     },
 )

@@ -227,7 +227,7 @@ class Collective(Exchange):
         joins = self._joins(count)
         check_count(message, sender, "arrays", len(message.values), *((0, 1) if joins else (1,)))
         low, high = shares(size, count)[self._members.index(sender)] if joins else (0, size)
-        self._sums.arrived(message, sender, key, message.values, high - low)
+        self._sums.arrived(message, sender, key, message.values, (high - low,))
 
     def _array_awaited(self, bucket: int, sender: str) -> str | None:
         """Members tell those who add up; where there are none for all, everybody does."""

@@ -2,6 +2,8 @@
 
     collective   every member adds up its share of all arrays, in memory that all of them see (`collective`)
     tree         up a tree of the members themselves and down again (`tree`, FireCaffe 6.2)
+    halving      by halves, with one partner after the other, and back (`halving`)
+    ring         piece by piece round a ring of them (`ring`)
     host         at an accumulator in host memory (`host`, `accumulator`)
 
 Every exchange gives all members the same bits, whoever came first. Which there are: `roles.registry`; which one a
@@ -22,15 +24,22 @@ from roles.base.loads import Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Step, Steps
+from roles.exchange.buckets import BUCKET_BYTES
 from roles.exchange.partial_sums import Key
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, ActorSpec
 from runtime.plan.topology import Link
 
+Between = tuple[tuple[int, str], ...]  # from so many bytes on, the exchange of this name; from few bytes on to many
+TREE: Between = ((0, "tree"),)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExchangeOptions:
-    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json."""
+    """Base of what a worker is told of its exchange: a frozen dataclass, plain data in plan.json. A bucket takes layers
+    until it has `bucket_bytes`."""
+
+    bucket_bytes: ClassVar[int] = BUCKET_BYTES
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """What the member of this name sends for one sum of `size` numbers: bytes, by receiver and message."""
@@ -63,8 +72,7 @@ class Home:
 class Members:
     """Who sums: `names` by rank. `fan_in` is that of trees; `kernels`, `dtype` and `server` are those of an actor that
     adds up for others: how it computes, of what, and its name. `cores`: of the host where they live, if known. `hosts`:
-    where they live on several; then `ring_from` says from how many bytes on a sum shall go round a ring from host to
-    host (None: never)."""
+    where they live on several; then `between` says which way sums shall take from host to host."""
 
     names: tuple[str, ...]
     fan_in: int = 2
@@ -73,7 +81,7 @@ class Members:
     server: str = "accumulator"
     cores: int | None = None
     hosts: tuple[Home, ...] = ()
-    ring_from: int | None = None
+    between: Between = TREE
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class Exchange(ABC):
     fans: ClassVar[bool] = True  # it looks at the fan-in of its members
     repeats: ClassVar[bool] = False  # adds up in pairs of neighbours by rank, and these in pairs: 8 members as 1 does
     over_hosts: ClassVar[str] = ""  # the exchange that takes its place among members on several hosts; "": itself
-    ways: ClassVar[bool] = False  # from host to host it has a tree and a ring to choose from
+    ways: ClassVar[bool] = False  # from host to host there are several, of which one is chosen
 
     @abstractmethod
     def __init__(
@@ -104,6 +112,11 @@ class Exchange(ABC):
     @abstractmethod
     def laid_out(cls, members: Members) -> Layout:
         """The exchange among these members."""
+
+    @classmethod
+    def refuses(cls, members: int) -> str:
+        """Why so many members cannot sum so; "": they can."""
+        return ""
 
     @abstractmethod
     async def sum(self, key: Key, mine: Array) -> Callable[[], Array]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -52,14 +52,14 @@ class Summands:
         self._standing.check(message, sender, (*key, sender))
         return self._sizes[key[1]]
 
-    def arrived(self, message: Message, sender: str, key: Key, arrays: Arrays, size: int | None = None) -> None:
-        """What a peer gives for a sum is here: arrays of the bucket's size, or of `size` numbers.
+    def arrived(self, message: Message, sender: str, key: Key, arrays: Arrays, sizes: Iterable[int] = ()) -> None:
+        """What a peer gives for a sum is here: arrays of the bucket's size, or of `sizes`.
 
         MessageError: it may not come, or is of another shape.
         """
         whole = self.size(message, sender, key)
-        for array in arrays:
-            check_array(array, whole if size is None else size, self._dtype, sender)
+        for array, size in zip(arrays, sizes or itertools.repeat(whole), strict=False):
+            check_array(array, size, self._dtype, sender)
         self._standing.move(type(message), (*key, sender))
         self._place(key, sender).set_result(arrays)
 

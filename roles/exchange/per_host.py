@@ -2,11 +2,11 @@
 
     member -> adders of its host       Contribution, as in a collective
     adder -> first member of its host  SharedSum: my share is there
-    first member -> those of the other hosts    the host's sum, up a tree and down again, or round a ring
+    first member -> those of the other hosts    the host's sum, along a tree, round a ring or by halves
     first member -> rest of its host   SharedSum: the sum of all is there
 
-So one sum leaves a host and one comes, however many members it has. Sums of `ring_from` bytes and more go round the
-ring. Members are added in pairs by rank on each host, then the hosts, along the tree in pairs too.
+So one sum leaves a host and one comes, however many members it has. Which way a sum takes follows from its bytes.
+Members are added in pairs by rank on each host, then the hosts, but for the ring in pairs too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from roles.base.loads import Load, Loads
 from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
+from roles.exchange.buckets import FAR_BUCKET_BYTES
 from roles.exchange.collective import Collective, CollectiveOptions, adders_of, adding
-from roles.exchange.exchange import Exchange, ExchangeOptions, Home, Layout, Members
+from roles.exchange.exchange import TREE, Between, Exchange, ExchangeOptions, Home, Layout, Members
+from roles.exchange.halving import HalvingExchange, HalvingOptions
 from roles.exchange.partial_sums import Arrays, Key, copied, shares
 from roles.exchange.ring import RingExchange, RingOptions
 from roles.exchange.tree import TreeExchange, TreeOptions
@@ -32,45 +34,49 @@ from runtime import Actor, Conversation
 from runtime.plan.forecast import shown
 
 FAN_IN = 2  # between hosts: pairs
+WAYS: dict[str, type[Exchange]] = {"tree": TreeExchange, "ring": RingExchange, "halving": HalvingExchange}
+HOW = {"tree": "up a tree and down again", "ring": "round a ring", "halving": "by halves and back"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerHostOptions(ExchangeOptions):
-    """The members of each host by rank, the receiver of this among them; how many of each add up; from how many bytes
-    on sums go round the ring (None: none do)."""
+    """The members of each host by rank, the receiver of this among them; how many of each add up; which way
+    sums take between them."""
 
+    bucket_bytes: ClassVar[int] = FAR_BUCKET_BYTES
     hosts: tuple[tuple[str, ...], ...]
     adders: tuple[int, ...]
-    ring_from: int | None = None
+    between: Between = TREE
 
     def inside(self, name: str) -> CollectiveOptions:
         """Who sums on its host."""
         place = next(place for place, members in enumerate(self.hosts) if name in members)
         return CollectiveOptions(members=self.hosts[place], adders=self.adders[place])
 
-    def between(self, size: int) -> TreeOptions | RingOptions:
-        """How the hosts sum so many bytes."""
+    def way(self, size: int) -> str:
+        """Which way a sum of so many bytes takes between the hosts."""
+        return next(way for least, way in reversed(self.between) if size >= least)
+
+    def among(self, way: str) -> TreeOptions | RingOptions | HalvingOptions:
+        """What the first of each host is told of it."""
         firsts = tuple(members[0] for members in self.hosts)
-        if self.ring_from is not None and size >= self.ring_from:
-            return RingOptions(members=firsts)
-        return TreeOptions(members=firsts, fan_in=FAN_IN)
+        if way == "tree":
+            return TreeOptions(members=firsts, fan_in=FAN_IN)
+        return RingOptions(members=firsts) if way == "ring" else HalvingOptions(members=firsts)
 
     def copies(self, name: str, size: int) -> bool:
         """Does the first of its host get the sum of so many bytes from another's memory, and tell it to the rest?"""
-        way = self.between(size)
+        way = self.among(self.way(size))
         several = len(self.inside(name).members) > 1
         return several and isinstance(way, TreeOptions) and way.place(name).parent is not None
 
     @property
     def told(self) -> str:
         """Which way sums take between hosts."""
-        if self.ring_from is None:
-            way = "up a tree and down again"
-        elif not self.ring_from:
-            way = "round a ring"
-        else:
-            way = f"round a ring from {shown(self.ring_from)} on, smaller ones up a tree and down again"
-        return f"sums are made on each of {len(self.hosts)} hosts first; between them they go {way}"
+        (_, least), *larger = self.between
+        ways = [f"{HOW[way]} from {shown(size)} on" for size, way in reversed(larger)]
+        ways.append(f"smaller ones {HOW[least]}" if ways else HOW[least])
+        return f"sums are made on each of {len(self.hosts)} hosts first; between them they go {', '.join(ways)}"
 
     def sends(self, name: str, size: int, shapes: Shapes) -> Sent:
         """Its array to the adders of its host, an adder's word to the first; what goes between the hosts; the whole."""
@@ -82,7 +88,7 @@ class PerHostOptions(ExchangeOptions):
         if name in adders and name != first:
             yield first, SharedSum, shapes.number * self._share(name, size, shapes)
         if name == first:
-            yield from self.between(whole).sends(name, size, shapes)
+            yield from self.among(self.way(whole)).sends(name, size, shapes)
             yield from ((other, SharedSum, whole) for other in rest)
 
     def loads(self, name: str, size: int, shapes: Shapes) -> Loads:
@@ -94,7 +100,7 @@ class PerHostOptions(ExchangeOptions):
         if name == members[0]:
             if len(adders) > 1 and not shapes.shared_memory:
                 yield Load("gather", added=size)
-            yield from self.between(shapes.number * size).loads(name, size, shapes)
+            yield from self.among(self.way(shapes.number * size)).loads(name, size, shapes)
             if self.copies(name, shapes.number * size):
                 yield Load("gather", added=size)
 
@@ -120,7 +126,7 @@ class PerHostOptions(ExchangeOptions):
         of_others = tuple(arrival((other, "share", bucket), first, 1) for other in others)
         among, gathers = f"{bucket} of hosts", len(adders) > 1 and not shapes.shared_memory
         yield Step((name, "bucket", among), Work("gather") if gathers else None, (*above, *of_others))
-        yield from self.between(whole).steps(name, among, size, shapes)
+        yield from self.among(self.way(whole)).steps(name, among, size, shapes)
         here = (name, "here", bucket)
         yield Step(here, Work("gather") if self.copies(name, whole) else None, ((name, "summed", among),))
         yield from one_by_one(told, members[1:], whole, here)
@@ -155,6 +161,7 @@ class PerHost(Collective):
         *Collective.conversations,
         *TreeExchange.conversations,
         *RingExchange.conversations,
+        *HalvingExchange.conversations,
     )
 
     def __init__(
@@ -168,25 +175,24 @@ class PerHost(Collective):
         inside = options.inside(actor.name)
         super().__init__(actor, inside, sizes, ops, dtype)
         self._ways: dict[int, Exchange] = {}  # bucket -> how the hosts sum it; the first member's business
-        self._roads: dict[type, Exchange] = {}
+        self._roads: dict[str, Exchange] = {}
         if self._rank:
             return
         number = self._dtype.itemsize
-        chosen = {bucket: options.between(size * number) for bucket, size in sizes.items()}
+        chosen = {bucket: options.way(size * number) for bucket, size in sizes.items()}
         self._copies = {bucket: options.copies(actor.name, size * number) for bucket, size in sizes.items()}
-        for kind in (TreeExchange, RingExchange):
-            mine = {bucket: sizes[bucket] for bucket, between in chosen.items() if isinstance(between, kind.Options)}
-            if mine:
-                self._roads[kind] = kind(actor, chosen[next(iter(mine))], mine, ops, dtype)  # type: ignore[arg-type]
-                self._ways |= dict.fromkeys(mine, self._roads[kind])
+        for way in dict.fromkeys(chosen.values()):
+            mine = {bucket: sizes[bucket] for bucket in chosen if chosen[bucket] == way}
+            self._roads[way] = WAYS[way](actor, options.among(way), mine, ops, dtype)
+            self._ways |= dict.fromkeys(mine, self._roads[way])
 
     @classmethod
     def laid_out(cls, members: Members) -> Layout:
-        """Everybody talks to the adders and the first of its host, the first ones as their tree and ring want it."""
+        """Everybody talks to the adders and the first of its host, the first ones as their ways want it."""
         hosts = members.hosts or (Home(members.names, members.cores),)
         of_hosts = tuple(host.members for host in hosts)
         adders = tuple(adders_of(host.members, host.cores) for host in hosts)
-        options = PerHostOptions(hosts=of_hosts, adders=adders, ring_from=members.ring_from)
+        options = PerHostOptions(hosts=of_hosts, adders=adders, between=members.between)
         links = [
             (adder, other)
             for names, count in zip(of_hosts, adders, strict=True)
@@ -194,10 +200,8 @@ class PerHost(Collective):
             for other in names[place + 1 :]
         ]
         firsts = Members(tuple(names[0] for names in of_hosts), FAN_IN)
-        if members.ring_from != 0:
-            links += TreeExchange.laid_out(firsts).links
-        if members.ring_from is not None:
-            links += RingExchange.laid_out(firsts).links
+        for _, way in members.between:
+            links += WAYS[way].laid_out(firsts).links
         known = {frozenset(link): link for link in reversed(links)}
         return Layout(options, tuple(reversed(known.values())))
 
@@ -244,7 +248,7 @@ class PerHost(Collective):
         """Which of those between the hosts a message belongs to, if it does."""
         if sender in self._members:
             return None
-        return self._roads.get(RingExchange if message.bucket < 0 else TreeExchange)
+        return self._roads.get("ring") if message.bucket < 0 else self._ways.get(message.bucket)
 
     def _joins(self, count: int) -> bool:
         return self._rank == 0

@@ -9,6 +9,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from roles.exchange.exchange import TREE, Between
+from roles.exchange.halving import HalvingExchange
 from roles.options import Strategy
 from roles.planning.remarks import Remarks
 from roles.presets.request import Request
@@ -24,7 +26,8 @@ MISALIGNED = (
     "sums are not made on each host first: a reproducible run adds up pairs of neighbours by rank, and its hosts have "
     "{} workers; expected 1, 2, 4 or 8 on each"
 )
-NOT_IN_PAIRS = "found 'ring', but among more than two hosts a ring adds up in an order of its own: expected 'tree'"
+NOT_IN_PAIRS = "found 'ring', but among more than two hosts a ring adds up in an order of its own: expected 'halving'"
+NOT_BY_HALVES = "found 'halving' between {} hosts, but {}: expected 'auto', 'tree' or 'ring'"
 
 
 def laid_out(lay: Callable[[Request], Topology], request: Request, config: ClusterConfig, remarks: Remarks) -> Topology:
@@ -49,7 +52,10 @@ def laid_out(lay: Callable[[Request], Topology], request: Request, config: Clust
             return topology
         if count > 2 and strategy.between == "ring":
             remarks.problem(NOT_IN_PAIRS, "train", "strategy", "between")
-    return lay(replace(request, hosts=hosts, ring_from=_ring_from(strategy, count, config)))
+    if strategy.between == "halving" and (why := HalvingExchange.refuses(count)):
+        remarks.problem(NOT_BY_HALVES.format(count, why), "train", "strategy", "between")
+        return topology
+    return lay(replace(request, hosts=hosts, between=_between(strategy, count, config)))
 
 
 def _groups_of(topology: Topology) -> Sequence[Sequence[str]]:
@@ -68,14 +74,17 @@ def _not_in_pairs(members: Sequence[str], homes: Mapping[str, str]) -> list[int]
     return [] if apart and pairs else sizes
 
 
-def _ring_from(strategy: Strategy, hosts: int, config: ClusterConfig) -> int | None:
-    """From how many bytes on sums go round a ring of so many hosts; None: never."""
+def _between(strategy: Strategy, hosts: int, config: ClusterConfig) -> Between:
+    """Which way sums take between so many hosts."""
     if strategy.between != "auto":
-        return 0 if strategy.between == "ring" else None
-    if strategy.reproducible and hosts > 2:
-        return None
+        return ((0, strategy.between),)
+    if not HalvingExchange.refuses(hosts):
+        return ((0, "halving"),)  # never later than a tree or a ring (`all_reduce.halving_seconds`)
     road = config.simulation if config.simulation.clock == "virtual" else config.links
-    return ring_from(hosts, road.bytes_per_second, road.latency)
+    least = ring_from(hosts, road.bytes_per_second, road.latency)
+    if least is None:
+        return TREE
+    return (*TREE, (least, "ring")) if least else ((0, "ring"),)
 
 
 def _warn_of_ways(strategy: Strategy, remarks: Remarks) -> None:

@@ -29,7 +29,7 @@ def _parameters(whole: Net) -> Iterator[Array]:
 def _of_actors(shapes: Shapes) -> Iterator[Array]:
     for name, options in shapes.having("exchange").items():
         net = shapes.net(_plain(options.job), getattr(options, "part", "all"))
-        size = max(bucket.size for bucket in buckets_of(net))
+        size = max(bucket.size for bucket in buckets_of(net, options.exchange.options.bucket_bytes))
         yield size * shapes.number, f"a bucket of gradients of '{name}'"
     for name, options in shapes.having("fc_servers").items():
         net = shapes.net(_plain(options.job), "conv")

@@ -130,6 +130,8 @@ def _of_exchange(strategy: Strategy, name: str) -> Iterator[tuple[str, tuple[str
     if not exchange.ways and strategy.between != Strategy.model_fields["between"].default:
         text = f"found '{strategy.between}', but exchange '{name}' has no choice of ways between hosts"
         yield text, ("strategy", "between")
+    if why := exchange.refuses(strategy.workers):
+        yield f"found '{name}' for {strategy.workers} workers, but {why}", ("strategy", "exchange")
     if strategy.reproducible and not exchange.repeats:
         text = f"found true, but exchange '{name}' adds up in an order of its own, a reproducible run in pairs"
         yield text, ("strategy", "reproducible")

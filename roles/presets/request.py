@@ -11,7 +11,7 @@ from roles.coordination.coordinator import CoordinatorOptions
 from roles.coordination.regroup import FIXED, Live
 from roles.coordination.schedule import Timetable
 from roles.exchange.choice import Chosen, exchange_called
-from roles.exchange.exchange import Home, Layout, Members
+from roles.exchange.exchange import TREE, Between, Home, Layout, Members
 from roles.learning.batch_split import Cutting
 from roles.learning.job import InputShape, Job
 from roles.options import Strategy
@@ -44,7 +44,7 @@ class Request:
     `layers` are the numbers of parameters of each layer of the part that the workers compute, in net order. `exchange`
     is the name of the one that workers with replicas use; `options` are those of the preset (`Preset.options`).
     `hosts` are those where actors of it will live, in the order of the machines; one of all, or none, where sums need
-    not know. `ring_from`: from how many bytes on a sum shall go round a ring from host to host; None: never.
+    not know. `between`: which way sums shall take from host to host.
     `heals`: should a worker die, the run goes on from the memory of another that has the whole model.
     """
 
@@ -57,7 +57,7 @@ class Request:
     exchange: str = ""
     options: Any = None
     hosts: tuple[Host, ...] = ()
-    ring_from: int | None = None
+    between: Between = TREE
     heals: bool = False
 
     @property
@@ -82,7 +82,7 @@ class Request:
             server=server,
             cores=homes[0].cores if len(homes) == 1 else None,
             hosts=homes if len(homes) > 1 else (),
-            ring_from=self.ring_from,
+            between=self.between,
         )
         kind = (exchange_called(self.exchange).over_hosts if members.hosts else "") or self.exchange
         layout = exchange_called(kind).laid_out(members)

@@ -22,7 +22,7 @@ from roles.base.loads import Load, Loads, first_passes, layers_in
 from roles.base.role import Anew
 from roles.base.shapes import Shapes
 from roles.base.steps import Key, Step, Steps, Turn, Work
-from roles.exchange.buckets import Bucket, buckets_of
+from roles.exchange.buckets import Bucket
 from roles.learning.buffers import gradient_buffers
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Ticket
@@ -85,7 +85,7 @@ class AveragingOptions(ReplicaOptions):
                 for params in bucket.params.values()
                 for param in params
             )
-            for bucket in buckets_of(net)
+            for bucket in self.buckets(net)
         ]
 
 

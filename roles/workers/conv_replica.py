@@ -16,7 +16,6 @@ from roles.base.role import Held, Sent
 from roles.base.shapes import Shapes
 from roles.base.sizes import model, passes
 from roles.base.steps import Step, Steps, Turn, Work
-from roles.exchange.buckets import buckets_of
 from roles.fc.phase import FcPhase, activations_sent, answers_added, fc_phase
 from roles.learning.scoreboard import Scores
 from roles.messages import TRAIN, Blobs, Ticket
@@ -61,7 +60,7 @@ class ConvReplicaOptions(ReplicaOptions):
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Of its part."""
-        return [bucket.size for bucket in buckets_of(shapes.net(self.job, self.part))]
+        return [bucket.size for bucket in self.buckets(shapes.net(self.job, self.part))]
 
 
 class ConvReplica(Replica):

@@ -25,6 +25,7 @@ from roles.base.steps import Key, Step, Steps, Turn, Work
 from roles.exchange.buckets import Bucket, buckets_of
 from roles.exchange.choice import Chosen
 from roles.learning.accumulated import AccumulatedNet
+from roles.learning.micro_batches import WorkerNet
 from roles.learning.model_holder import ModelHolder
 from roles.learning.parameter_store import ParameterStore
 from roles.learning.resume import keep, restored
@@ -103,15 +104,19 @@ class ReplicaOptions(WholeOptions):
 
     def _loads(self, net: Net, begins: Load) -> Loads:
         """Backward, where the first bucket is in the piece that `begins` it, and the updates."""
-        for bucket in buckets_of(net):
+        for bucket in self.buckets(net):
             first = begins if not bucket.number else Load("backward", begins.rows)
             yield replace(first, backward=layers_in(bucket))
-        updates = [tuple(net.params)] if self.job.solver_spec.clips else [tuple(b.params) for b in buckets_of(net)]
+        updates = [tuple(net.params)] if self.job.solver_spec.clips else [tuple(b.params) for b in self.buckets(net)]
         yield from (Load("update", updated=layers) for layers in updates)
 
     def summed(self, shapes: Shapes) -> list[int]:
         """Numbers that it exchanges of each bucket."""
-        return [bucket.size for bucket in buckets_of(shapes.net(self.job, "all"))]
+        return [bucket.size for bucket in self.buckets(shapes.net(self.job, "all"))]
+
+    def buckets(self, net: WorkerNet) -> list[Bucket]:
+        """Which gradients travel together."""
+        return buckets_of(net, self.exchange.options.bucket_bytes)
 
 
 class Replica(ModelHolder, PassWorker):
@@ -123,6 +128,7 @@ class Replica(ModelHolder, PassWorker):
 
     def __init__(self, options: ReplicaOptions) -> None:
         self._job, self._chosen, self._coordinator = options.job, options.exchange, options.coordinator
+        self._buckets_of = options.buckets
         self._scores: Scores = {}  # of the last training pass
         self._atomic, self._updating = options.atomic, asyncio.Lock()
 
@@ -140,7 +146,7 @@ class Replica(ModelHolder, PassWorker):
         net = self._nets[TRAIN]
         params = job.learned(net.params)
         store = ParameterStore(params, net.initial_blobs(), job.solver_spec, job.backend_ops, in_place=True)
-        self._store, self._buckets = restored(store, job), buckets_of(net)
+        self._store, self._buckets = restored(store, job), self._buckets_of(net)
 
     def _sizes(self) -> dict[int, int]:
         """How many numbers are summed in each bucket."""

@@ -1,5 +1,5 @@
-"""Runs over three hosts with two workers each: sums are made on each host, and what crosses the cables is what `plan`
-tells."""
+"""Runs over three or four hosts with two workers each: sums are made on each host, and what crosses the cables is what
+`plan` tells."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ PRESETS = {
     "replicas": "",
     "replicas in a ring": 'between = "ring"\n',
     "replicas in a tree": 'between = "tree"\n',
+    "replicas by halves": "",
     "firecaffe": "",
     "host-accumulate": "",
     "sync": "",
@@ -37,7 +38,7 @@ PRESETS = {
 
 
 class Trained:
-    """A run over this host and two others, held when most of it is over: `iterations` by then; the bytes of arrays that
+    """A run over this host and others, held when most of it is over: `iterations` by then; the bytes of arrays that
     each actor got from each, and what each cable had carried; what was foretold."""
 
     def __init__(self, cluster: Path, others: list[Machine]) -> None:
@@ -85,22 +86,23 @@ class Trained:
         )
 
 
-@pytest.mark.few("[replicas]")
+@pytest.mark.few("[replicas]", "[replicas by halves]")
 @pytest.mark.parametrize("case", PRESETS)
-def test_two_workers_on_each_of_three_hosts_send_what_was_foretold_and_learn_what_one_process_does(
+def test_two_workers_on_each_of_several_hosts_send_what_was_foretold_and_learn_what_one_process_does(
     case: str, tmp_path: Path, three: list[Machine]
 ) -> None:
-    preset = case.partition(" in ")[0]
-    machines = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(three[:2])]
+    preset, _, way = case.partition(" ")
+    others = three if way == "by halves" else three[:2]
+    machines = [MACHINE.format(number=number, **vars(machine)) for number, machine in enumerate(others)]
     more = f'[run]\ndirectory = "{tmp_path}"\n[metrics]\naddress = "machine"\nreaders = ["*"]\n'
     more += "[[machine]]\nthreads = 1\n" + "".join(machines)
-    cluster = configure(tmp_path / "apart", preset, workers=6, iterations=ITERATIONS, more=more)
+    cluster = configure(tmp_path / "apart", preset, workers=2 * (len(others) + 1), iterations=ITERATIONS, more=more)
     cluster.write_text(cluster.read_text() + PRESETS[case])
-    found = Trained(cluster, three[:2])
+    found = Trained(cluster, others)
     asyncio.run(found.go())
     whole = {link: found.iterations * size for link, size in found.foretold.items()}
     assert {link: size for link, size in found.payload.items() if size} == {k: v for k, v in whole.items() if v}
-    for machine, (*grown, within) in zip(three, found.carried, strict=False):
+    for machine, (*grown, within) in zip(others, found.carried, strict=True):
         host = f"namespace {machine.namespace}"
         came, left = found.crossing(host)
         leasts = (found.iterations * came, found.iterations * left + found.states[host])

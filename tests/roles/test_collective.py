@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from roles.exchange import collective
 from roles.exchange.accumulator import HostAccumulator
 from roles.exchange.choice import Chosen, exchange_called
 from roles.exchange.collective import shares
-from roles.exchange.exchange import Home, Members
+from roles.exchange.exchange import TREE, Between, Home, Members
 from roles.exchange.partial_sums import Arrays, Key, Summands
 from runtime import ActorSpec, Message
 from runtime.actors.metrics import Metrics
@@ -29,6 +30,8 @@ from runtime.transport.sockets import SocketTransport
 from tests.roles.summing import Member, array_of, names_of, options_of
 
 SIZE = 100_000  # numbers: large enough to be read in place
+RING, HALVES = ((0, "ring"),), ((0, "halving"),)
+WAYS = [("per-host", TREE), ("per-host", RING), ("per-host", HALVES), ("tree", TREE), ("host", TREE)]
 
 
 def test_shares_cover_everything_once_and_begin_with_cache_lines() -> None:
@@ -121,23 +124,23 @@ async def test_members_of_one_host_or_of_several_get_the_same_sum(
 
 
 @pytest.mark.skipif(not available(), reason="needs memory that processes share: Linux")
-@pytest.mark.few("[aabb-", "[aaaabbbb-per-host-None]")
-@pytest.mark.parametrize(("kind", "way"), [("per-host", None), ("per-host", 0), ("tree", None), ("host", None)])
+@pytest.mark.few("[aabb-", "[aaaabbbb-per-host-way0]", "[aaaabbbb-per-host-way2]")
+@pytest.mark.parametrize(("kind", "way"), WAYS)
 @pytest.mark.parametrize("hosts", ["aabb", "aabbcc", "aaaabbbb"])
 async def test_members_of_one_host_read_in_place_what_they_are_sent_and_only_one_of_a_host_hears_of_others(
-    hosts: str, kind: str, way: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosts: str, kind: str, way: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if way == 0 and len({*hosts}) > 2:
-        pytest.skip("a ring of more than two adds up in another order")
+    if len({*hosts}) > 2 and way != TREE:
+        pytest.skip("a ring of more than two adds up in another order, and three are not halved")
     monkeypatch.setattr(collective, "ALONE_BYTES", 0)
     homes = dict(zip(names_of(len(hosts)), hosts, strict=True))
     of_hosts = [Home(tuple(name for name in homes if homes[name] == host), 2) for host in dict.fromkeys(hosts)]
-    layout = exchange_called(kind).laid_out(Members(tuple(homes), hosts=tuple(of_hosts), ring_from=way))
+    layout = exchange_called(kind).laid_out(Members(tuple(homes), hosts=tuple(of_hosts), between=way))
     homes |= {server.name: homes[server.options.beside] for server in layout.servers}
     heard: set[tuple[str, str, bool]] = set()  # receiver, sender, is it in shared memory?
     taken = Summands.arrived
 
-    def arrived(self: Summands, message: Message, sender: str, key: Key, arrays: Arrays, *more: int) -> None:
+    def arrived(self: Summands, message: Message, sender: str, key: Key, arrays: Arrays, *more: Any) -> None:
         heard.update((owners[id(self)], sender, writable(array) is not None) for array in arrays)
         taken(self, message, sender, key, arrays, *more)
 

@@ -128,7 +128,7 @@ def test_every_message_that_a_role_handles_is_in_a_table_or_may_come_at_any_time
         "tree_reducer": sorted(["Place", *OF_KEEPERS]),
     }
     exchanges = [speaker for speaker in SPEAKERS if not issubclass(speaker, Actor)]
-    assert len(exchanges) == 5
+    assert len(exchanges) == 6
     for exchange in exchanges:
         assert {said for talk in exchange.conversations for said in talk.messages} >= {Contribution, SharedSum}
 

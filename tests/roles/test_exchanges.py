@@ -14,6 +14,7 @@ import pytest
 import roles.exchange.collective
 from ops import Array
 from roles.exchange.accumulator import AccumulatorOptions, HostAccumulator
+from roles.exchange.choice import exchange_called
 from roles.messages import Contribution, SharedSum
 from runtime import Actor, Envelope, MessageError
 from runtime.transport.inproc import InprocNetwork
@@ -21,7 +22,7 @@ from tests.roles.summing import OPS, SIZES, array_of, names_of, options_of, summ
 
 KINDS: list[tuple[str, dict[str, int]]] = [
     ("collective", {}), ("collective", {"adders": 1}), ("collective", {"adders": 2}),
-    ("tree", {"fan_in": 2}), ("tree", {"fan_in": 3}), ("host", {}),
+    ("tree", {"fan_in": 2}), ("tree", {"fan_in": 3}), ("host", {}), ("halving", {}),
 ]  # fmt: skip
 
 
@@ -42,6 +43,8 @@ def in_order(arrays: list[Array], fan_in: int) -> Array:
 def test_every_member_gets_the_sum_in_its_fixed_order_to_the_last_bit_whoever_is_late(
     kind: str, more: dict[str, int], members: int, alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if exchange_called(kind).refuses(members):
+        pytest.skip(f"{kind} does not sum {members}")
     monkeypatch.setattr(roles.exchange.collective, "ALONE_BYTES", alone)
     for seed in (1, 2):
         found = summed(options_of(kind, members, **more), members, seed=seed)
@@ -253,3 +256,53 @@ async def test_an_accumulator_adds_each_member_once_and_tells_everybody() -> Non
     await sums.take("a", one, number=1)
     await sums.take("b", one, number=1)
     assert sums.told[2:] == [("a", [2, 0]), ("b", [2, 0])]
+
+
+# -- by halves: seen by member-1 of four. Its partners are 0, which goes on with the first half, and 3
+
+
+def by_halves() -> Any:
+    actor = Actor()
+    actor.name = "member-1"
+    return options_of("halving", 4).of(actor, dict(enumerate(SIZES)), OPS, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("sender", "bucket", "size", "why"),
+    [
+        ("member-2", 4, 504, "not from there"), ("member-1", 4, 504, "not from there"),
+        ("member-0", 9, 504, "of no bucket"),
+        ("member-0", 4, 503, r"float32\(504,\)"), ("member-3", 4, 504, r"float32\(256,\)"),
+    ],
+)  # fmt: skip
+async def test_a_half_comes_from_a_partner_once_and_in_its_size(sender: str, bucket: int, size: int, why: str) -> None:
+    exchange = by_halves()
+    with pytest.raises(MessageError, match=why):
+        exchange.contributed(contribution(bucket, ZEROS[:size]), sender)
+    for partner, right in (("member-0", 504), ("member-3", 256)):
+        exchange.contributed(contribution(4, ZEROS[:right]), partner)
+        with pytest.raises(MessageError, match=r"illegal: .* is 'here', it may come in 'awaited"):
+            exchange.contributed(contribution(4, ZEROS[:right]), partner)
+
+
+async def test_a_part_of_the_whole_comes_from_a_partner_once_and_in_its_pieces() -> None:
+    exchange = by_halves()
+
+    def whole(*sizes: int) -> SharedSum:
+        return SharedSum(number=0, bucket=4, values=tuple(ZEROS[:size] for size in sizes))
+
+    for message, why in (
+        (whole(496), "expected 2"),
+        (whole(240, 255), r"float32\(256,\)"),
+        (whole(), "found 0 arrays"),
+    ):
+        with pytest.raises(MessageError, match=why):
+            exchange.summed(message, "member-0")
+    exchange.summed(whole(240, 256), "member-0")
+    with pytest.raises(MessageError, match=r"illegal: .* is 'here'"):
+        exchange.summed(whole(240, 256), "member-0")
+    with pytest.raises(MessageError, match="not from there"):
+        exchange.summed(whole(240, 256), "member-2")
+    with pytest.raises(MessageError, match="memories for a sum"):
+        exchange.contributed(contribution(4, ZEROS[:504], (ZEROS,)), "member-0")
+    assert repr(exchange) == "<halving exchange with member-0, member-3, <summands of 0 sums>>"

@@ -10,6 +10,7 @@ from runtime.cli.main import main
 from runtime.errors import ConfigError
 from runtime.plan.hosts import hosts_of
 from runtime.runs.checking import Checked, check
+from tests.roles.test_buckets import net_of
 from tests.roles.test_machines import ELSEWHERE, launcher
 from tests.support import configure
 
@@ -47,25 +48,29 @@ def test_the_way_between_hosts_is_told_and_follows_from_what_the_network_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    eight = ELSEWHERE.replace("[1-3]", "[1-8]")
-    first = "sums are made on each of 8 hosts first; between them they go "
-    for overrides, told in (
-        ([], "round a ring from 471 kB on, smaller ones up a tree and down again"),
-        (["links.latency=0"], "round a ring"),
-        (["links.bytes_per_second='125MB'"], "round a ring from 47.1 kB on, smaller ones up a tree and down again"),
-        (["train.strategy.between='tree'"], "up a tree and down again"),
+    first = "sums are made on each of {} hosts first; between them they go {}"
+    for hosts, overrides, told in (
+        (7, [], "round a ring from 350 kB on, smaller ones up a tree and down again"),
+        (7, ["links.latency=0"], "round a ring"),
+        (7, ["links.bytes_per_second='125MB'"], "round a ring from 35 kB on, smaller ones up a tree and down again"),
+        (7, ["train.strategy.between='tree'"], "up a tree and down again"),
+        (8, [], "by halves and back"),
+        (8, ["train.strategy.reproducible=true"], "by halves and back"),
+        (8, ["train.strategy.between='ring'"], "round a ring"),
+        (2, [], "by halves and back"),
     ):
-        assert planned(tmp_path, "replicas", *overrides, workers=8, more=eight).notes == (first + told,)
+        more = ELSEWHERE.replace("[1-3]", f"[1-{hosts}]")
+        assert planned(tmp_path, "replicas", *overrides, workers=hosts, more=more).notes == (first.format(hosts, told),)
     assert planned(tmp_path, "replicas", more="").notes == ()
-    planned(tmp_path, "replicas", workers=8, more=eight)
+    planned(tmp_path, "replicas", workers=7, more=ELSEWHERE.replace("[1-3]", "[1-7]"))
     for command in ("check", "plan"):
         assert main([command]) == 0
-        assert first in capsys.readouterr().out.replace("\n", " ")
+        assert first.format(7, "round a ring") in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_a_reproducible_run_adds_up_pairs_whichever_host_they_are_on(tmp_path: Path) -> None:
     repeat = "train.strategy.reproducible=true"
-    assert "up a tree" in planned(tmp_path, "replicas", repeat, workers=8, more=ELSEWHERE.replace("3", "4")).notes[0]
+    assert "by halves" in planned(tmp_path, "replicas", repeat, workers=8, more=ELSEWHERE.replace("3", "4")).notes[0]
     odd = planned(tmp_path, "replicas", repeat, workers=8)  # three, three and two
     assert odd.notes == ()
     assert any("its hosts have 2, 3, 3 workers; expected 1, 2, 4 or 8 on each" in line for line in odd.warnings)
@@ -73,6 +78,26 @@ def test_a_reproducible_run_adds_up_pairs_whichever_host_they_are_on(tmp_path: P
         planned(
             tmp_path, "replicas", repeat, "train.strategy.between='ring'", workers=8, more=ELSEWHERE.replace("3", "4")
         )
+
+
+def test_by_halves_sum_powers_of_two_only_and_others_are_refused(tmp_path: Path) -> None:
+    halves = "train.strategy.between='halving'"
+    four = planned(tmp_path, "replicas", halves, workers=8, more=ELSEWHERE.replace("3", "4"))
+    assert four.notes[0].endswith("between them they go by halves and back")
+    assert "by halves" not in planned(tmp_path, "replicas").notes[0]
+    with pytest.raises(ConfigError, match=r"found 'halving' between 3 hosts, but sums are halved among 1, 2, 4"):
+        planned(tmp_path, "replicas", halves)
+    named = "train.strategy.exchange='halving'"
+    planned(tmp_path, "firecaffe", named, workers=4, more="")
+    with pytest.raises(ConfigError, match="exchange: found 'halving' for 6 workers, but sums are halved among"):
+        planned(tmp_path, "firecaffe", named, more="")
+
+
+def test_between_hosts_gradients_travel_in_fewer_and_larger_buckets(tmp_path: Path) -> None:
+    for more, buckets in (("", 3), (ELSEWHERE, 1)):
+        made = planned(tmp_path, "replicas", more=more).placement.topology.actors
+        (options,) = (actor.options for actor in made if actor.name == "replica-0")
+        assert len(options.buckets(net_of("cifar10_quick"))) == buckets
 
 
 def test_a_way_between_hosts_says_nothing_on_one_host_and_is_refused_where_there_is_none(tmp_path: Path) -> None:
