@@ -1,0 +1,60 @@
+"""Perfetto, which is not ours, reads our traces: it complains of nothing, and has every span and every arrow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import runtime
+from runtime.attached.attach import attach
+from runtime.tracing.merging import part_of
+from tests.journeys.chrome_trace import closed
+from tests.journeys.test_traces import PATIENT, written
+from tests.journeys.watched import Hello, watched
+from tests.perfetto import missing, perfetto
+from tests.support import configure, run_directory, run_up
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+
+COMPLAINTS = "select name, value from stats where value > 0 and severity in ('error', 'data_loss')"
+SPANS = "select category, count(*) from slice group by category"
+ARROWS = """select sent.category, got.category, sent.name = got.name, count(*) from flow
+  join slice sent on sent.id = flow.slice_out join slice got on got.id = flow.slice_in group by 1, 2, 3"""
+TRACKS = "select process.name, thread.name from thread join process using (upid) where thread.name is not null"
+
+
+def compare(trace: Path, folder: Path) -> None:
+    """AssertionError if Perfetto shows something else than what stands in the file."""
+    events = closed(trace)
+    kinds = Counter(event["cat"] for event in events if event["ph"] == "X")
+    arrows = sum(event["ph"] == "s" for event in events)
+    places = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    names = {(places[event["pid"]], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
+    with perfetto(trace, folder) as shown:
+        assert shown.query(COMPLAINTS) == []
+        assert dict(shown.query(SPANS)) == kinds
+        drawn = shown.query(ARROWS)
+        assert sum(count for *_, count in drawn) == arrows > 0
+        assert {(sent, got, same) for sent, got, same, _ in drawn} == {("send", "handle", 1), ("send", "answer", 1)}
+        assert {(process, thread) for process, thread in shown.query(TRACKS)} >= names
+
+
+async def test_perfetto_shows_all_of_a_trace_that_began_while_actors_computed_and_waited(tmp_path: Path) -> None:
+    async with runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run, attach(run.directory) as client:
+        await run.ask("deaf", Hello(), Hello)
+        await client.begin_trace()
+        await written(part_of(run.directory, "busy", 1), b'"grind"')
+        await client.end_trace()
+        await run.wind_down()
+    await asyncio.to_thread(compare, run.directory / "trace.json", tmp_path)
+
+
+@pytest.mark.slow
+def test_perfetto_shows_all_of_a_training_run(tmp_path: Path) -> None:
+    cluster = configure(tmp_path, "omnivore", workers=2, iterations=100, more="[run]\ntrace = 20\n")
+    done = run_up(cluster)
+    assert done.returncode == 0, done.stderr
+    compare(run_directory(cluster) / "trace.json", tmp_path)
