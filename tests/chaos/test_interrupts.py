@@ -152,3 +152,23 @@ def test_other_commands_end_in_words_too(tmp_path: Path, command: str) -> None:
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=GONE_WITHIN)
     assert (process.returncode, told) == (130, "ended by SIGINT\n")
+
+
+def test_a_signal_while_a_class_is_made_ends_a_command_in_words() -> None:
+    """Python 3.11 makes a RuntimeError of what is raised there; a library's import makes many classes."""
+    code = """
+import os, signal, sys, types
+from runtime.__main__ import command
+
+class Member:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def main():
+    return types.new_class("Made", exec_body=lambda space: space.update(member=Member()))
+
+sys.modules["runtime.cli.main"] = types.SimpleNamespace(main=main)
+sys.exit(command())
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "ended by SIGTERM\n")
