@@ -81,7 +81,7 @@ def test_real_processes_give_the_bits_of_one_process_and_of_the_simulation(
         done = run_up(cluster)
         assert done.returncode == 0, done.stderr
         directory = run_directory(cluster)
-        assert len(list((directory / "logs").iterdir())) == (1 if name == "one" else 6)
+        assert len(list((directory / "logs").iterdir())) == (1 if name == "one" else 5)
         file = events(directory, "checkpoint")[-1]["file"]
         found[name] = (directory / file).read_bytes()
     assert found["many"] == found["again"] == found["one"]
@@ -108,8 +108,8 @@ def test_replicas_in_real_processes_have_the_bits_of_the_simulation(
 @pytest.mark.slow
 def test_actors_may_share_processes_by_configuration_alone(tmp_path: Path) -> None:
     more = '[[process]]\nname = "servers"\nactors = ["conv_model", "fc_server", "coordinator", "reducer-*"]\n'
-    cluster = configure(tmp_path, "sync", workers=2, iterations=2, more=more)
+    cluster = configure(tmp_path, "sync", workers=3, iterations=2, more=more)
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
     logs = {path.stem for path in (run_directory(cluster) / "logs").iterdir()}
-    assert logs == {"servers", "conv-0-0", "conv-0-1"}
+    assert logs == {"servers", "conv-0-0", "conv-0-1", "conv-0-2"}

@@ -104,14 +104,14 @@ def test_on_virtual_time_the_first_iterations_are_traced_in_virtual_microseconds
 
 @pytest.mark.slow
 def test_a_training_run_is_traced_from_its_first_iteration_by_a_key(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=2, iterations=200, more="[run]\ntrace = 3\n")
+    cluster = configure(tmp_path, "omnivore", workers=3, iterations=200, more="[run]\ntrace = 3\n")
     done = run_up(cluster)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\ntrace ") == 1
     events = closed(run_directory(cluster) / "trace.json")
     check(events)
     computed = Counter(event["args"]["actor"] for event in events if event.get("cat") == "compute")
-    assert computed.keys() >= {"conv-0-0", "conv-0-1", "conv_model", "fc_server", "reducer-0"}
+    assert computed.keys() >= {"conv-0-0", "conv-0-1", "conv-0-2", "conv_model", "fc_server", "reducer-0"}
     begins = {
         kind: {
             event["args"]["iteration"]: event["ts"]
@@ -123,7 +123,7 @@ def test_a_training_run_is_traced_from_its_first_iteration_by_a_key(tmp_path: Pa
     both = begins["forward"].keys() & begins["backward"].keys()
     assert {0, 1, 2} <= both and all(begins["forward"][number] < begins["backward"][number] for number in both)
     arrived = [event for event in events if event["ph"] == "X" and event["name"] == "LayerGradient"]
-    assert {event["args"]["peer"] for event in arrived} >= {"conv-0-0", "conv-0-1", "reducer-0", "conv_model"}
+    assert {event["args"]["peer"] for event in arrived} >= {"conv-0-0", "conv-0-1", "conv-0-2", "reducer-0", "conv_model"}
     assert {0, 1, 2} <= {event["args"]["iteration"] for event in arrived}
 
 
