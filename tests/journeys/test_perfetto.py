@@ -15,7 +15,6 @@ from tests.journeys.chrome_trace import closed
 from tests.journeys.test_traces import PATIENT, written
 from tests.journeys.watched import Hello, watched
 from tests.perfetto import missing, perfetto
-from tests.support import configure, run_directory, run_up
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -50,11 +49,3 @@ async def test_perfetto_shows_all_of_a_trace_that_began_while_actors_computed_an
         await client.end_trace()
         await run.wind_down()
     await asyncio.to_thread(compare, run.directory / "trace.json", tmp_path)
-
-
-@pytest.mark.slow
-def test_perfetto_shows_all_of_a_training_run(tmp_path: Path) -> None:
-    cluster = configure(tmp_path, "omnivore", workers=2, iterations=100, more="[run]\ntrace = 20\n")
-    done = run_up(cluster)
-    assert done.returncode == 0, done.stderr
-    compare(run_directory(cluster) / "trace.json", tmp_path)
