@@ -178,7 +178,7 @@ def test_a_worker_and_its_shard_share_a_process_and_no_other_server_is_there(tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("preset", "processes"), [("one-weird-trick", 3), ("local-fc-shards", 7)])
+@pytest.mark.parametrize(("preset", "processes"), [("one-weird-trick", 3), ("local-fc-shards", 6)])
 def test_real_processes_have_the_bits_of_the_simulation(tmp_path: Path, preset: str, processes: int) -> None:
     options: dict[str, Any] = {"workers": 2, "iterations": 4, "batch": 16, "strategy": 'scheme = "b"\n'}
     simulated = run(tmp_path / "sim", preset, **options)

@@ -113,7 +113,9 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(tmp
     }[fault]
     folder = tmp_path / "cluster"
     python = "python9" if fault == "no-python" else sys.executable
-    path = configure(tmp_path / "run", "sync", workers=2, more=far(f"{HERE}\nstart_seconds = 6", python=python))
+    seconds = 6 if fault == "unschedulable" else 60  # only that one is told when the time is up
+    launcher = f"{HERE}\nstart_seconds = {seconds}"
+    path = configure(tmp_path / "run", "sync", workers=2, more=far(launcher, python=python))
     folder.mkdir()
     (folder / "fault").write_text("" if fault == "no-python" else fault)
     done = started(path, folder, **({"PATH": "/nowhere"} if fault == "no-kubectl" else {}))
