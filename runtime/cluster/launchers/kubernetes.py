@@ -131,6 +131,8 @@ class KubernetesLauncher(AgentLauncher):
     def _tell(self, name: str) -> None:
         """What a machine waits for, and its end."""
         agent = self._agents[name]
+        if agent.state.asked and self._failed():
+            return  # its set ended it because another pod had failed: that one is told
         if agent.state.ended or agent.state.hopeless:
             agent.end(agent.state.ended or agent.state.waiting)
         elif agent.state.unusual and ": " in agent.state.waiting:
