@@ -27,6 +27,7 @@ from roles.base.role import Sent
 from roles.base.shapes import Shapes
 from roles.base.steps import Key as Name
 from roles.base.steps import Step, Steps, Work, all_sent, arrival, one_by_one
+from roles.exchange.buckets import SHARED_BUCKET_BYTES
 from roles.exchange.exchange import Exchange, ExchangeOptions, Layout, Members
 from roles.exchange.partial_sums import BY, CLOSED, HERE, SUM, SUMMED, Arrays, Key, Summands, check_count, shares
 from roles.messages import Contribution, SharedSum
@@ -75,6 +76,7 @@ class CollectiveOptions(ExchangeOptions):
     """All `members` in the order of summation, the receiver of this too; the first `adders` of them add up (None:
     all)."""
 
+    bucket_bytes: ClassVar[int] = SHARED_BUCKET_BYTES
     members: tuple[str, ...]
     adders: int | None = None
 

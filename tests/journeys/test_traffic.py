@@ -13,7 +13,9 @@ import pytest
 import roles
 from examples.chain import chain
 from roles.base.role import RoleOptions
+from roles.exchange.buckets import BUCKET_BYTES
 from roles.exchange.choice import Chosen
+from roles.exchange.collective import CollectiveOptions
 from roles.forecasting.traffic import traffic
 from roles.workers.replica import ReplicaOptions
 from runtime import Actor, ActorSpec, Topology
@@ -167,7 +169,10 @@ def with_three_adders(actor: ActorSpec) -> ActorSpec:
     return dataclasses.replace(actor, options=dataclasses.replace(actor.options, exchange=Chosen("collective", three)))
 
 
-def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_shared(tmp_path: Path) -> None:
+def test_a_large_sum_is_shared_and_its_shares_are_told_where_memory_is_not_shared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CollectiveOptions, "bucket_bytes", BUCKET_BYTES)  # LeNet has a large bucket and a small one
     of = topology("replicas", workers=5)  # four times 1.6 MB: no longer everybody's own work
     of = dataclasses.replace(of, actors=tuple(map(with_three_adders, of.actors)))
     found, said = measured(of, tmp_path), traffic(of, shared_memory=False)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nets import Net, load_net
 from ops import get_backend
 from roles.exchange.buckets import BUCKET_BYTES, buckets_of
+from roles.exchange.collective import CollectiveOptions
 
 IMAGES = {"lenet": (1, 28, 28), "cifar10_quick": (3, 32, 32), "resnet20": (3, 32, 32)}
 
@@ -41,8 +42,9 @@ def test_every_layers_gradients_are_in_one_bucket_in_backward_order_and_all_but_
 
 
 @pytest.mark.parametrize(("name", "expected"), [("lenet", 2), ("cifar10_quick", 3), ("resnet20", 4)])
-def test_small_nets_have_few_buckets(name: str, expected: int) -> None:
+def test_small_nets_have_few_buckets_and_one_where_memory_is_shared(name: str, expected: int) -> None:
     assert len(buckets_of(net_of(name))) == expected
+    assert len(buckets_of(net_of(name), CollectiveOptions(members=("a", "b")).bucket_bytes)) == 1
 
 
 def test_the_views_of_a_bucket_fill_its_array_without_gaps() -> None:
