@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,18 @@ class Operated:
         )
         return done.returncode, done.stdout
 
+    def wait_for(self, event: str) -> None:
+        """Follow the journal until it has one."""
+        told = re.compile(rf" {event} ")
+        following = subprocess.Popen(
+            runtime_command("events", "-f"), cwd=self.folder, env=environment(), stdout=subprocess.PIPE, text=True
+        )
+        try:
+            _until(following, lambda line: told.search(line) is not None)
+        finally:
+            following.terminate()
+            following.communicate()
+
 
 @contextmanager
 def operated(folder: Path) -> Iterator[Operated]:
@@ -47,7 +59,7 @@ def operated(folder: Path) -> Iterator[Operated]:
         solver.write(TESTING)
     up = subprocess.Popen(runtime_command("up"), cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True)
     try:
-        said = _until(up, "test ")
+        said = _until(up, lambda line: line.startswith("test "))
         listed = re.search(r"^metrics +(\S+) lists every process$", said, re.MULTILINE)
         assert listed is not None, said
         yield Operated(folder, listed[1])
@@ -56,12 +68,12 @@ def operated(folder: Path) -> Iterator[Operated]:
         up.communicate()
 
 
-def _until(up: subprocess.Popen[str], begin: str) -> str:
-    """What it says, to the first line that begins so."""
-    assert up.stdout is not None
+def _until(command: subprocess.Popen[str], enough: Callable[[str], bool]) -> str:
+    """What it says, to the first line that is enough."""
+    assert command.stdout is not None
     said = ""
-    for line in up.stdout:
+    for line in command.stdout:
         said += line
-        if line.startswith(begin):
+        if enough(line):
             break
     return said
