@@ -44,9 +44,10 @@ net = "net.prototxt"            # beside this file, yours to change; or a name f
 solver = "solver.prototxt"
 seed = 1
 
-[train.data]                    # train.txt and val.txt have "path label" a line; classes.txt names the labels
+[train.data]                    # train.txt and val.txt have "path label" a line
 train = {{ format = "images", source = "train.txt", root_folder = {root}, new_height = 64, new_width = 64 }}
 test = {{ format = "images", source = "val.txt", root_folder = {root}, new_height = 64, new_width = 64 }}
+classes = "classes.txt"         # the name of each label, for `predict`
 shuffle = true                  # the list is sorted by class
 """
 

@@ -1,7 +1,8 @@
 """Which workers are slower than their peers, for longer than chance makes them. Plain decisions.
 
 A worker's pass is slow if it took SLOW times as long as the median of all workers' last passes, the whole and each of
-its rows. It is a straggler once MANY of its last WINDOW passes were slow, and none any more once FEW are.
+its rows. It is a straggler once MANY of its last WINDOW passes were slow, and their median beside that of its peers; it
+is none any more once FEW are.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class Cohort:
         changes = slow <= FEW if member.named else slow >= MANY
         if not changes or (member.told is not None and not member.named and now - member.told < AGAIN_SECONDS):
             return None
+        mine, peers = median(member.seconds), median_low([median(one.seconds) for one in self._members.values()])
+        if not member.named and mine <= SLOW * peers:  # a peer's last pass was quick, and it made no other since
+            return None
         member.named, member.told = not member.named, now
-        peers = median_low([median(one.seconds) for one in self._members.values()])
-        return Straggler(worker, member.named, median(member.seconds), peers)
+        return Straggler(worker, member.named, mine, peers)

@@ -95,8 +95,7 @@ def journal(directory: Path) -> dict[str, dict[str, Any]]:
 
 
 def _state(told: dict[str, dict[str, Any]], *, lives: bool) -> str:
-    course = after(told)
-    said = course.state if lives else course.result
+    said = after(told).standing(lives=lives)
     return WORDS.get(said, said)
 
 

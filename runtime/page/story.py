@@ -86,8 +86,7 @@ class Story:
     @property
     def state(self) -> str:
         """How it stands, as `course` says; one that is held for a moment is running."""
-        course = after(self.last.keys() - {"held", "released"})
-        return course.state if self.lives else course.result
+        return after(self.last.keys() - {"held", "released"}).standing(lives=self.lives)
 
     @property
     def ended(self) -> Event:

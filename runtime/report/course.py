@@ -34,6 +34,10 @@ class Course:
         if event in ENDS:
             self.last_word = event
 
+    def standing(self, *, lives: bool) -> str:
+        """What it is called: its state while it lives, its result when it does not or has failed."""
+        return self.state if lives and self.result != "failed" else self.result
+
 
 def after(events: Iterable[str]) -> Course:
     """The course of a run that has told these, in any order but for `held` and `released`."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+
+from tests.journeys.operated import Operated, operated
 
 
 @pytest.fixture
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small actors on one event loop, none with threads of its own; as the processes of a run with one thread."""
     monkeypatch.setenv("CONVOY_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
+    """One live run for all tests of a file."""
+    with operated(tmp_path_factory.mktemp("operated")) as run:
+        yield run

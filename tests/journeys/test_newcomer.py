@@ -15,7 +15,7 @@ from nets.data import open_source
 from nets.tools.convert import source_to_lmdb
 from runtime.cli.main import main
 from runtime.runs.checking import check
-from tests.support import ROOT
+from tests.support import ROOT, train
 
 Capture = pytest.CaptureFixture[str]
 CONVOY = Path(sys.executable).with_name("convoy")
@@ -78,6 +78,18 @@ def test_init_writes_what_passes_check_and_never_writes_over_it(here: Path, caps
     assert main(["init"]) == 2
     assert capsys.readouterr().err == "cluster.toml: is there already: name another folder, or move it\n"
     assert Path("cluster.toml").read_text() == "mine"
+
+
+def test_a_net_trained_on_the_images_of_init_predicts_the_names_of_their_folders(
+    pictures: Path, capsys: Capture
+) -> None:
+    assert main(["init", "trial", "--images", str(pictures)]) == 0
+    cluster = Path("trial/cluster.toml")
+    cluster.write_text(cluster.read_text().replace("seed = 1", "seed = 1\nmax_iter = 1"))
+    saved = train(cluster).journal.of("checkpoint")[-1]["file"]
+    capsys.readouterr()
+    assert main(["predict", f"trial/{saved}", str(pictures / "ants" / "0.png")]) == 0
+    assert {line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]} == {"ants", "bees"}
 
 
 def test_init_for_a_folder_of_images_writes_lists_a_net_and_a_solver_that_pass_check(

@@ -50,6 +50,13 @@ def test_one_pass_in_ten_that_takes_ten_times_as_long_names_nobody() -> None:
             assert cohort.seen(worker, 10, seconds, float(number)) is None
 
 
+def test_one_quick_pass_of_a_peer_that_then_waits_names_nobody() -> None:
+    cohort = Cohort()
+    assert told({"a": 1.0, "b": 1.0}, WINDOW, 0.0, cohort=cohort) == []
+    assert told({"b": 0.5}, 1, 0.0, cohort=cohort) == []
+    assert told({"a": 1.0}, WITHIN, 0.0, cohort=cohort) == []
+
+
 def test_a_straggler_that_has_caught_up_is_told_once_and_not_named_anew_at_once() -> None:
     cohort = Cohort()
     slow, even = dict.fromkeys(WORKERS, 1.0) | {"b": 3.0}, dict.fromkeys(WORKERS, 1.0)
