@@ -70,6 +70,7 @@ def test_a_run_that_loses_a_replica_goes_on_from_anothers_memory_and_does_nothin
     assert not [link for link in Path(f"/proc/{os.getpid()}/fd").iterdir() if "convoy-checkpoint" in str(link)]
 
 
+@pytest.mark.slow  # two deaths and a start: 10 s
 def test_a_run_whose_last_holder_dies_too_while_it_is_asked_goes_on_from_the_checkpoint(
     tmp_path: Path, survivor: Starts
 ) -> None:

@@ -40,6 +40,7 @@ def score_told(run: Survivor) -> tuple[str, float]:
     return file, float(run.until("accuracy ").split()[1])
 
 
+@pytest.mark.slow  # two runs: 10 s
 def test_a_run_that_was_scaled_is_scored_once_by_its_last_checkpoint(run: Survivor) -> None:
     run.until(r"progress +iteration 5/")
     first = run.newest

@@ -112,6 +112,7 @@ def test_samples_of_asynchronous_groups_are_each_used_once_over_several_changes(
     assert run.end()[0] == 143
 
 
+@pytest.mark.slow  # ten commands: 10 s
 def test_what_cannot_be_scaled_is_refused_in_words_and_the_run_goes_on(
     tmp_path: Path, survivor: Starts, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,6 +81,7 @@ def said(directory: Path, event: str) -> list[dict[str, Any]]:
     return [{k: v for k, v in told.items() if k not in ("t", "actor", "event")} for told in events(directory, event)]
 
 
+@pytest.mark.slow  # trials of two presets: 10 s
 def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) -> None:
     trials, [choice] = said(tried, "trial"), said(tried, "choice")
     assert [trial["preset"] for trial in trials] == [told["preset"] for told in said(tried, "candidate")[:2]]
@@ -94,6 +95,7 @@ def test_the_fastest_in_its_trial_is_the_run_and_all_of_it_is_told(tried: Path) 
     assert {told["preset"] for told in said(tried, "left out")} == {"omnivore", "parameter-server", "singa"}
 
 
+@pytest.mark.slow
 def test_trials_leave_their_journals_and_nothing_that_was_learnt(tried: Path) -> None:
     folders = sorted((tried / "trials").iterdir())
     assert [folder.name.partition("-")[2].partition("-")[2] for folder in folders] == [
@@ -104,6 +106,7 @@ def test_trials_leave_their_journals_and_nothing_that_was_learnt(tried: Path) ->
     assert [events(folder, "test") + events(folder, "checkpoint") for folder in folders] == [[], []]
 
 
+@pytest.mark.slow  # after those trials
 def test_the_run_has_the_bits_of_the_preset_named_by_hand(tried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [choice] = said(tried, "choice")
     workers = f"train.strategy.workers={choice['workers']}"

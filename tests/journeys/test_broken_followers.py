@@ -69,6 +69,7 @@ def test_followers_of_a_run_whose_up_is_killed_say_so_and_fail(tmp_path: Path) -
         assert "broke; it may go on" in "".join(screen.shown())
 
 
+@pytest.mark.slow  # 5 s
 async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_has_not_read_the_end(
     tmp_path: Path,
 ) -> None:
@@ -86,7 +87,8 @@ async def test_a_follower_elsewhere_for_whom_the_run_did_not_wait_says_that_it_h
     assert b"broke; " in errors or b"was gone before the rest of its files was read here" in errors
 
 
-@pytest.mark.parametrize("far", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["here", "from elsewhere"])
+@pytest.mark.slow  # 6 s each
+@pytest.mark.parametrize("far", [False, True], ids=["here", "from elsewhere"])
 def test_commands_on_a_run_whose_up_is_stopped_say_that_it_does_not_answer(tmp_path: Path, far: bool) -> None:
     with up(tmp_path) as process, ExitStack() as stack:
         directory = run_directory(tmp_path / "cluster.toml")

@@ -65,7 +65,7 @@ def plan_of(options: Options) -> int:
     return options.train.max_iter - 20
 
 
-@pytest.mark.few("[omnivore-exponential]")
+@pytest.mark.slow  # 10 s each
 @pytest.mark.parametrize("law", ["exponential", "even"])
 @pytest.mark.parametrize("preset", ["omnivore", "mxnet-async"])
 def test_the_total_momentum_ends_where_it_is_wanted_with_four_groups(tmp_path: Path, preset: str, law: str) -> None:

@@ -65,7 +65,7 @@ def test_a_net_steps_on_a_device_as_on_the_cpu(name: str, double: DeviceCupy) ->
         np.testing.assert_allclose(array, expected[key], rtol=0, atol=1e-3 * max(1e-2, np.abs(expected[key]).max()))
 
 
-@pytest.mark.few("[sync-2]")
+@pytest.mark.slow  # 8 s each
 @pytest.mark.parametrize(("preset", "workers"), [("single", 1), ("sync", 2), ("local-fc-shards", 2)])
 def test_whole_runs_train_test_and_save_with_everybody_on_a_device(
     preset: str, workers: int, double: DeviceCupy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

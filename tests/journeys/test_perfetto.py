@@ -41,6 +41,7 @@ def compare(trace: Path, folder: Path) -> None:
         assert {(process, thread) for process, thread in shown.query(TRACKS)} >= names
 
 
+@pytest.mark.slow  # a browser
 async def test_perfetto_shows_all_of_a_trace_that_began_while_actors_computed_and_waited(tmp_path: Path) -> None:
     async with runtime.launch(watched(), directory=tmp_path, liveness=PATIENT) as run, attach(run.directory) as client:
         await run.ask("deaf", Hello(), Hello)

@@ -202,6 +202,7 @@ def test_a_station_that_becomes_slow_is_named_once_and_predicted_as_it_is_from_t
     assert last["busiest"] == "fc_server"
 
 
+@pytest.mark.slow  # 5 s
 async def test_in_processes_what_no_work_explains_is_learnt_and_all_is_on_the_metrics_page(tmp_path: Path) -> None:
     topology = emulated(tmp_path, 100_000, faster=20.0, preset="sync", workers=2)
     async with runtime.launch(topology, directory=tmp_path) as run:

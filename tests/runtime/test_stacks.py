@@ -87,6 +87,7 @@ def running(directory: Path) -> Iterator[Asked]:
             os.close(file)
 
 
+@pytest.mark.slow  # 5 s
 def test_a_process_whose_threads_run_is_asked_for_its_stacks_thousands_of_times_and_lives_on(tmp_path: Path) -> None:
     with running(tmp_path) as asked:
         for _ in range(3000):
