@@ -15,10 +15,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from roles.base.shapes import Shapes
 from roles.forecasting.live_times import Labels
-from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of
+from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of, shapes_of
 from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.times import Times
+from roles.learning.job import InputShape
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.plan.topology import Placement
 
@@ -79,6 +81,8 @@ class Fitted:
         self._topology, self._home = placement.topology, placement.process_of()
         self._network, self._learns = network, learns
         self._roles = {actor.name: actor.role for actor in self._topology.actors}
+        self._opened: dict[str, InputShape] = {}  # a prediction opened the data anew before: 4 s of CaffeNet's
+        self._shapes: Shapes | None = None
         self._times: Times | None = None
         self._rows: Rows = {}
         self._rest: float | None = None  # None: nothing is learnt yet
@@ -91,7 +95,7 @@ class Fitted:
         """From sums of work, while iterations took so many seconds and kept this part of all processors busy; what
         messages take is learnt if it is not known."""
         self._processor = processors * measured
-        self._rows = self._rows or rows_of(self._topology)
+        self._rows = self._rows or rows_of(self._topology, self._known())
         self._times = Times.measured(work, self._roles, self._rows)
         return self._made(measured)
 
@@ -100,7 +104,7 @@ class Fitted:
         topology = with_batch(regrouped(self._topology, workers, groups), batch)
         if topology is self._topology:
             return False
-        self._topology, self._rows = topology, {}
+        self._topology, self._rows, self._shapes = topology, {}, None
         return True
 
     def unmeasured(self) -> Fit | None:
@@ -123,7 +127,14 @@ class Fitted:
 
     def _with(self, latency: float) -> Prediction:
         assert self._times is not None
-        return predict(self._topology, self._times, replace(self._network, latency=latency), self._home)
+        network = replace(self._network, latency=latency)
+        return predict(self._topology, self._times, network, self._home, self._known())
+
+    def _known(self) -> Shapes:
+        """Of the topology; made when it is first asked for."""
+        if self._shapes is None:
+            self._shapes = shapes_of(self._topology, self._network, self._opened)
+        return self._shapes
 
     def _learn(self, alone: float, measured: float) -> None:
         """What a message takes, by secants: so long that the prediction is what was measured. Where no message is

@@ -25,11 +25,12 @@ from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.outlook import plainly
 from roles.forecasting.times import Moments, Rows, Times
 from roles.forecasting.traffic import traffic_of
+from roles.learning.job import InputShape
 from runtime.plan.topology import Topology
 from runtime.queueing.graph import Piece, Sent, evaluate
 from runtime.transport.base import Limits
 
-__all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of"]
+__all__ = ["Network", "Prediction", "Rows", "Times", "predict", "rows_of", "shapes_of"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,12 @@ class Prediction:
     notes: tuple[str, ...] = ()
 
 
-def predict(topology: Topology, times: Times, network: Network, home: Mapping[str, str]) -> Prediction:
-    """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`)."""
-    asked = _Asked(topology, times, network, home)
+def predict(
+    topology: Topology, times: Times, network: Network, home: Mapping[str, str], shapes: Shapes | None = None
+) -> Prediction:
+    """`topology`: its options are typed. `home`: actor -> process (`Placement.process_of`). `shapes`: those of
+    `shapes_of`, if they are known."""
+    asked = _Asked(topology, times, network, home, shapes or shapes_of(topology, network))
     groups = [list(asked.cycle(members)) for members in asked.groups]
     rates = {way: network.bytes_per_second or math.inf for pieces in groups for piece in pieces for way in piece.ways}
     found = evaluate(groups, rates)
@@ -70,9 +74,15 @@ def predict(topology: Topology, times: Times, network: Network, home: Mapping[st
     return Prediction(found.seconds / asked.period, use, bottleneck, tuple(asked.notes))
 
 
-def rows_of(topology: Topology) -> Rows:
+def shapes_of(topology: Topology, network: Network, opened: dict[str, InputShape] | None = None) -> Shapes:
+    """What the actors work on, as predictions need it; `opened`: see Shapes."""
+    return Shapes(plainly(topology), network.bytes_per_second is None, opened)
+
+
+def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:
     """Of how many rows each actor's pieces of work are, by label: for `Times.measured`."""
-    asked = _Asked(topology, Times(lambda *_: None), Network(), {})
+    network = Network()
+    asked = _Asked(topology, Times(lambda *_: None), network, {}, shapes or shapes_of(topology, network))
     every = [step for members in asked.groups for step in asked.steps(members, 0)]
     works = [(step.name[0], step.does) for step in every if isinstance(step.does, Work)]
     return {(actor, work.label): work.rows for actor, work in works if work.rows}
@@ -81,10 +91,11 @@ def rows_of(topology: Topology) -> Rows:
 class _Asked:
     """A topology's steps as pieces of a graph."""
 
-    def __init__(self, topology: Topology, times: Times, network: Network, home: Mapping[str, str]) -> None:
-        self._times, self._network, self._home = times, network, home
+    def __init__(
+        self, topology: Topology, times: Times, network: Network, home: Mapping[str, str], shapes: Shapes
+    ) -> None:
+        self._times, self._network, self._home, self._shapes = times, network, home, shapes
         self._actors = {actor.name: actor for actor in topology.actors}
-        self._shapes = Shapes(plainly(topology), shared_memory=network.bytes_per_second is None)
         said = {n: o for n, o in self._shapes.options.items() if isinstance(o, RoleOptions)}
         self.groups = self._shapes.groups
         self.period = math.lcm(*(options.period for options in said.values()))

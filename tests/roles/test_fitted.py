@@ -9,6 +9,7 @@ import pytest
 from roles import training
 from roles.forecasting.fitted import PROCESSORS, Fitted, network_of, processors_of
 from roles.forecasting.prediction import Network
+from roles.learning.job import Job
 from runtime.config.sections import ClusterConfig, Simulation
 from runtime.plan.topology import Placement, ProcessSpec
 
@@ -65,6 +66,17 @@ def test_other_groups_are_predicted_with_the_times_and_messages_of_those_before(
     assert after is not None
     assert after.message == before.message
     assert 0.4 < after.seconds / before.seconds < 0.9
+
+
+def test_the_data_are_opened_for_the_first_prediction_and_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    model = Fitted(placement(preset="replicas", workers=2), Network(), learns=True)
+    monkeypatch.setattr(Job, "source", lambda job, phase, own=Job.source: opened.append(phase) or own(job, phase))
+    work = {name: {"forward": (10.0, 0.1, 0.001)} for name in ("replica-0", "replica-1")}
+    assert model.fit(work, 0.050).seconds == pytest.approx(0.050, rel=0.02)
+    model.forget()
+    model.fit(work, 0.060)
+    assert opened == ["TRAIN"]
 
 
 def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
