@@ -21,12 +21,9 @@ from runtime.plan.topology import Topology
 
 class Shapes:
     """Of one topology whose options are typed. `shared_memory`: its processes read one another's arrays in place. Nets
-    are built once for each job, part of the net and number of rows; data are opened once, also for several topologies
-    that are given the same `opened`."""
+    are built once for each job, part of the net and number of rows."""
 
-    def __init__(
-        self, topology: Topology, shared_memory: bool = True, opened: dict[str, InputShape] | None = None
-    ) -> None:
+    def __init__(self, topology: Topology, shared_memory: bool = True) -> None:
         self.topology, self.shared_memory = topology, shared_memory
         self.options: dict[str, Any] = {actor.name: actor.options for actor in topology.actors}
         self._nets: dict[tuple[str, str, str, int], Net] = {}
@@ -34,7 +31,7 @@ class Shapes:
         self._jobs: dict[int, tuple[Job, Job]] = {}  # by identity: a job, and the first one like it
         self._texts: list[tuple[Job, Job, str]] = []  # those: a job, the same on the CPU, its text
         self._cuts: dict[tuple[str, int], tuple[int, ...]] = {}  # by the first member of a group, and rows
-        self._opened = {} if opened is None else opened  # by what is read
+        self._images: dict[str, InputShape] = {}
         self._passes: dict[int, tuple[Net, int, int]] = {}  # by identity of the net
 
     def __repr__(self) -> str:
@@ -141,20 +138,15 @@ class Shapes:
 
     def _image(self, job: Job) -> InputShape:
         """The shapes of the data: as some role was told them, else the data are opened, once."""
-        told, read = self.having("image_shape"), _read(job)
-        if read not in self._opened:
+        told, key = self.having("image_shape"), _key(job)
+        if key not in self._images:
             shape = next((options.image_shape for options in told.values()), None)
-            self._opened[read] = _shapes_of(job) if shape is None else shape
-        return self._opened[read]
+            self._images[key] = _shapes_of(job) if shape is None else shape
+        return self._images[key]
 
 
 def _shapes_of(job: Job) -> InputShape:
     return job.all_shapes({phase: job.source(phase) for phase in job.phases})
-
-
-def _read(job: Job) -> str:
-    """What decides the shapes of its data."""
-    return json.dumps([plain(job.data), job.base_directory, job.net, job.solver], sort_keys=True, default=str)
 
 
 def _without_device(job: Job) -> Job:

@@ -28,6 +28,7 @@ from roles.coordination.shape import Shape
 from roles.coordination.testing import Tests
 from roles.coordination.ticket_batching import Pace
 from roles.learning.batch_split import EQUAL, Cutting, Shares
+from roles.learning.job import InputShape
 from roles.learning.resume import kept_of, losses_of, sweep
 from roles.learning.scoreboard import ITERATION, Iteration, Scoreboard
 from roles.messages import (
@@ -49,10 +50,10 @@ from runtime import Actor, Conversation, Envelope, GetHolders, HandOver, Program
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorOptions(JobOptions):
     """The job, the timetable, each group's workers, how many `Updated` an iteration brings, who holds what a checkpoint
-    must, who holds parameters (`holders`), how a batch is cut (`shares`), what else the run can become (`live`), who
-    has something beside the model (`keepers`), when checkpoints are due by time (`timing`), what tests decide
-    (`watched`), what checkpoints say of their use (`seen`), who has the whole model after whole iterations
-    (`replicas`)."""
+    must, the shapes of the data, so that predictions need not open them, who holds parameters (`holders`), how a batch
+    is cut (`shares`), what else the run can become (`live`), who has something beside the model (`keepers`), when
+    checkpoints are due by time (`timing`), what tests decide (`watched`), what checkpoints say of their use (`seen`),
+    who has the whole model after whole iterations (`replicas`)."""
 
     anew: ClassVar[Anew] = Anew.WITH_THE_RUN
     any_batch: ClassVar[bool] = True
@@ -61,6 +62,7 @@ class CoordinatorOptions(JobOptions):
     updates: int
     servers: tuple[str, ...]
     display: int
+    image_shape: InputShape
     holders: tuple[str, ...] = ()
     shares: Cutting = EQUAL
     live: Live = FIXED
@@ -100,8 +102,7 @@ class Coordinator(Actor):
         self._begun = False  # nobody gets a ticket before
         self._changed = asyncio.Event()
         self._checkpoints = Checkpoints(
-            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set,
-            seen=options.seen,
+            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set, seen=options.seen,
         )  # fmt: skip
         self._handing_over = HandingOver(self, self._schedule, self._probing, self._checkpoints, emulated=not servers)
         self._idle_since: float | None = None  # somebody has nothing to do until the run is saved

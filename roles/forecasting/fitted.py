@@ -20,7 +20,6 @@ from roles.forecasting.live_times import Labels
 from roles.forecasting.prediction import Network, Prediction, Rows, predict, rows_of, shapes_of
 from roles.forecasting.regrouped import regrouped, with_batch
 from roles.forecasting.times import Times
-from roles.learning.job import InputShape
 from runtime.config.sections import LOCAL, ClusterConfig
 from runtime.plan.topology import Placement
 
@@ -81,7 +80,6 @@ class Fitted:
         self._topology, self._home = placement.topology, placement.process_of()
         self._network, self._learns = network, learns
         self._roles = {actor.name: actor.role for actor in self._topology.actors}
-        self._opened: dict[str, InputShape] = {}  # a prediction opened the data anew before: 4 s of CaffeNet's
         self._shapes: Shapes | None = None
         self._times: Times | None = None
         self._rows: Rows = {}
@@ -133,7 +131,7 @@ class Fitted:
     def _known(self) -> Shapes:
         """Of the topology; made when it is first asked for."""
         if self._shapes is None:
-            self._shapes = shapes_of(self._topology, self._network, self._opened)
+            self._shapes = shapes_of(self._topology, self._network)
         return self._shapes
 
     def _learn(self, alone: float, measured: float) -> None:

@@ -25,7 +25,6 @@ from roles.base.steps import SENT, Key, Sending, Step, Turn, Work, sent
 from roles.forecasting.outlook import plainly
 from roles.forecasting.times import Moments, Rows, Times
 from roles.forecasting.traffic import traffic_of
-from roles.learning.job import InputShape
 from runtime.plan.topology import Topology
 from runtime.queueing.graph import Piece, Sent, evaluate
 from runtime.transport.base import Limits
@@ -74,9 +73,9 @@ def predict(
     return Prediction(found.seconds / asked.period, use, bottleneck, tuple(asked.notes))
 
 
-def shapes_of(topology: Topology, network: Network, opened: dict[str, InputShape] | None = None) -> Shapes:
-    """What the actors work on, as predictions need it; `opened`: see Shapes."""
-    return Shapes(plainly(topology), network.bytes_per_second is None, opened)
+def shapes_of(topology: Topology, network: Network) -> Shapes:
+    """What the actors work on, as predictions need it."""
+    return Shapes(plainly(topology), shared_memory=network.bytes_per_second is None)
 
 
 def rows_of(topology: Topology, shapes: Shapes | None = None) -> Rows:

@@ -163,6 +163,7 @@ def coordinator(
         updates=updates,
         servers=tuple(servers),
         display=request.display,
+        image_shape=request.image_shape,
         holders=tuple(servers if holders is None else holders),
         shares=Cutting(**request.strategy.cutting),
         live=live,

@@ -68,15 +68,11 @@ def test_other_groups_are_predicted_with_the_times_and_messages_of_those_before(
     assert 0.4 < after.seconds / before.seconds < 0.9
 
 
-def test_the_data_are_opened_for_the_first_prediction_and_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
+def test_no_prediction_of_a_run_opens_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Fitted(placement(preset="replicas", workers=2), Network(), learns=True)
-    monkeypatch.setattr(Job, "source", lambda job, phase, own=Job.source: opened.append(phase) or own(job, phase))
+    monkeypatch.setattr(Job, "source", lambda job, phase: pytest.fail(f"{phase} is opened"))
     work = {name: {"forward": (10.0, 0.1, 0.001)} for name in ("replica-0", "replica-1")}
     assert model.fit(work, 0.050).seconds == pytest.approx(0.050, rel=0.02)
-    model.forget()
-    model.fit(work, 0.060)
-    assert opened == ["TRAIN"]
 
 
 def test_a_larger_batch_is_predicted_from_the_times_of_the_one_before() -> None:
