@@ -102,7 +102,7 @@ class Coordinator(Actor):
         self._begun = False  # nobody gets a ticket before
         self._changed = asyncio.Event()
         self._checkpoints = Checkpoints(
-            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set, seen=options.seen,
+            self, self._job, options.timing, servers=servers, keepers=keepers, wake=self._changed.set, seen=options.seen
         )  # fmt: skip
         self._handing_over = HandingOver(self, self._schedule, self._probing, self._checkpoints, emulated=not servers)
         self._idle_since: float | None = None  # somebody has nothing to do until the run is saved
