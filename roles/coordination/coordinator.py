@@ -62,7 +62,7 @@ class CoordinatorOptions(JobOptions):
     updates: int
     servers: tuple[str, ...]
     display: int
-    image_shape: InputShape
+    image_shape: InputShape = ()
     holders: tuple[str, ...] = ()
     shares: Cutting = EQUAL
     live: Live = FIXED

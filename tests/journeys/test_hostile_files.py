@@ -155,7 +155,7 @@ def test_a_message_limit_below_the_largest_array_is_refused(preset: str, capsys:
     code, said = checked(text, capsys)
     assert code == 2
     assert said[0].startswith("cluster.toml:2: links.max_message_bytes: found 100000, but ")
-    assert checked(text.replace("100_000", "1_700_000"), capsys)[0] == 0
+    assert checked(text.replace("100_000", "1_800_000"), capsys)[0] == 0
 
 
 # -- what is only odd is warned of
