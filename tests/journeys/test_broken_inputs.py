@@ -64,6 +64,7 @@ def test_a_broken_input_of_each_kind_is_refused_in_words_or_run(tmp_path: Path) 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # 300 checks and more than a hundred runs, one after the other
 def test_300_broken_inputs_are_refused_in_words_or_run(tmp_path: Path) -> None:
     found = examined(tmp_path, [f"{kind}:{number}" for kind in KINDS for number in range(EACH)])
     assert len(found) == 300
