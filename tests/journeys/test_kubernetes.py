@@ -107,13 +107,14 @@ def test_what_keeps_pods_from_starting_is_told_in_a_line_and_nothing_is_left(tmp
         "forbidden": r"Forbidden.*\(docs/cluster.md has the role",
         "namespace": r'namespaces "x" not found \(see launcher.kubernetes.namespace\)',
         "image": "machine 'w.': pod .* waits: ImagePullBackOff: Back-off pulling image",
-        "unschedulable": r"not ready within 6 s: pod .* waits: Unschedulable: 0/3 nodes are available",
+        "unschedulable": r"not ready within 20 s: pod .* waits: Unschedulable: 0/3 nodes are available",
         "no-kubectl": "kubectl cannot be started",
         "no-python": r"machine 'w.': pod .*: Error \(exit code 127\): .*python9: not found",
     }[fault]
     folder = tmp_path / "cluster"
     python = "python9" if fault == "no-python" else sys.executable
-    seconds = 6 if fault == "unschedulable" else 60  # only that one is told when the time is up
+    # only that one is told when the time is up; the double's kubectl starts a Python for each of its three calls
+    seconds = 20 if fault == "unschedulable" else 60
     launcher = f"{HERE}\nstart_seconds = {seconds}"
     path = configure(tmp_path / "run", "sync", workers=2, more=far(launcher, python=python))
     folder.mkdir()

@@ -1,4 +1,7 @@
-"""A thousand machines with two processes each: what `up` computes until they begin, without the machines."""
+"""A thousand machines with two processes each: what `up` computes until they begin, without the machines.
+
+`benchmarks.hosts --parts thousand` says how long that takes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hosts_starts import PRESETS, THOUSAND_BAR, begin
+from benchmarks.hosts_starts import PRESETS, begin
 from runtime.config.file import load_with_program
 from runtime.plan.placement import idle
 from runtime.plan.run_plan import RunPlan
@@ -14,13 +17,13 @@ from runtime.plan.run_plan import RunPlan
 
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
-async def test_planning_placing_and_starting_a_thousand_machines_takes_less_than_five_seconds_of_a_core(
+async def test_a_thousand_machines_are_planned_placed_and_told_with_a_few_messages_each(
     tmp_path: Path, preset: str
 ) -> None:
     begun = await begin(tmp_path, preset)
     processes = begun.placement.processes
     assert idle(begun.placement, load_with_program(tmp_path / "cluster.toml").config) == []
-    assert begun.messages > 2 * len(processes)  # a Directory and a Begin each, and more for who has thousands of peers
+    # a Directory and a Begin each, and more for who has thousands of peers: never one for each pair
+    assert 2 * len(processes) < begun.messages < 5 * len(processes)
     assert len({spec.machine for spec in processes}) == 1000
     assert RunPlan.read(tmp_path).placement.processes == processes
-    assert begun.seconds < THOUSAND_BAR
