@@ -3,8 +3,8 @@
 Ours are runs of `up`, data reading and all, on made-up images; the global batch is the same on every side. What counts
 is the median of what a run reports of itself after its first third. The faster preset counts; `replicas` computes what
 one process and DDP compute, `dl4j` averages models, and both rows are there. For CaffeNet: how much of an iteration is
-exposed communication. `--against CHECKOUT` measures beside another commit
-instead. What never lives here: DDP's process (`distributed_peer`).
+exposed communication. `--against CHECKOUT` measures beside another commit instead, turn by turn (`turns`).
+DDP's process is `distributed_peer`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,23 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
 
 from benchmarks.allreduce import gloo_processes, run
 from benchmarks.report import ROOT, Record, commit_of, machine, missing, ratio, write
 from benchmarks.training import WORKLOADS
+from benchmarks.turns import PARTS, Sleeper, Turns, taken
 
 BESIDE_SINGLE, BESIDE_DDP, EXPOSED = 0.9, 1.25, 0.05  # bars
 KEPT = 0.97  # of the speed of another commit, at least
+DISPLAY = {
+    "lenet": 20,
+    "cifar10_quick": 5,
+}  # iterations between two lines, so that several come in a second; 1 of others
 SOLVER = """net: "{net}" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005
 display: {display} max_iter: {iterations}
 """
@@ -54,6 +59,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="of a turn of DDP; ours take about as long")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another commit's tree, instead of the peers")
+    parser.add_argument("--rounds", type=int, default=60, help="turns of each of the two trees")
+    parser.add_argument("--turn", type=float, default=1.0, help="seconds of such a turn")
     given = parser.parse_args(arguments)
     if given.against:
         return against(given)
@@ -85,40 +92,44 @@ def against(given: argparse.Namespace) -> int:
     """This tree's runs beside those of another commit's, in turns. 1: a bar is missed."""
     record, other = Record("Two workers beside an earlier commit"), given.against.resolve()
     before = f"commit {commit_of(other)}"
-    headers = ("net", "preset", before, "this tree", "ratio", "first quarter", "last quarter", "turns")
-    record.table(f"Images a second, beside {before}", *headers)
-    trees = [other, ROOT]
+    record.facts["turns"] = f"{given.rounds} of {given.turn:g} s each, both alive at once"
+    parts = [f"part {number + 1}" for number in range(PARTS)]
+    record.table(f"Images a second, beside {before}", "net", "preset", before, "this tree", "ratio", *parts)
     for net in given.nets:
         for preset in ("replicas", "sync"):
-            taken: dict[Path, list[float]] = {tree: [] for tree in trees}
-            for number in range(given.turns):
-                for tree in trees[:: -1 if number % 2 else 1]:
-                    taken[tree].append(rate_of(tree, net, preset))
-            then, now = taken.values()
-            low, middle, high = quantiles([ours / theirs for theirs, ours in zip(then, now, strict=True)], n=4)
-            record.row(net, preset, median(then), median(now), middle, low, high, given.turns)
-            if middle < KEPT:
-                record.fail(f"{net}, {preset}: {middle:.3f} of {before}'s speed, at least {KEPT}")
+            then, now = compared(net, preset, [other, ROOT], given.rounds, given.turn)
+            kept = now.rate / then.rate
+            shares = [ours / theirs for theirs, ours in zip(then.parts(), now.parts(), strict=True)]
+            batch = WORKLOADS[net].batch
+            record.row(net, preset, batch * then.rate, batch * now.rate, kept, *shares)
+            if kept < KEPT:
+                record.fail(f"{net}, {preset}: {kept:.3f} of {before}'s speed, at least {KEPT}")
     if record.status == "running":
         record.status = "passed"
     print("results:", *write(given.results, "distributed", machine(), {"against": record}))
     return int(record.status != "passed")
 
 
-def rate_of(tree: Path, net: str, preset: str) -> float:
-    """Images a second of two workers of a checkout, as its own benchmark measures them."""
-    code = f"from benchmarks.distributed import rate; print(rate('{net}', '{preset}', 2, 1))"
-    return float(run([sys.executable, "-c", code], {"PYTHONPATH": str(tree)}, str(tree)))
+def compared(net: str, preset: str, trees: Sequence[Path], rounds: int, seconds: float) -> list[Turns]:
+    """A run of each checkout, of two workers with one thread."""
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
+        starts = {
+            str(tree): partial(
+                Sleeper, written(Path(folder, str(at)), net, preset, 2, 1, 10**8, DISPLAY.get(net, 1)), tree
+            )
+            for at, tree in enumerate(trees)
+        }
+        return list(taken(starts, rounds, seconds).values())
 
 
 def beside(record: Record, net: str, sides: dict[str, Callable[[str], float]], turns: int) -> None:
     """One net: the sides in turns, and the medians of the turns' ratios."""
-    taken: dict[str, list[float]] = {name: [] for name in sides}
+    paces: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(turns):
         for name, measure in sides.items():
-            taken[name].append(measure(net))
-    rates = {name: median(found) for name, found in taken.items()}
-    single, *others = taken.values()
+            paces[name].append(measure(net))
+    rates = {name: median(found) for name, found in paces.items()}
+    single, *others = paces.values()
     peers = max(others[len(PRESETS) :], key=median, default=[])
     best = [0.0, 0.0]
     for preset, ours in zip(PRESETS, others, strict=False):
@@ -150,22 +161,27 @@ def rate(net: str, preset: str, workers: int, threads: int) -> float:
 
 def progress(net: str, preset: str, workers: int, threads: int, iterations: int, display: int) -> list[dict[str, Any]]:
     """What a run of ours reports of itself, but for its first third."""
-    work = WORKLOADS[net]
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        solver = SOLVER.format(net=work.net, display=display, iterations=iterations)
-        Path(folder, "solver.prototxt").write_text(solver)
-        shape, size = list(work.image or ()), 4 * work.batch
-        text = CLUSTER.format(
-            net=work.net, batch=work.batch, shape=shape, classes=work.classes, size=size, preset=preset,
-            workers=workers, threads=threads, pin=PINNED.get(preset, []),
-        )  # fmt: skip
-        cluster = Path(folder, "cluster.toml")
-        cluster.write_text(text)
+        cluster = written(Path(folder), net, preset, workers, threads, iterations, display)
         run([sys.executable, "-m", "runtime", "up", str(cluster)], folder=folder)
         journal = next(Path(folder, "runs").glob("*/events.jsonl"))
         events = [json.loads(line) for line in journal.read_text().splitlines()]
     found = [event for event in events if event["event"] == "progress"]
     return found[len(found) // 3 :]
+
+
+def written(folder: Path, net: str, preset: str, workers: int, threads: int, iterations: int, display: int) -> Path:
+    """A cluster.toml and its solver."""
+    work = WORKLOADS[net]
+    folder.mkdir(exist_ok=True)
+    (folder / "solver.prototxt").write_text(SOLVER.format(net=work.net, display=display, iterations=iterations))
+    shape, size = list(work.image or ()), 4 * work.batch
+    text = CLUSTER.format(
+        net=work.net, batch=work.batch, shape=shape, classes=work.classes, size=size, preset=preset,
+        workers=workers, threads=threads, pin=PINNED.get(preset, []),
+    )  # fmt: skip
+    (folder / "cluster.toml").write_text(text)
+    return folder / "cluster.toml"
 
 
 def ddp(net: str, layout: str, seconds: float) -> float:

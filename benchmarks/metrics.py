@@ -3,7 +3,7 @@
 Both parts train LeNet on the digits with two workers, in processes. `scrape` reads every page once a second over kept
 connections, as Prometheus does, and counts their series. `training` compares runs as they are by default, and runs
 whose pages are read once a second, with runs that are not observed at all (`run.observe = false`) or with runs of
-another checkout (`--against`, as one from before a change), round by round.
+another checkout (`--against`, as one from before a change), turn by turn (`turns`).
 """
 
 from __future__ import annotations
@@ -11,27 +11,22 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from operator import truediv
+from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks.report import ROOT, Record, machine, write
+from benchmarks.survivor import Survivor
+from benchmarks.turns import PARTS, WARM, Sleeper, taken
 
 SCRAPE_MOST = 0.020  # seconds, 99 of 100
 IMAGES_LEAST = 0.99  # of those of a run that is not observed
 BATCH = 64
-WARM = 3.0  # seconds of a run that do not count
 CLUSTER = """program = "roles"
 [train]
 net = "lenet"
@@ -46,15 +41,16 @@ workers = 2
 """
 UNOBSERVED = "[run]\nobserve = false\n"
 SERIES_MOST = 200  # of a role's page
-SOLVER = 'base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: 20 snapshot: 0\n'
+SOLVER = 'base_lr: 0.01 momentum: 0.9 lr_policy: "fixed" max_iter: 100000000 display: 10 snapshot: 0\n'
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts and write the results. 1: a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.metrics", description=__doc__)
     parser.add_argument("--parts", nargs="+", choices=("scrape", "training"), default=["scrape", "training"])
-    parser.add_argument("--seconds", type=float, default=30.0, help="of the scrapes, and of each run of a round")
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of the scrapes")
+    parser.add_argument("--rounds", type=int, default=60, help="turns of each run")
+    parser.add_argument("--turn", type=float, default=2.0, help="seconds of a turn")
     parser.add_argument("--against", type=Path, help="another checkout, whose runs nobody reads")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
     given = parser.parse_args(arguments)
@@ -64,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         scrape(records["scrape"], given.seconds)
     if "training" in given.parts:
         records["training"] = Record("Images a second, observed, read, and neither")
-        training(records["training"], given.rounds, given.seconds, given.against)
+        training(records["training"], given.rounds, given.turn, given.against)
     print("results:", *write(given.results, "metrics", machine(), records))
     return int(any(record.status == "failed" for record in records.values()))
 
@@ -73,12 +69,17 @@ def scrape(record: Record, seconds: float) -> None:
     """Every page once a second, while two workers train."""
     times_of = ("median", "99 of 100", "most")
     record.table("Milliseconds of a scrape at 1 Hz", "page", "bytes", "series", "scrapes", *times_of)
-    with up(ROOT) as run:
-        time.sleep(WARM)
-        taken, last = read_pages(run, seconds)
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
+        run = Survivor(written(Path(name), ""))
+        try:
+            run.at("progress")
+            time.sleep(WARM)
+            times_of_page, last = read_pages(run, seconds)
+        finally:
+            run.stop()
     series = {page: sum(not line.startswith(b"#") for line in text.splitlines()) for page, text in last.items()}
-    together = [each for times in taken.values() for each in times]
-    for page, times in {**taken, "all": together}.items():
+    together = [each for times in times_of_page.values() for each in times]
+    for page, times in {**times_of_page, "all": together}.items():
         counted = (len(last[page]), series[page]) if page in last else ("", "")
         record.row(page, *counted, len(times), *(1e3 * share(times, part) for part in (0.5, 0.99, 1.0)))
     judged(record, "p99 of a scrape, seconds", share(together, 0.99), most=SCRAPE_MOST)
@@ -86,65 +87,57 @@ def scrape(record: Record, seconds: float) -> None:
 
 
 def training(record: Record, rounds: int, seconds: float, against: Path | None) -> None:
-    """Runs in turns; each ratio is the median of the rounds' ratios. What is on by default has the bar: who reads the
-    pages works on the same cores, and is told beside."""
+    """Runs that live beside one another, in turns. What is on by default has the bar: who reads the pages works on the
+    same cores, and is told beside."""
     other = f"of {against.name}" if against else "not observed"
-    kinds: dict[str, dict[str, Any]] = {
-        other: {"checkout": against or ROOT, "more": "" if against else UNOBSERVED},
-        "observed": {},
-        "read at 1 Hz": {"is_read": True},
-    }
-    record.table("Images a second", "round", *kinds, "observed ratio", "read ratio")
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for number in range(rounds):
-        names = list(kinds)
-        for kind in names[number % 3 :] + names[: number % 3]:
-            found[kind].append(images_a_second(seconds, **kinds[kind]))
-        paces = [found[kind][-1] for kind in kinds]
-        record.row(number + 1, *paces, paces[1] / paces[0], paces[2] / paces[0])
-    ratios = {kind: median(map(truediv, paces, found[other])) for kind, paces in found.items()}
+    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
+
+        def sleeper(kind: str, more: str = "", **how: Any) -> Callable[[], Sleeper]:
+            return lambda: Sleeper(written(Path(name, kind), more), **how)
+
+        found = taken(
+            {
+                other: sleeper("other", "" if against else UNOBSERVED, checkout=against or ROOT),
+                "observed": sleeper("observed"),
+                "read at 1 Hz": sleeper("read", beside=read),
+            },
+            rounds,
+            seconds,
+        )
+    record.facts["turns"] = f"{rounds} of {seconds:g} s each, all alive at once"
+    record.table("Images a second", "run", "in all", f"of those {other}", *(f"part {n + 1}" for n in range(PARTS)))
+    base, ratios = found[other], {}
+    for kind, turns in found.items():
+        ratios[kind] = turns.rate / base.rate
+        parts = [ours / theirs for ours, theirs in zip(turns.parts(), base.parts(), strict=True)]
+        record.row(kind, BATCH * turns.rate, ratios[kind], *parts)
     record.facts[f"images a second, read at 1 Hz, of those {other}"] = ratios["read at 1 Hz"]
     judged(record, f"images a second, observed, of those {other}", ratios["observed"], least=IMAGES_LEAST)
 
 
-class Up:
-    """A live run: its folder, and the list of its pages."""
-
-    def __init__(self, process: subprocess.Popen[str], folder: Path, url: str) -> None:
-        self.process, self.folder, self.url = process, folder, url
-
-    def pages(self) -> dict[str, str]:
-        """Process -> host:port."""
-        with urllib.request.urlopen(self.url, timeout=10) as answer:
-            return {entry["labels"]["process"]: entry["targets"][0] for entry in json.load(answer)}
+def read(sleeper: Sleeper, seconds: float) -> None:
+    """Its pages once a second, while it is awake."""
+    read_pages(sleeper.run, seconds)
 
 
-@contextmanager
-def up(checkout: Path, more: str = "") -> Iterator[Up]:
-    """A run of a checkout that has begun to train; it is wound down at the end."""
-    with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as name:
-        folder = Path(name)
-        (folder / "cluster.toml").write_text(CLUSTER + more)
-        (folder / "solver.prototxt").write_text(SOLVER)
-        command = [sys.executable, "-m", "runtime", "up"]
-        environ = {**os.environ, "PYTHONPATH": str(checkout)}
-        with subprocess.Popen(command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            url = ""
-            for line in process.stdout:
-                url = url or "".join(re.findall(r"http://\S+/sd", line))
-                if line.startswith("progress"):
-                    break
-            try:
-                yield Up(process, folder, url)
-            finally:
-                process.send_signal(signal.SIGINT)
-                process.communicate()
+def written(folder: Path, more: str) -> Path:
+    """A cluster.toml and its solver."""
+    folder.mkdir(exist_ok=True)
+    (folder / "cluster.toml").write_text(CLUSTER + more)
+    (folder / "solver.prototxt").write_text(SOLVER)
+    return folder / "cluster.toml"
 
 
-def read_pages(run: Up, seconds: float) -> tuple[dict[str, list[float]], dict[str, bytes]]:
+def pages(run: Survivor) -> dict[str, str]:
+    """Process -> host:port, as the run's list of them says."""
+    url = re.findall(r"http://\S+/sd", run.last("metrics"))[0]
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return {entry["labels"]["process"]: entry["targets"][0] for entry in json.load(answer)}
+
+
+def read_pages(run: Survivor, seconds: float) -> tuple[dict[str, list[float]], dict[str, bytes]]:
     """Seconds of each scrape of each page, and what the last was; the pages are read one after the other."""
-    connections = {page: http.client.HTTPConnection(target, timeout=10) for page, target in run.pages().items()}
+    connections = {page: http.client.HTTPConnection(target, timeout=10) for page, target in pages(run).items()}
     taken: dict[str, list[float]] = {page: [] for page in connections}
     last = {}
     began = time.perf_counter()
@@ -158,22 +151,6 @@ def read_pages(run: Up, seconds: float) -> tuple[dict[str, list[float]], dict[st
     for connection in connections.values():
         connection.close()
     return taken, last
-
-
-def images_a_second(seconds: float, *, checkout: Path = ROOT, is_read: bool = False, more: str = "") -> float:
-    """Of one run, by its journal, without its first seconds."""
-    with up(checkout, more) as run:
-        time.sleep(WARM)
-        if is_read:
-            read_pages(run, seconds)
-        else:
-            time.sleep(seconds)
-        (journal,) = (run.folder / "runs").glob("*/events.jsonl")
-        lines = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("}")]
-    told = [(line["t"], int(str(line["iteration"]).split("/")[0])) for line in lines if line["event"] == "progress"]
-    counted = [(at, done) for at, done in told if at > told[0][0] + WARM]
-    (first, before), (last, after) = counted[0], counted[-1]
-    return BATCH * (after - before) / (last - first)
 
 
 def share(times: list[float], part: float) -> float:

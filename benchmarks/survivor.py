@@ -107,6 +107,14 @@ class Survivor:
         """When it came, and the line."""
         return self._next(self._out, pattern, timeout)
 
+    def last(self, pattern: str) -> str:
+        """The latest line on stdout that begins so. Gone if there is none, or `up` has ended."""
+        if not self._out.over:
+            for _, line in reversed(self._out.lines):
+                if re.match(pattern, line):
+                    return line
+        raise Gone(f"no line, or an end, instead of {pattern!r}:\n{self.said()}")
+
     def named(self, pattern: str = "", timeout: float = PATIENCE, *, since: float = 0.0) -> tuple[float, str]:
         """The next line on stderr after this moment that begins so, and when it came. Gone if none comes."""
         while (found := self._next(self._err, pattern, timeout))[0] < since:
