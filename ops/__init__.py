@@ -37,25 +37,32 @@ __all__ = [
 
 def _cpu(**options: Any) -> Backend:
     try:
-        from ops.backends.cpu_backend import CpuBackend  # brings the compiler, half a second
+        from ops.backends.cpu_backend import CpuBackend
+        from ops.cpu.codegen.kernel import compiled_before
+
+        if not compiled_before():  # or it would be missed in the middle of a run
+            import ops.cpu.codegen.loops  # noqa: F401  # brings the compiler, 0.4 s
     except ImportError as error:
         raise KernelsMissing(f"backend 'cpu': numba cannot be imported here ({error})") from None
     return CpuBackend(**options)
 
 
 def preload() -> None:
-    """Import the CPU's kernels and their compiler, if it is there: half a second that a fork then does not need. Starts
-    no thread, and wants to be the only one that imports."""
+    """Import the CPU's kernels, and their compiler where none is compiled yet, if it is there: what a fork then need
+    not do. Starts no thread, and wants to be the only one that imports."""
     try:
+        from ops.backends import cpu_backend  # noqa: F401
+        from ops.cpu.codegen.kernel import compiled_before
+
+        if compiled_before():
+            return
         with _unseen("scipy"):  # numba looks for its BLAS by importing 160 modules, which no kernel needs: 0.2 s
-            from ops.backends import cpu_backend  # noqa: F401, I001  # all that it needs; it tells numba the machine first
+            from ops.cpu.codegen import loops  # noqa: I001  # it tells numba the machine, so it comes first
             from numba.np import arraymath
     except ImportError:
         return
-    from ops.cpu.codegen.kernel import prepare
-
     arraymath._HAVE_BLAS = find_spec("scipy") is not None  # for kernels of other programs
-    prepare()
+    loops.prepare()
 
 
 @contextmanager

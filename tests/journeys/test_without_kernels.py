@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ops import KernelsMissing, get_backend
-from tests.support import configure, environment, events, run_directory, run_up
+from ops.cpu.codegen import store
+from tests import support
+from tests.support import ROOT, configure, environment, events, run_directory, run_up
 
 
 @pytest.fixture
 def without_numba(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every process started from here finds a numba that does not load."""
+    """Every process started from here finds a numba that does not load, and no compiled kernel."""
     (tmp_path / "numba").mkdir()
     (tmp_path / "numba" / "__init__.py").write_text('raise ImportError("no numba for this machine")')
     found = environment()
     found["PYTHONPATH"] = os.pathsep.join([str(tmp_path), found["PYTHONPATH"]])
+    found["CONVOY_KERNEL_CACHE"] = str(tmp_path / "kernels")
     monkeypatch.setattr("tests.support.environment", lambda: found)
 
 
@@ -33,8 +38,32 @@ def test_where_numba_cannot_be_imported_training_goes_on_with_numpy_and_says_so(
     assert done.stdout.count(told) == 1  # where `up` was typed, and once, whatever the number of processes
 
 
-def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch):
-    for name in ("ops.backends.cpu_backend", "numba"):
-        monkeypatch.setitem(__import__("sys").modules, name, None)
+def test_a_backend_that_cannot_be_had_is_an_error_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setattr(store, "folder", lambda: tmp_path)
+    for name in ("ops.cpu.codegen.loops", "numba"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(KernelsMissing, match="backend 'cpu': numba cannot be imported here"):
         get_backend("cpu")
+
+
+COMPUTES = """
+import sys
+import numpy as np
+from ops import OpsError, get_backend
+x = np.ones((64, 64), np.float32)
+backend = get_backend("cpu")
+print(backend.dense_forward(x, x, None)[0, 0])
+try:
+    backend.dropout(x, 0.5, 1) if "drop" in sys.argv else None
+except OpsError as error:
+    print(error)
+"""
+
+
+def test_what_was_compiled_before_needs_no_numba_and_what_was_not_says_so(without_numba, tmp_path):
+    broken = support.environment()
+    whole = {**broken, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", COMPUTES]
+    assert subprocess.check_output(command, env=whole, text=True) == "64.0\n"
+    why = "kernel 'drop' is not compiled yet, and numba cannot be imported here (no numba for this machine)"
+    assert subprocess.check_output([*command, "drop"], env=broken, text=True) == f"64.0\n{why}\n"

@@ -1,7 +1,8 @@
 """How kernels are written and compiled: LLVM IR, numba, the processor, the store of machine code.
 
 target             the processor: its name, features, width of vectors, caches
-kernel             loops in Python, compiled by numba
+kernel             loops in Python
+loops              what numba makes of them, imported only where one is compiled
 code  values       loops in LLVM IR: the code that is built, and the values it works on
 ir_tools  prefetch  smooth   small pieces of IR: masks and loops, cache lines, exp and tanh
 wanted             what is to be compiled, shared out over the processes of a run

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from ops.cpu.codegen.compiled import addresses_now
+from ops.cpu.codegen.compiled import emitted
 from ops.cpu.codegen.ir_tools import F32, I32, I64, Vectors, declared, function
 from ops.cpu.codegen.kernel import Kernel
 from ops.cpu.codegen.target import host
@@ -244,12 +244,8 @@ class Generated(Kernel):
         """Its name in the store."""
         return f"code-{self.name}"
 
-    def load(self, wait: bool) -> bool:
-        """See `wanted.Loadable`."""
-        found = addresses_now(self.kept_as, self._build, wait)
-        if found is not None:
-            self._address = found(self.name)
-        return found is not None
+    def _compiled(self) -> bytes:
+        return emitted(self._build)
 
     def _build(self, module: ir.Module) -> None:
         code = Code(module, self.name, self.arguments, self._past)

@@ -6,12 +6,13 @@ import gc
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from llvmlite import binding as llvm
 from llvmlite import ir
 
-from ops.cpu.codegen.store import alone
+from ops.cpu.codegen.store import OBJECT, alone
 from ops.cpu.codegen.target import host
 
 _ENGINES: list[Any] = []  # an engine owns the code it compiled, so it is kept for ever
@@ -53,26 +54,30 @@ def optimised(build: Callable[[ir.Module], None], *, tidy: bool = False) -> Any:
     return parsed
 
 
+def emitted(build: Callable[[ir.Module], None], *, tidy: bool = False) -> bytes:
+    """The object file of the module that `build` fills. `tidy`: see `optimised`."""
+    code: bytes = machine().emit_object(optimised(build, tidy=tidy))
+    return code
+
+
 def addresses(name: str, build: Callable[[ir.Module], None]) -> Callable[[str], int]:
     """Compile the module that `build` fills, or load it as kept under `name`; returns where each function lies."""
-    found = addresses_now(name, build, wait=True)
+    found = addresses_now(name, partial(emitted, build), wait=True)
     assert found is not None
     return found
 
 
-def addresses_now(
-    name: str, build: Callable[[ir.Module], None], wait: bool, *, tidy: bool = False
-) -> Callable[[str], int] | None:
-    """As `addresses`; without `wait` None if another process compiles or loads it at this moment. `tidy`: see
-    `optimised`."""
+def addresses_now(name: str, emit: Callable[[], bytes], wait: bool) -> Callable[[str], int] | None:
+    """Load the object file that is kept under `name`, or the one that `emit` makes; returns where each function lies.
+    Without `wait` None if another process makes or loads it at this moment."""
     with alone(name, wait) as folder:
         if folder is None:
             return None
-        path = folder / f"{name}.o"
+        path = folder / f"{name}{OBJECT}"
         try:
             code = path.read_bytes()
         except FileNotFoundError:
-            code = machine().emit_object(optimised(build, tidy=tidy))
+            code = emit()
             _keep(path, code)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))

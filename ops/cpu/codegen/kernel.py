@@ -1,32 +1,29 @@
-"""How loops become kernels: `@kernel` compiles a function with numba for this machine and keeps it on disk.
+"""How loops become kernels: a function with `@kernel` is compiled for this machine and kept on disk.
 
 A kernel is `name(number, size, at)`: which thread of a `Team` of how many runs it, and the address of its arguments, a
 `block` of named integers and numbers. Addresses and strides are integers, in bytes unless said otherwise. So one
 compiled form serves every layout, and a call allocates, converts and counts nothing. Kernels check nothing; the backend
 does.
+
+numba compiles them (`loops`). It is not imported here: where every kernel has been compiled before, nobody needs it.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FunctionType
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, config, njit, types
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic
-from numba.np.numpy_support import from_dtype
 
-from ops.cpu.codegen.store import alone, folder
-from ops.cpu.codegen.target import host
+from ops.cpu.codegen.compiled import addresses_now
+from ops.cpu.codegen.store import kept
 from ops.cpu.codegen.wanted import want
+from ops.errors import KernelsMissing
 
-config.CACHE_DIR = str(folder())
-config.CPU_NAME, config.CPU_FEATURES = host().cpu, host().features
-# Sums may be reordered and contracted; NaN and infinities keep their meaning.
-FLAGS = {"reassoc", "contract", "nsz", "arcp"}
+KIND = "loops"  # as the store calls them
 
 
 def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
@@ -37,10 +34,9 @@ def layout(integers: str, numbers: str = "") -> type[ctypes.Structure]:
     return type("Block", (ctypes.Structure,), {"_fields_": fields})
 
 
-def prepare() -> None:
-    """Load numba's registries of types and functions now instead of before the first kernel."""
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
+def compiled_before() -> bool:
+    """Whether loops have been compiled on this machine: of most runs, then, all that they need."""
+    return kept(f"{KIND}-*")
 
 
 class Kernel:
@@ -50,7 +46,6 @@ class Kernel:
     def __init__(self, function: Callable[..., None], arguments: type[ctypes.Structure]) -> None:
         self.name, self.arguments, self._function = function.__name__, arguments, function
         self._address = 0
-        self._compiled: Any = None  # kept: it owns the code
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
@@ -65,17 +60,23 @@ class Kernel:
     @property
     def kept_as(self) -> str:
         """Its name in the store."""
-        return self.name
+        return f"{KIND}-{self.name}"
 
     def load(self, wait: bool) -> bool:
-        """See `wanted.Loadable`."""
-        signature = types.void(types.int64, types.int64, types.CPointer(from_dtype(np.dtype(self.arguments))))
-        with alone(self.kept_as, wait) as place:
-            if place is None:
-                return False
-            self._compiled = cfunc(signature, cache=True, error_model="numpy", fastmath=FLAGS)(self._function)
-        self._address = self._compiled.address
-        return True
+        """See `wanted.Loadable`. KernelsMissing if it has to be compiled and numba cannot be imported."""
+        found = addresses_now(self.kept_as, self._compiled, wait)
+        if found is not None:
+            self._address = found(self.name)
+        return found is not None
+
+    def _compiled(self) -> bytes:
+        try:
+            from ops.cpu.codegen.loops import machine_code
+        except ImportError as error:
+            raise KernelsMissing(
+                f"kernel '{self.name}' is not compiled yet, and numba cannot be imported here ({error})"
+            ) from None
+        return machine_code(self.name, _real(self._function), self.arguments)
 
     def block(self, **values: Any) -> Any:
         """A block of arguments, to be kept and changed between calls: `block.x = ...`; fields not given are 0."""
@@ -93,56 +94,99 @@ def kernel(arguments: type[ctypes.Structure]) -> Callable[[Callable[..., None]],
     return make
 
 
+class Later:
+    """What loops use and numba makes, when the first of them is compiled."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.made = functools.cache(make)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Only for those who check types: in a kernel stands what is made."""
+        raise TypeError("only a kernel can call this")
+
+
+def _real(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, with what is made in place of each Later that it names."""
+    assert isinstance(function, FunctionType)
+    within = dict(function.__globals__)
+    for name in _names(function.__code__):
+        if isinstance(within.get(name), Later):
+            within[name] = within[name].made()
+    made = FunctionType(function.__code__, within, function.__name__, function.__defaults__, function.__closure__)
+    made.__qualname__, made.__kwdefaults__ = function.__qualname__, function.__kwdefaults__
+    return made
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """A helper that becomes part of each kernel that calls it."""
-    return njit(inline="always", error_model="numpy", fastmath=FLAGS)(function)
+
+    def make() -> Any:
+        from ops.cpu.codegen import loops
+
+        return loops.inlined(_real(function))
+
+    return Later(make)
+
+
+def instruction(kinds: Sequence[ir.Type], emit: Callable[[ir.IRBuilder, Sequence[ir.Value]], None]) -> Any:
+    """What kernels may call and `emit` writes as IR. Its arguments are of these kinds, I64 or F32."""
+
+    def make() -> Any:
+        from ops.cpu.codegen import loops
+
+        return loops.instruction(kinds, emit)
+
+    return Later(make)
+
+
+def calling(arguments: Sequence[tuple[str, ir.Type]]) -> Any:
+    """What calls the code at an address, which comes first; then come the code's own arguments."""
+    kinds = [kind for _, kind in arguments]
+
+    def emit(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
+        code = ir.FunctionType(ir.VoidType(), kinds)
+        builder.call(builder.inttoptr(args[0], code.as_pointer()), args[1:])
+
+    return instruction([ir.IntType(64), *kinds], emit)
+
+
+def _of_loops(name: str, *arguments: Any) -> Any:
+    def make() -> Any:
+        from ops.cpu.codegen import loops
+
+        found = getattr(loops, name)
+        return found(*arguments) if arguments else found
+
+    return Later(make)
+
+
+_carray = _of_loops("carray")
+_float_pointer, _int64_pointer = _of_loops("pointer_to", "float32"), _of_loops("pointer_to", "int64")
 
 
 @inlined
 def arguments(at: Any) -> Any:
     """A kernel's block of arguments."""
-    return carray(at, (1,))[0]
-
-
-def _pointer_to(kind: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
-    def pointer(typingctx: Any, address: Any) -> Any:
-        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(types.int64), generate
-
-    return pointer
-
-
-_float_pointer = _pointer_to(types.float32)
-_double_pointer = _pointer_to(types.float64)
-_int32_pointer = _pointer_to(types.int32)
-_int64_pointer = _pointer_to(types.int64)
+    return _carray(at, (1,))[0]
 
 
 @inlined
 def floats(address: int, count: int) -> Any:
     """`count` float32 numbers at `address`, as an array."""
-    return carray(_float_pointer(address), (count,))
-
-
-@inlined
-def doubles(address: int, count: int) -> Any:
-    """`count` float64 numbers at `address`, as an array."""
-    return carray(_double_pointer(address), (count,))
-
-
-@inlined
-def places(address: int, count: int) -> Any:
-    """`count` int32 numbers at `address`, as an array."""
-    return carray(_int32_pointer(address), (count,))
+    return _carray(_float_pointer(address), (count,))
 
 
 @inlined
 def integers(address: int, count: int) -> Any:
     """`count` int64 numbers at `address`, as an array."""
-    return carray(_int64_pointer(address), (count,))
+    return _carray(_int64_pointer(address), (count,))
 
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)  # releases the GIL

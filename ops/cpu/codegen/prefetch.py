@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
-from ops.cpu.codegen.ir_tools import I32, VOID, declared
-
-READ, INTO_L2, DATA = I32(0), I32(2), I32(1)
+from ops.cpu.codegen.ir_tools import I64, fetch
+from ops.cpu.codegen.kernel import instruction
 
 
-@intrinsic
-def prefetch(tc, address):  # type: ignore[no-untyped-def]
-    """Fetch the line at `address`, which need not be readable, into the L2 cache."""
+def _emit(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
+    fetch(builder, args[0], to_write=False)
 
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        name = declared(builder, "llvm.prefetch.p0", VOID, [pointer.type, I32, I32, I32])
-        builder.call(name, [pointer, READ, INTO_L2, DATA])
-        return context.get_dummy_value()
 
-    return types.void(types.int64), generate
+prefetch = instruction([I64], _emit)  # the line at an address, which need not be readable, into the L2 cache

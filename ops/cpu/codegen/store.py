@@ -24,6 +24,7 @@ from ops.cpu.codegen.target import host
 
 VARIABLE = "CONVOY_KERNEL_CACHE"
 KEPT_DAYS = 30
+OBJECT = ".o"  # machine code, as linkers know it
 
 
 @functools.cache
@@ -76,6 +77,11 @@ def alone(name: str, wait: bool = True) -> Iterator[Path | None]:
 def seen(name: str) -> bool:
     """Whether some process has begun to compile it: if not, it is not there."""
     return _lock_file(folder(), name).exists()
+
+
+def kept(pattern: str) -> bool:
+    """Whether anything of such a name is there, compiled."""
+    return any(folder().glob(f"{pattern}{OBJECT}"))
 
 
 def _lock_file(place: Path, name: str) -> Path:

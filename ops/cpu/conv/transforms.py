@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.ir_tools import F32, I64, Vectors, counted, function
+from ops.cpu.codegen.kernel import calling
 from ops.cpu.codegen.target import host
 from ops.cpu.conv.toom_cook import MODES, mirrored
 from ops.cpu.team.workspace import LINE
@@ -257,29 +256,6 @@ def _exchanged(b: ir.IRBuilder, rows: list[ir.Value], step: int) -> list[ir.Valu
     return found
 
 
-def _call(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-    kinds = [context.get_value_type(kind) for kind in signature.args[1:]]
-    kind = ir.FunctionType(ir.VoidType(), kinds)
-    builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-    return context.get_dummy_value()
-
-
-@intrinsic
-def call_spread(tc, kernel, source, sn, sh, sw, top, bottom, left, right, zero, target, sT, sV, sX, images, channels):  # type: ignore[no-untyped-def]
-    """Call the spread at address `kernel`."""
-    return types.void(*[types.int64] * (1 + len(SPREAD))), _call
-
-
-@intrinsic
-def call_collapse(  # type: ignore[no-untyped-def]
-    tc, kernel, source, sX, sT, sV, initial, sIn, sIh, sIw, target, sn, sh, sw, bottom, right, sink, images, channels,
-    floor,
-):  # fmt: skip
-    """Call the collapse at address `kernel`."""
-    return types.void(*[types.int64] * (1 + len(COLLAPSE)), types.float32), _call
-
-
-@intrinsic
-def call_transpose(tc, kernel, source, sS, target, sT, rows, columns):  # type: ignore[no-untyped-def]
-    """Call the transposition at address `kernel`."""
-    return types.void(*[types.int64] * (1 + len(TRANSPOSE))), _call
+call_spread = calling([(label, I64) for label in SPREAD])
+call_collapse = calling([*((label, I64) for label in COLLAPSE), ("floor", F32)])
+call_transpose = calling([(label, I64) for label in TRANSPOSE])

@@ -1,18 +1,17 @@
-"""The table of micro-kernels for this machine's vectors, and how numba's loops call them."""
+"""The table of micro-kernels for this machine's vectors, and how loops call them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from ops.cpu.codegen.compiled import addresses_now
+from ops.cpu.codegen.compiled import addresses_now, emitted
+from ops.cpu.codegen.kernel import calling
 from ops.cpu.codegen.target import host
 from ops.cpu.codegen.wanted import want
 from ops.cpu.gemm.tile import ARGUMENTS, LOOKING_AHEAD, build_tile
@@ -69,7 +68,7 @@ class Tiles:
 
     def load(self, wait: bool) -> bool:
         """See `wanted.Loadable`."""
-        at = addresses_now(self.kept_as, self._build, wait, tidy=tidy(self._dense))
+        at = addresses_now(self.kept_as, partial(emitted, self._build, tidy=tidy(self._dense)), wait)
         if at is None:
             return False
         for vectors, count in self._each():
@@ -107,68 +106,4 @@ def panels(width: int, most: int, lanes: int) -> tuple[tuple[int, int, int], ...
     return tuple(found)
 
 
-@intrinsic
-def call_tile(  # type: ignore[no-untyped-def]
-    tc,
-    kernel,
-    A,
-    sAr,
-    sAk,
-    sAo,
-    B,
-    sBk,
-    sBo,
-    C,
-    sCr,
-    I,
-    sIr,
-    nk,
-    no,
-    lanes,
-    floor,  # BLAS's names
-):
-    """Call the micro-kernel at address `kernel`; the arguments are those of `tile`."""
-    signature = types.void(*[types.int64] * 15, types.float32)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in ARGUMENTS])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic
-def call_tile_ahead(  # type: ignore[no-untyped-def]
-    tc,
-    kernel,
-    A,
-    sAr,
-    sAk,
-    sAo,
-    B,
-    sBk,
-    sBo,
-    C,
-    sCr,
-    I,
-    sIr,
-    nk,
-    no,
-    lanes,
-    P,
-    sP,
-    Q,
-    sQ,
-    past,
-    floor,
-):
-    """Call a micro-kernel that looks ahead."""
-    signature = types.void(*[types.int64] * (len(LOOKING_AHEAD)), types.float32)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in LOOKING_AHEAD])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return signature, generate
+call_tile, call_tile_ahead = calling(ARGUMENTS), calling(LOOKING_AHEAD)

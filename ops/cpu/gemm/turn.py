@@ -12,11 +12,10 @@ import functools
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.ir_tools import F32, I64, Vectors, counted, function
+from ops.cpu.codegen.kernel import calling
 from ops.cpu.codegen.target import host
 
 ARGUMENTS = (*((name, I64) for name in ("A", "sA", "B", "sB", "rows", "columns", "bias")), ("floor", F32))
@@ -98,14 +97,4 @@ def _turned(b: ir.IRBuilder, rows: list[ir.Value], lanes: int) -> list[ir.Value]
     return rows
 
 
-@intrinsic
-def call_turn(tc, kernel, A, sA, B, sB, rows, columns, bias, floor):  # type: ignore[no-untyped-def]
-    """Call the kernel at address `kernel`; the arguments are those of this file's formulas."""
-    signature = types.void(*[types.int64] * 8, types.float32)
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [kind for _, kind in ARGUMENTS])
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return signature, generate
+call_turn = calling(ARGUMENTS)

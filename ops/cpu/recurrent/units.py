@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from ops.cpu.codegen.compiled import addresses
 from ops.cpu.codegen.ir_tools import F32, I64, Vectors, counted, function
+from ops.cpu.codegen.kernel import calling
 from ops.cpu.codegen.smooth import bounded
 from ops.cpu.codegen.target import host
 
@@ -84,8 +83,12 @@ class _Lanes:
         return functools.reduce(self.b.fmul, factors)
 
 
+def _arguments(arrays: tuple[str, ...]) -> tuple[tuple[str, ir.Type], ...]:
+    return (*((array, I64) for array in arrays), *_LAST)
+
+
 def _build(module: ir.Module, name: str, arrays: tuple[str, ...], body: Callable[[_Lanes], None]) -> None:
-    b, a = function(module, name, (*((array, I64) for array in arrays), *_LAST))
+    b, a = function(module, name, _arguments(arrays))
     v = Vectors(b, host().lanes)
     counted(b, a["count"], v.lanes, lambda index: body(_Lanes(v, a, index)))
     b.ret_void()
@@ -128,26 +131,4 @@ def _rnn_backward(u: _Lanes) -> None:
     u.store(u.b.fmul(u.cont, u.load("h_before")), "before")
 
 
-def _caller(arrays: tuple[str, ...]) -> Any:
-    count = len(arrays) + 1
-
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [I64] * count + [F32] * 2)
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * (count + 1), types.float32, types.float32), generate
-
-
-@intrinsic
-def call_forward(tc, unit, gates, c_before, c, h, carried, count, cont, cont_next):  # type: ignore[no-untyped-def]
-    """Call the forward kernel at address `unit`."""
-    return _caller(FORWARD)
-
-
-@intrinsic
-def call_backward(  # type: ignore[no-untyped-def]
-    tc, unit, gates, c_before, c, h, h_before, dh, dh_after, dc, d_gates, before, count, cont, cont_next
-):  # fmt: skip
-    """Call the backward kernel at address `unit`."""
-    return _caller(BACKWARD)
+call_forward, call_backward = (calling(_arguments(arrays)) for arrays in (FORWARD, BACKWARD))

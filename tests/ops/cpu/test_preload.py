@@ -15,11 +15,12 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def scipy_here(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process that finds a SciPy, which says when it is imported."""
+    """The environment of a process that finds a SciPy, which says when it is imported, and no compiled kernel."""
     package = tmp_path / "scipy"
     package.mkdir()
     (package / "__init__.py").write_text("__version__ = '1.17.1'\nprint('imported')\n")
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path, "CONVOY_KERNEL_CACHE": str(tmp_path / "kernels")}
 
 
 def said(program: str, **options: Any) -> str:
@@ -48,13 +49,20 @@ def test_an_extension_of_numba_that_needs_scipy_finds_it(tmp_path: Path, scipy_h
     assert said("import ops; ops.preload()", env=scipy_here) == "imported\nextended\n"
 
 
-def test_after_preloading_the_backend_imports_nothing_more() -> None:
+def test_after_preloading_the_backend_imports_nothing_more_and_a_product_no_compiler_once_it_is_compiled(
+    tmp_path: Path,
+) -> None:
     program = """
 import sys
+import numpy as np
 import ops
 ops.preload()
 before = set(sys.modules)
-ops.get_backend("cpu", threads=2)
+backend = ops.get_backend("cpu", threads=2)
 print(sorted(set(sys.modules) - before))
+x = np.ones((64, 64), np.float32)
+print(backend.dense_forward(x, x, None)[0, 0], "numba" in sys.modules)
 """
-    assert said(program, cwd=ROOT) == "[]\n"
+    environment = {**os.environ, "CONVOY_KERNEL_CACHE": str(tmp_path)}
+    for compiles in (True, False):
+        assert said(program, cwd=ROOT, env=environment) == f"[]\n64.0 {compiles}\n"
