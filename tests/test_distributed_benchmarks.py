@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from benchmarks import allreduce, allreduce_pair, distributed
 from benchmarks.allreduce_members import input_of
 from benchmarks.report import ROOT, Record
+from benchmarks.turns import Turns
 
 
 @pytest.mark.slow
@@ -95,18 +97,18 @@ def test_sums_that_take_longer_than_those_of_another_commit_are_told(monkeypatch
 def test_a_run_that_is_slower_than_that_of_another_commit_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    speeds = {(tmp_path, "replicas"): 100.0, (ROOT, "replicas"): 98.0, (tmp_path, "sync"): 100.0, (ROOT, "sync"): 96.0}
-    order: list[Path] = []
+    rates = {"replicas": (100, 98), "sync": (100, 96)}
+    trees: list[Sequence[Path]] = []
 
-    def rate_of(tree: Path, net: str, preset: str) -> float:
-        order.append(tree)
-        return speeds[tree, preset]
+    def compared(net: str, preset: str, sides: Sequence[Path], rounds: int, seconds: float) -> list[Turns]:
+        trees.append(sides)
+        return [Turns([each] * rounds, [seconds] * rounds) for each in rates[preset]]
 
-    monkeypatch.setattr(distributed, "rate_of", rate_of)
+    monkeypatch.setattr(distributed, "compared", compared)
     monkeypatch.setattr(distributed, "commit_of", lambda tree: "abc")
-    told = ["--against", str(tmp_path), "--nets", "lenet", "--turns", "2", "--results", str(tmp_path)]
+    told = ["--against", str(tmp_path), "--nets", "lenet", "--rounds", "5", "--results", str(tmp_path)]
     assert distributed.main(told) == 1
-    assert order[:4] == [tmp_path, ROOT, ROOT, tmp_path]
+    assert trees == [[tmp_path, ROOT]] * 2
     (as_text,) = tmp_path.glob("distributed-*.md")
     assert "lenet, sync: 0.960 of commit abc's speed, at least 0.97" in as_text.read_text()
     assert "replicas: 0.9" not in as_text.read_text()
