@@ -87,15 +87,14 @@ def prospects(config: ClusterConfig, options: Options, placement: Placement, wan
 
 
 class _Asked:
-    """Candidates, one after the other. `refused`: those that cannot be, and why; `notes`: what is not known of the
-    others, in the order in which it was found."""
+    """Candidates, one after the other. `notes`: what is not known of them, in the order in which it was found."""
 
     def __init__(
         self, config: ClusterConfig, options: Options, basis: Basis, seen: Learnt | None, *, presets: bool
     ) -> None:
         self._config, self._options, self._basis, self._seen = config, options, basis, seen
         self._presets = presets
-        self.refused: list[str] = []
+        self._refused: dict[str, list[str]] = {}  # why -> which
         self.notes = dict.fromkeys(basis.notes)
 
     def choices(self, candidates: Iterable[tuple[int, Candidate]]) -> Iterator[Prospect]:
@@ -114,7 +113,13 @@ class _Asked:
                 self._refuse(one, error)
 
     def _refuse(self, one: Candidate, error: ConfigError) -> None:
-        self.refused += [f"{one.name}: {problem}" for problem in error.problems]
+        for problem in error.problems:
+            self._refused.setdefault(problem, []).append(one.name)
+
+    @property
+    def refused(self) -> list[str]:
+        """A line for each reason: those that cannot be, and those of which the basis does not tell enough."""
+        return [f"{'; '.join(names)}: {why}" for why, names in self._refused.items()]
 
     def _choice(self, number: int, one: Candidate, placed: Placement) -> Prospect:
         basis, topology = self._basis, placed.topology

@@ -20,6 +20,7 @@ from runtime.transport import host
 
 KEPT = (
     "began",
+    "resumed",
     "checkpoint",
     *ENDING,
     *ENDS,
@@ -48,7 +49,7 @@ async def standing(seen: Seen) -> dict[str, Any]:
             known = await client.status()
     except ActorStopped:  # it has ended meanwhile
         return found
-    found["state"] = _state(told, lives=True)
+    found["state"], found["eta_seconds"] = _state(told, lives=True), _remaining(told)
     for spec in placement.processes:
         facts = dict(known.processes.get(spec.name, {}))
         used = usage(facts["pid"]) if facts.pop("host", "") == host.identity() else None
@@ -68,13 +69,22 @@ def _recorded(seen: Seen, told: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "since": (seen.directory / FILE).stat().st_mtime,
         "state": _state(told, lives=False),
         "progress": _plain(told.get(HEADLINE, {})),
-        "eta_seconds": _remaining(told),
+        "eta_seconds": None,
         "checkpoint": told.get("checkpoint", {}).get("file", ""),
+        "began_with": told.get("resumed", {}).get("checkpoint", ""),
         "error": told.get("failed", {}).get("error", ""),
         "goes_on_in": told.get("continued", {}).get("in", ""),
         "stragglers": {worker: said["times"] for worker, said in slower.items() if said["event"] == SLOWER},
         "processes": {},
     }
+
+
+def last_checkpoint(found: dict[str, Any], where: Path) -> str:
+    """In words, of what `standing` has found; `where`: before the name of its own."""
+    if found["checkpoint"]:
+        return str(where / found["checkpoint"])
+    before = Path(found["began_with"])
+    return f"none since it began with {Path(before.parent.name, before.name)}" if found["began_with"] else "none"
 
 
 def journal(directory: Path) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ def down(run: Path | None = None, *, now: Switch = False, connection: Connection
 
 
 async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
-    from runtime.attached.standing import standing
+    from runtime.attached.standing import last_checkpoint, standing
     from runtime.report.console import Teller
 
     error = ""
@@ -31,7 +31,7 @@ async def _ended(run: Path | None, connection: Connection, now: bool) -> int:
         if living:
             async with looked.client() as client:
                 error = await client.end(now=now)
-        left = (await standing(looked))["checkpoint"]
+        left = last_checkpoint(await standing(looked), looked.place)
     how = f"failed: {error}" if error else "has ended" if living else "was over before: nobody listens at its socket"
-    Teller().say(f"{looked.name} {how}; last checkpoint: {looked.place / left if left else 'none'}")
+    Teller().say(f"{looked.name} {how}; last checkpoint: {left}")
     return 1 if error else 0

@@ -45,14 +45,14 @@ async def _found(run: Path | None, connection: Connection) -> dict[str, Any]:
 
 
 def _lines(run: dict[str, Any]) -> Iterator[str]:
-    from runtime.attached.standing import moment
+    from runtime.attached.standing import last_checkpoint, moment
     from runtime.report.console import describe
 
     yield f"{run['name']}  {run['state']}, since {moment(run['since'])}, program {run['program']}, {run['directory']}"
     if run["progress"]:
         left = "" if run["eta_seconds"] is None else f"  about {run['eta_seconds']:.0f} s left"
         yield f"  {describe(run['progress'])}{left}"
-    yield f"  last checkpoint: {run['checkpoint'] or 'none'}"
+    yield f"  last checkpoint: {last_checkpoint(run, Path())}"
     if run["goes_on_in"]:
         yield f"  goes on in {run['goes_on_in']}"
     if run["stragglers"]:

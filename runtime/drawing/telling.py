@@ -35,7 +35,7 @@ def outline(*found: Prospects) -> str:
 def _of_one(found: Prospects) -> Iterator[str]:
     yield from (f"predicted: {found.basis}", "", _table(found), "", *_whole(found))
     if found.refused:
-        yield from ("", "cannot be:", *(f"  {why}" for why in found.refused))
+        yield from ("", "not predicted:", *(f"  {why}" for why in found.refused))
 
 
 def _table(found: Prospects) -> str:

@@ -72,8 +72,9 @@ class Prospects:
     """`basis`: the machines and the network that this is about; `kind`: those machines' kind. `choices` differ in what
     `varies` names, `chosen` is the number of the configured one; `doubled`: each is more than the one before. A `step`
     has so many (`per_step`) `items`; `steps` are ahead. `machines` and their price per hour, if known, each; `notes`:
-    what is not known; `refused`: choices that cannot be. `measured`: (number, seconds) of runs. `target`, if one was
-    given, as "accuracy 0.985"; `learnt`: a row of words for each run that it was learnt from."""
+    what is not known; `refused`: choices that cannot be or that nothing is known of. `measured`: (number, seconds) of
+    runs. `target`, if one was given, as "accuracy 0.985"; `learnt`: a row of words for each run that it was learnt
+    from."""
 
     basis: str = ""
     choices: tuple[Prospect, ...] = ()

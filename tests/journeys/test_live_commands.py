@@ -17,7 +17,7 @@ import runtime
 from nets.files import checkpoint
 from runtime.attached.finding import live, meant
 from runtime.attached.seen import Here
-from runtime.attached.standing import standing
+from runtime.attached.standing import last_checkpoint, standing
 from runtime.cli.main import main
 from runtime.errors import ConfigError, ConvoyError
 from tests.journeys.adders import Add, Total, adders
@@ -86,6 +86,21 @@ async def test_down_ends_a_run_well_or_at_once_and_says_what_is_left_of_one_that
             assert run.asked_to_end
     assert await asyncio.to_thread(main, ["down", str(run.directory)]) == 0
     assert "was over before" in capsys.readouterr().out
+
+
+async def test_what_was_begun_with_is_told_where_nothing_is_saved_yet_and_what_is_over_has_no_time_left(
+    tmp_path: Path,
+) -> None:
+    async with runtime.launch(adders(), directory=tmp_path, processes="one") as run:
+        await run.tell("one", Add(number=10))
+    with (run.directory / "events.jsonl").open("a") as journal:
+        journal.write('{"t": 1, "actor": "a", "event": "resumed", "checkpoint": "/d/runs/A/checkpoint-9.x"}\n')
+        for at in (1, 2):
+            journal.write(f'{{"t": {at}, "actor": "a", "event": "progress", "iteration": {at}, "max_iter": 9}}\n')
+    found = await standing(Here(run.directory))
+    assert found["progress"]["iteration"] == 2 and found["eta_seconds"] is None
+    assert last_checkpoint(found, Path("r")) == "none since it began with A/checkpoint-9.x"
+    assert last_checkpoint({**found, "checkpoint": "c.x"}, Path("r")) == "r/c.x"
 
 
 async def test_a_run_that_its_tests_end_early_is_winding_down(tmp_path: Path) -> None:

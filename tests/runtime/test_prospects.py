@@ -139,10 +139,10 @@ def test_without_a_price_a_target_has_no_cost() -> None:
     assert " cost " not in outline(with_target({1: Needed(100, seen=True)}, hourly=None)).splitlines()[2]
 
 
-def test_what_was_learnt_from_and_what_cannot_be_stand_below_the_figures() -> None:
+def test_what_was_learnt_from_and_what_is_not_predicted_stand_below_the_figures() -> None:
     learnt = (("run", "with", ""), ("runs/A", "1 group", "at iteration 100"))
     text = outline(with_target({1: Needed(100, seen=True)}, learnt=learnt, refused=("16 groups: why",)))
-    assert "\ncannot be:\n  16 groups: why\n" in text
+    assert "\nnot predicted:\n  16 groups: why\n" in text
     assert "\nlearnt of accuracy 0.9:\n  run     with\n  runs/A  1 group  at iteration 100\n" in text
 
 
