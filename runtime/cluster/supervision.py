@@ -137,10 +137,10 @@ class Supervision:
         """Is any process at one of these stages?"""
         return any(self._counts[stage] for stage in stages)
 
-    def is_at(self, process: str, stage: LifeStage) -> bool:
-        """Is this process of the run, and at this stage?"""
+    def is_at(self, process: str, *stages: LifeStage) -> bool:
+        """Is this process of the run, and at one of these stages?"""
         watched = self.processes.get(process)
-        return watched is not None and watched.stage is stage
+        return watched is not None and watched.stage in stages
 
     def at(self, *stages: LifeStage) -> list[str]:
         """The processes at one of these stages."""

@@ -214,8 +214,8 @@ class Supervisor(Actor):
             self.began.set()
 
     def _is_halting(self, process: str) -> bool:
-        """What it says of its start it said before it heard that the run is over."""
-        return self._supervision.is_at(process, LifeStage.HALTING)
+        """What it says of its start it said before it heard that the run is over, and it may have ended since."""
+        return self._supervision.is_at(process, LifeStage.HALTING, *[LifeStage.GONE] * self.outcome.done())
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""

@@ -180,5 +180,6 @@ def test_a_process_takes_the_memory_that_the_plan_tells_of_one_pass(tmp_path: Pa
     once = memory(squeeze("once", 1, 16))["single"]
     assert planned == pytest.approx(sum(once.values()) + once["gradients"], rel=0.15)
     arguments = [sys.executable, "-c", MEASURED, squeeze("warm", 1, 1), cluster]
-    done = subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
+    for _ in range(2):  # kernels that the first compiles bring their compiler into its memory
+        done = subprocess.run(arguments, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == pytest.approx(planned, rel=0.15)
