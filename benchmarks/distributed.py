@@ -26,10 +26,8 @@ from benchmarks.turns import PARTS, Sleeper, Turns, taken
 
 BESIDE_SINGLE, BESIDE_DDP, EXPOSED = 0.9, 1.25, 0.05  # bars
 KEPT = 0.97  # of the speed of another commit, at least
-DISPLAY = {
-    "lenet": 20,
-    "cifar10_quick": 5,
-}  # iterations between two lines, so that several come in a second; 1 of others
+# Iterations between two lines of a run, so that several come in a second; of other nets each has its line.
+DISPLAY = {"lenet": 20, "cifar10_quick": 5}
 SOLVER = """net: "{net}" base_lr: 0.001 lr_policy: "fixed" momentum: 0.9 weight_decay: 0.0005
 display: {display} max_iter: {iterations}
 """
