@@ -56,7 +56,7 @@ async def test_top_tells_who_computes_who_waits_and_what_is_the_bottleneck(
         assert actors["busy"]["computing"] > 0.5 and actors["busy"]["messages"] > 4
         assert actors["asker"]["state"].startswith("waits for deaf (Question) for ")
         assert actors["asker"]["waits"]["deaf"] == pytest.approx(1.0, abs=0.05)
-        assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] == 0
+        assert actors["deaf"]["computing"] == 0.0 and actors["deaf"]["inbox"] <= 1  # a greeting may be on its way
         assert found["bottleneck"].startswith("busy ") or "waiting for deaf" in found["bottleneck"]
 
 
