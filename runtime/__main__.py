@@ -12,7 +12,6 @@ OBJECTS = 100_000
 
 def command() -> int:
     """Run the command line of this process; its exit status."""
-    gc.set_threshold(OBJECTS)
     interrupts = Interrupts()
     interrupts.hear()
     try:
@@ -21,7 +20,8 @@ def command() -> int:
                 from runtime.cluster import birth
 
                 ends.callback(birth.end)
-                birth.begin()
+                (birth.begin if sys.argv[1] == "up" else birth.fork)()
+            gc.set_threshold(OBJECTS)
             from runtime.cli.main import main
 
             status = main()

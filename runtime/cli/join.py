@@ -23,7 +23,6 @@ def join(address: str, machine: str) -> int:
     machine
         The name of this machine in cluster.toml.
     """
-    # before all else: what it imports and what this process imports take a second each
     with Nursery.start() as nursery:
         from runtime.cluster.launchers.joined import join as joined
 

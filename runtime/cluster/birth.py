@@ -1,19 +1,23 @@
 """Starts the process that role processes are forked from, `launchers/nursery.py`, and imports nothing else.
 
 It is what a run waits for longest: a second of imports. `python -m runtime up` begins it before it imports anything
-that takes time, and takes it over when it knows what it is to do.
+that takes time, and takes it over when it knows what it is to do. The agent of a machine, which needs most of these
+imports itself and does nothing before it has them, forks it from itself.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Never
 
 from runtime.compute import threads
 from runtime.errors import LaunchError
@@ -25,7 +29,7 @@ _begun: list[Born] = []  # one at most
 class Born:
     """The process, our end of its standard input, and what it prints."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Forked
     link: socket.socket
     log: IO[bytes]
 
@@ -38,10 +42,79 @@ class Born:
         self.log.close()
 
 
+class Forked:
+    """A child that this process has forked, with what is used of subprocess.Popen."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit status, minus the signal that ended it; None while it lives."""
+        return self._ask(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        """The same when it has ended."""
+        return self._ask(0)
+
+    def kill(self) -> None:
+        """End it, if it lives."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _ask(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
 def begin() -> None:
     """Start one that `take` will hand out. What keeps it from starting is told by `take`."""
     with suppress(LaunchError):
         _begun.append(_born())
+
+
+def fork() -> None:
+    """Fork one that `take` will hand out from this process, which has one thread and has imported nothing that takes
+    time. Sixteen agents on two cores begin in 13.4 s instead of 20.4. What keeps it from starting is told by `take`."""
+    os.environ.update(threads.variables(1))
+    gc.disable()  # as in the nursery: while importing it finds nothing
+    with suppress(ImportError, OSError):
+        from runtime.cluster.launchers import nursery
+
+        ours, theirs = socket.socketpair()
+        log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
+        gc.freeze()
+        pid = os.fork()
+        if pid == 0:
+            ours.detach()
+            _live_on(nursery.main, theirs, log)
+        theirs.close()
+        _begun.append(Born(Forked(pid), ours, log))
+    gc.enable()
+
+
+def _live_on(main: Callable[[], int], link: socket.socket, log: IO[bytes]) -> Never:
+    """In the child: as if it had been started with these, and with no other file of its parent's."""
+    status = 1
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        for standard, descriptor in enumerate((link.fileno(), log.fileno(), log.fileno())):
+            os.dup2(descriptor, standard)
+        link.detach()
+        log.close()
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.environ["PYTHONPATH"] = _search_path()
+        status = main()
+    except BaseException:  # noqa: BLE001  # its parent's code must not go on in it
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def take() -> Born:
@@ -57,8 +130,7 @@ def end() -> None:
 
 
 def _born() -> Born:
-    environment = {**os.environ, **threads.variables(1)}
-    environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, **threads.variables(1), "PYTHONPATH": _search_path()}
     ours, theirs = socket.socketpair()
     log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
     with theirs:
@@ -73,3 +145,7 @@ def _born() -> Born:
             log.close()
             raise LaunchError(f"the process that role processes are forked from cannot start: {error}") from None
     return Born(process, ours, log)
+
+
+def _search_path() -> str:
+    return os.pathsep.join(entry for entry in sys.path if entry)

@@ -149,11 +149,13 @@ def test_the_nursery_hears_of_the_program_before_up_imports_what_reads_the_rest(
     assert [name for name in ("runtime.runs.run", "pydantic", "roles") if name in imported] == []
 
 
-def test_up_begins_the_nursery_before_it_imports_what_reads_the_command_line() -> None:
+@pytest.mark.parametrize(("command", "how"), [("up", "begin"), ("join", "fork")])
+def test_the_nursery_is_there_before_anything_is_imported_that_reads_the_command_line(command: str, how: str) -> None:
     code = (
-        "import sys; sys.argv[1:] = ['up']; import runtime.__main__ as main; from runtime.cluster import birth\n"
+        f"import sys; sys.argv[1:] = ['{command}']; import runtime.__main__ as main\n"
+        "from runtime.cluster import birth\n"
         "def begin(): print(*sorted(sys.modules)); raise SystemExit(0)\n"
-        "birth.begin = begin; main.command()"
+        f"birth.{how} = begin; main.command()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     imported = done.stdout.split()

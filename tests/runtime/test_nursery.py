@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -43,6 +44,34 @@ os.wait()
 print(os.read(read, 4096).decode())
 """
 
+OF_AN_AGENT = """
+import asyncio, json, os, sys
+from pathlib import Path
+os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)
+from runtime.cli.interrupts import Interrupts
+Interrupts().hear()
+from runtime.cluster import birth
+birth.fork()
+from runtime.cluster.launchers import LocalLauncher, Nursery
+from runtime.cluster.launcher import LaunchPlan
+from runtime.plan.topology import ProcessSpec
+async def born(nursery):
+    nursery.prepare("roles")
+    launcher = LocalLauncher(LaunchPlan(Path(sys.argv[1]), "roles", (), nursery))
+    launcher.begin()
+    born = await launcher.launch(ProcessSpec(name="a", machine="local", threads=1, actors=()), 1)
+    home = Path(f"/proc/{nursery.process.pid}")
+    parent = int(Path(f"/proc/{born.pid}/stat").read_text().rpartition(")")[2].split()[1])
+    told = {"parent": parent, "nursery": nursery.process.pid, "session": os.getsid(nursery.process.pid)}
+    told["open"] = [os.readlink(entry) for entry in (home / "fd").iterdir()]
+    told["caught"] = int(home.joinpath("status").read_text().partition("SigCgt:")[2].split()[0], 16)
+    told["status"] = await born.wait()
+    await launcher.close()
+    return told | {"ended": nursery.process.returncode}
+with Nursery.start() as nursery:
+    print(json.dumps(asyncio.run(born(nursery))))
+"""
+
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
@@ -67,6 +96,19 @@ async def test_processes_are_born_in_the_nursery_that_was_started_early(tmp_path
         assert await born.wait() == 1  # it has no run to take part in
         assert "plan.json" in "\n".join(born.last_lines())
         await launcher.close()
+
+
+def test_an_agent_forks_its_nursery_which_has_none_of_its_files_and_its_own_signals(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OF_AN_AGENT, str(tmp_path)], cwd=ROOT, env=environment(), check=True,
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    told = json.loads(done.stdout)
+    assert told["parent"] == told["session"] == told["nursery"]
+    assert "/dev/zero" not in told["open"] and len(told["open"]) < 12
+    assert not told["caught"] & 1 << signal.SIGTERM - 1
+    assert (told["status"], told["ended"]) == (1, -signal.SIGKILL)  # it had no run to take part in; it was closed
+    assert done.stderr == ""
 
 
 def test_a_nursery_hears_of_the_program_and_ends_with_a_mistake_of_the_configuration(

@@ -1,4 +1,5 @@
-"""The process that role processes are forked from: `python -m runtime.cluster.launchers.nursery`.
+"""The process that role processes are forked from: `python -m runtime.cluster.launchers.nursery`, or a fork of
+an agent.
 
 Importing Python, numpy, the program and its kernels' compiler takes about a second of a core; six processes that each
 do it need three seconds of two cores. Here it is done once, and the pages that hold it are shared. A program may define
