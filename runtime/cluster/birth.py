@@ -83,7 +83,9 @@ def fork() -> None:
     gc.disable()  # as in the nursery: while importing it finds nothing
     with suppress(ImportError, OSError):
         from runtime.cluster.launchers import nursery
+        from runtime.machine.versions import sources, versions
 
+        versions(), sources()  # which this process tells `up`, and every child of the nursery
         ours, theirs = socket.socketpair()
         log = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
         gc.freeze()

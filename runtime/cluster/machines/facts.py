@@ -9,10 +9,9 @@ import tempfile
 
 from runtime.cluster.machines.words import Joined
 from runtime.machine.memory import MachineMemory
-from runtime.machine.versions import checksum, versions
+from runtime.machine.versions import sources, versions
 
 OURS = "convoy-runtime"
-PACKAGE = "runtime"
 
 
 def facts_here(machine: str, address: str) -> Joined:
@@ -27,7 +26,7 @@ def facts_here(machine: str, address: str) -> Joined:
         host_name=socket.gethostname(),
         pid=os.getpid(),
         versions=dict(versions()),
-        sources=checksum(PACKAGE),
+        sources=sources(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory=-1 if memory is None else memory,
         disk=disk,
@@ -40,7 +39,7 @@ def mismatch(joined: Joined) -> str:
     theirs, ours = joined.versions.get(OURS), versions()[OURS]
     if theirs != ours:
         return f"it has {OURS} {theirs}, this host {ours}: install the same version on both"
-    if joined.sources != checksum(PACKAGE):
-        text = f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this host ({checksum(PACKAGE)})"
+    if joined.sources != sources():
+        text = f"its {OURS} {theirs} has other sources ({joined.sources}) than that of this host ({sources()})"
         return f"{text}: install the same on both"
     return ""
