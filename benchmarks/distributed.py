@@ -44,6 +44,7 @@ workers = {workers}
 threads = {threads}
 pin = {pin}
 """
+ASLEEP = "[liveness]\nprogress_seconds = 3600\n"  # a process that is stopped while it computes is not stuck
 PRESETS = ("replicas", "dl4j")  # sums of gradients in every iteration, and means of parameters in every tenth
 PINNED = {"replicas": ["replica-*"], "dl4j": ["replica-*"], "sync": ["conv-*"]}  # the workers
 
@@ -111,12 +112,12 @@ def against(given: argparse.Namespace) -> int:
 def compared(net: str, preset: str, trees: Sequence[Path], rounds: int, seconds: float) -> list[Turns]:
     """A run of each checkout, of two workers with one thread."""
     with tempfile.TemporaryDirectory(prefix="convoy-benchmark-") as folder:
-        starts = {
-            str(tree): partial(
-                Sleeper, written(Path(folder, str(at)), net, preset, 2, 1, 10**8, DISPLAY.get(net, 1)), tree
-            )
-            for at, tree in enumerate(trees)
-        }
+        starts = {}
+        for at, tree in enumerate(trees):
+            cluster = written(Path(folder, str(at)), net, preset, 2, 1, 10**8, DISPLAY.get(net, 1))
+            with cluster.open("a") as file:
+                file.write(ASLEEP)
+            starts[str(tree)] = partial(Sleeper, cluster, tree)
         return list(taken(starts, rounds, seconds).values())
 
 
