@@ -87,7 +87,8 @@ def read_folders(path: Path) -> tuple[list[Path], list[int]]:
         if file.suffix.lower() in SUFFIXES
     ]
     if not found:
-        raise DataError(f"{path.name}: found {len(classes)} folders without an image, expected a folder per class")
+        there = f"{len(classes)} folders without an image" if classes else "no folder in it"
+        raise DataError(f"{path.name}: found {there}, expected a folder of images per class")
     return [file for file, _ in found], [label for _, label in found]
 
 

@@ -147,7 +147,7 @@ def test_what_keeps_a_new_cluster_toml_from_passing_check_is_told_at_once(here: 
     ("words", "told"),
     [
         (["init", "--images", "nowhere"], "nowhere: no such folder; expected one with a folder of images per class\n"),
-        (["init", "--images", "empty"], "empty: found 0 folders without an image, expected a folder per class\n"),
+        (["init", "--images", "empty"], "empty: found no folder in it, expected a folder of images per class\n"),
         (["init", "--solver", "nowhere"], "nowhere: no such file; expected Caffe's solver.prototxt\n"),
         (["init", "--solver", "a", "--images", "b"], "init: found --images and --solver, expected one of them\n"),
         (["init", "file/sub"], "file/sub: cannot be written: Not a directory\n"),
