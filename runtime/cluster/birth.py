@@ -17,10 +17,13 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from typing import IO, Never
 
 from runtime.compute import threads
 from runtime.errors import LaunchError
+
+NURSERY = "runtime.cluster.launchers.nursery"  # by name: it imports what takes time
 
 _begun: list[Born] = []  # one at most
 
@@ -82,7 +85,7 @@ def fork() -> None:
     os.environ.update(threads.variables(1))
     gc.disable()  # as in the nursery: while importing it finds nothing
     with suppress(ImportError, OSError):
-        from runtime.cluster.launchers import nursery
+        main = import_module(NURSERY).main
         from runtime.machine.versions import sources, versions
 
         versions(), sources()  # which this process tells `up`, and every child of the nursery
@@ -92,7 +95,7 @@ def fork() -> None:
         pid = os.fork()
         if pid == 0:
             ours.detach()
-            _live_on(nursery.main, theirs, log)
+            _live_on(main, theirs, log)
         theirs.close()
         _begun.append(Born(Forked(pid), ours, log))
     gc.enable()
@@ -139,7 +142,7 @@ def _born() -> Born:
         # not asyncio's: uvloop's copies of these descriptors stay open in the child, which then hides its end
         try:
             process = subprocess.Popen(
-                [sys.executable, "-m", "runtime.cluster.launchers.nursery"],
+                [sys.executable, "-m", NURSERY],
                 stdin=theirs.fileno(), stdout=log, stderr=log, env=environment, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
