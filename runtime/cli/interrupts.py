@@ -40,12 +40,14 @@ class Interrupts:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         if self.number:
             self._end()
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # a second one ends the process, but not before this is said
         self.number = number
         # not print: it may be what the signal has interrupted
         os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"ended by {signal.Signals(number).name}\n".encode())
         sys.unraisablehook = lambda _: None  # where Python drops the exception it prints a traceback
         signal.signal(signal.SIGALRM, self._end)
         signal.setitimer(signal.ITIMER_REAL, LET_GO_SECONDS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         raise Interrupted
 
     def _end(self, *_: object) -> None:

@@ -61,11 +61,11 @@ class Site:
         return run
 
     def agent(self, number: int) -> int:
-        """The pid of a machine's agent."""
+        """The pid of a machine's agent, which is older than all that it has forked."""
         found = subprocess.run(
             ["ip", "netns", "pids", self.machines[number].namespace], capture_output=True, text=True, check=True
         )
-        for pid in map(int, found.stdout.split()):
+        for pid in sorted(map(int, found.stdout.split()), key=started):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
             if "join" in words and "sh" not in words[0].rpartition("/")[2]:
                 return pid
@@ -74,6 +74,11 @@ class Site:
     def down(self, number: int) -> Path:
         """While this file is there, the machine cannot be reached."""
         return self.folder / f"m{number}.down"
+
+
+def started(pid: int) -> int:
+    """When, in ticks of the system."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 @pytest.fixture(scope="module")

@@ -120,9 +120,14 @@ def running(tmp_path: Path, three: Far) -> Iterator[Running]:
 
 
 def agent_of(three: Far, number: int) -> int:
-    """Its pid."""
-    (found,) = {int(line.split()[1]) for line in three.living() if re.search(rf"-m runtime join \S+ m{number}$", line)}
-    return found
+    """Its pid. What it has forked is called as it is."""
+    found = {int(line.split()[1]) for line in three.living() if re.search(rf"-m runtime join \S+ m{number}$", line)}
+    (agent,) = (pid for pid in found if parent_of(pid) not in found)
+    return agent
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def ssh_of(number: int, run: Running) -> int:
