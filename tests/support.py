@@ -176,3 +176,8 @@ def get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=5) as answer:
         body: str = answer.read().decode()
         return body
+
+
+def parent_of(pid: int) -> int:
+    """The pid of a process' parent."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -43,7 +44,9 @@ class Interrupts:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # a second one ends the process, but not before this is said
         self.number = number
         # not print: it may be what the signal has interrupted
-        os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"ended by {signal.Signals(number).name}\n".encode())
+        stderr = sys.__stderr__.fileno() if sys.__stderr__ else 2
+        with suppress(OSError):  # nobody reads it any more
+            os.write(stderr, f"ended by {signal.Signals(number).name}\n".encode())
         sys.unraisablehook = lambda _: None  # where Python drops the exception it prints a traceback
         signal.signal(signal.SIGALRM, self._end)
         signal.setitimer(signal.ITIMER_REAL, LET_GO_SECONDS)

@@ -215,7 +215,7 @@ class Supervisor(Actor):
 
     def _is_halting(self, process: str) -> bool:
         """What it says of its start it said before it heard that the run is over, and it may have ended since."""
-        return self._supervision.is_at(process, LifeStage.HALTING, *[LifeStage.GONE] * self.outcome.done())
+        return self._supervision.is_at(process, LifeStage.HALTING, *((LifeStage.GONE,) if self.outcome.done() else ()))
 
     async def on_heartbeat(self, message: Heartbeat, envelope: Envelope) -> None:
         """A process lives."""

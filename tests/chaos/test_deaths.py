@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.running import GONE_WITHIN, NAMED_WITHIN, Running
-from tests.support import configure, events, run_directory, run_up
+from tests.support import configure, events, parent_of, run_directory, run_up
 
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
 VICTIMS = ["conv-0-1", "conv_model", "fc_server", "reducer-0", "coordinator"]
@@ -62,7 +62,7 @@ def test_a_stopped_role_is_named_by_its_silence(running: Running) -> None:
 
 
 def test_a_killed_nursery_ends_the_run_and_its_children_with_it(running: Running) -> None:
-    nursery = int(Path(f"/proc/{running.pids['conv_model']}/stat").read_text().rpartition(")")[2].split()[1])
+    nursery = parent_of(running.pids["conv_model"])
     os.kill(nursery, signal.SIGKILL)
     assert re.match(r"process \S+ .* is lost: the process it was forked from was killed", running.named())
     code, _ = running.finish(GONE_WITHIN + 1)

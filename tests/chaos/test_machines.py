@@ -21,7 +21,7 @@ from benchmarks.machines import Machine
 from tests.chaos.running import NAMED_WITHIN, Running
 from tests.far_machines import RECOVERING, Far, far_machines, folders, or_skip
 from tests.journeys.test_launchers import PROCESS
-from tests.support import configure, events, run_directory
+from tests.support import configure, events, parent_of, run_directory
 
 pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("CONVOY_KILLS", "1"))
@@ -124,10 +124,6 @@ def agent_of(three: Far, number: int) -> int:
     found = {int(line.split()[1]) for line in three.living() if re.search(rf"-m runtime join \S+ m{number}$", line)}
     (agent,) = (pid for pid in found if parent_of(pid) not in found)
     return agent
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def ssh_of(number: int, run: Running) -> int:

@@ -24,7 +24,7 @@ from runtime.compute import threads
 from runtime.config.sections import Machine
 from runtime.errors import ConfigError
 from runtime.plan.topology import ProcessSpec
-from tests.support import ROOT, configure, environment
+from tests.support import ROOT, configure, environment, parent_of
 
 FORKED = """
 import json, os, sys
@@ -71,10 +71,6 @@ async def born(nursery):
 with Nursery.start() as nursery:
     print(json.dumps(asyncio.run(born(nursery))))
 """
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_forked_process_computes_with_its_own_number_of_threads_though_its_libraries_were_loaded_with_one() -> None:
